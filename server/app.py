@@ -166,7 +166,7 @@ def build_routes(
         schemas=ORDER_SCHEMAS | {name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
     ).operations()
     sockets = Router(routes.sockets(), redirect_slashes=False, default=not_found)
-    doors = [(operation.method, operation.path) for operation in operations]
+    doors = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
     doors += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
     return Paths(_resources(operations, routes.door), sockets), tuple(doors)
 
@@ -365,8 +365,8 @@ class _Routes:
 
 
 def _resources(operations: list[Operation], door: Door) -> dict[str, ASGIApp]:
-    paths = dict.fromkeys(operation.path for operation in operations)
-    return {path: Resource([row for row in operations if row.path == path], door) for path in paths}
+    paths = dict.fromkeys(operation.endpoint.path for operation in operations)
+    return {path: Resource([row for row in operations if row.endpoint.path == path], door) for path in paths}
 
 
 def _describe(offer: Offer) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from pipeline.words import Word
 
 GROUPED = 10_000  # numbers from here on get marks between thousands, as "12,500"
 SPELLED_FIGURES = 3  # figures said one by one that are written together
-DOZENS, CENTURIES = range(10, 100), range(13, 21)
+CENTURIES = range(13, 21)
 
 
 @dataclass(frozen=True, slots=True)

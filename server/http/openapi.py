@@ -63,7 +63,7 @@ def document(
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         if not operation.hidden:
-            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+            paths.setdefault(operation.endpoint.path, {})[operation.endpoint.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -88,7 +88,7 @@ def document(
 
 def _operation(operation: Operation) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "operationId": operation.id,
+        "operationId": operation.endpoint.id,
         "summary": operation.summary,
         "tags": [operation.tag],
         "responses": _responses(operation),
@@ -129,7 +129,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     statuses = {} if operation.errors_as is None else operation.errors_as.statuses
     more = (
-        *BY_METHOD.get(operation.method, ()),
+        *BY_METHOD.get(operation.endpoint.method, ()),
         *(("request_timeout",) if operation.bodies else ()),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )

@@ -6,7 +6,7 @@ it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from enum import StrEnum
@@ -97,14 +97,22 @@ class Deprecation:
         return {"Deprecation": f"@{self.since // 1000}", "Sunset": sunset, "Link": ", ".join(links)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One row of the route table: a method of a path, its handler and its documentation."""
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A method of a path, who handles it, and its name in /openapi.json."""
 
     method: str
     path: str
     handle: Handler
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row of the route table: an endpoint and its documentation."""
+
+    endpoint: Endpoint
+    _: KW_ONLY
     summary: str
     tag: str
     answers: Mapping[int, Answer]
@@ -138,7 +146,7 @@ class Resource:
     """All operations of one path, as an ASGI app."""
 
     def __init__(self, operations: Iterable[Operation], admission: Admission) -> None:
-        self._operations = {operation.method: operation for operation in operations}
+        self._operations = {operation.endpoint.method: operation for operation in operations}
         self._admission = admission
         methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
         self._allow = ", ".join(sorted(methods))
@@ -166,14 +174,14 @@ class Resource:
         if operation is None:
             raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
         state = request.scope["state"]
-        state["route"] = operation.path
+        state["route"] = operation.endpoint.path
         state["unlogged"] = operation.auth is Auth.NONE  # programs ask for it every few seconds
         if operation.deprecation is not None and now_ms() >= operation.deprecation.sunset:
             raise Problem("version_gone", "this is no longer offered", headers=operation.deprecation.headers)
         caller = await self._admission.admit(request, operation)
         refusal: Exception | None = None
         try:
-            return _mark_deprecated(await operation.handle(request, caller), operation.deprecation)
+            return _mark_deprecated(await operation.endpoint.handle(request, caller), operation.deprecation)
         except Exception as error:
             refusal = error
             raise

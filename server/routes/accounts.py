@@ -15,7 +15,7 @@ from server.accounts.signed import Scope, make_token
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
@@ -59,10 +59,7 @@ class Accounts:
         json_body: dict[str, Any] = {"media_types": (JSON,), "max_body": MAX_BODY}
         return [
             Operation(
-                method="POST",
-                path="/v1/keys",
-                handle=self.create_key,
-                id="createKey",
+                Endpoint("POST", "/v1/keys", self.create_key, "createKey"),
                 tag="account",
                 auth=Auth.OPEN,
                 **json_body,
@@ -82,19 +79,13 @@ class Accounts:
                 ),
             ),
             Operation(
-                method="GET",
-                path="/v1/keys",
-                handle=self.list_keys,
-                id="listKeys",
+                Endpoint("GET", "/v1/keys", self.list_keys, "listKeys"),
                 tag="account",
                 summary="List the account's keys, without their secrets",
                 answers={200: Answer(description="The keys", schema=ref("KeyList"))},
             ),
             Operation(
-                method="DELETE",
-                path="/v1/keys/{key_id}",
-                handle=self.revoke_key,
-                id="revokeKey",
+                Endpoint("DELETE", "/v1/keys/{key_id}", self.revoke_key, "revokeKey"),
                 tag="account",
                 summary="Revoke a key",
                 parameters=(KEY_ID,),
@@ -102,10 +93,7 @@ class Accounts:
                 codes=("key_not_found",),
             ),
             Operation(
-                method="POST",
-                path="/v1/keys/{key_id}/rotate",
-                handle=self.rotate_key,
-                id="rotateKey",
+                Endpoint("POST", "/v1/keys/{key_id}/rotate", self.rotate_key, "rotateKey"),
                 tag="account",
                 **json_body,
                 summary="Replace a key",
@@ -116,19 +104,13 @@ class Accounts:
                 codes=(*JSON_CODES, "key_not_found", "quota_exceeded"),
             ),
             Operation(
-                method="GET",
-                path="/v1/usage",
-                handle=self.usage,
-                id="getUsage",
+                Endpoint("GET", "/v1/usage", self.usage, "getUsage"),
                 tag="account",
                 summary="What the plan allows and what is used",
                 answers={200: Answer(description="The account's standing", schema=ref("Usage"))},
             ),
             Operation(
-                method="POST",
-                path="/v1/tokens",
-                handle=self.create_token,
-                id="createToken",
+                Endpoint("POST", "/v1/tokens", self.create_token, "createToken"),
                 tag="account",
                 **json_body,
                 body_required=True,
@@ -140,19 +122,13 @@ class Accounts:
                 codes=(*JSON_CODES, "job_not_found"),
             ),
             Operation(
-                method="GET",
-                path="/v1/webhook-secret",
-                handle=self.webhook_secret,
-                id="getWebhookSecret",
+                Endpoint("GET", "/v1/webhook-secret", self.webhook_secret, "getWebhookSecret"),
                 tag="webhooks",
                 summary="When the webhook secret was made; never the secret",
                 answers={200: Answer(description="Its dates", schema=ref("WebhookSecret"))},
             ),
             Operation(
-                method="POST",
-                path="/v1/webhook-secret/rotate",
-                handle=self.rotate_webhook_secret,
-                id="rotateWebhookSecret",
+                Endpoint("POST", "/v1/webhook-secret/rotate", self.rotate_webhook_secret, "rotateWebhookSecret"),
                 tag="webhooks",
                 **json_body,
                 summary="Replace the webhook secret",

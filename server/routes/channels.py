@@ -18,7 +18,7 @@ from server.accounts.signed import check_channel_token
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
 from server.jobs.members import members_of
@@ -73,10 +73,7 @@ class Channels:
     def _owners(self) -> list[Operation]:
         return [
             Operation(
-                method="POST",
-                path="/v1/channels",
-                handle=self.create,
-                id="createChannel",
+                Endpoint("POST", "/v1/channels", self.create, "createChannel"),
                 tag="channels",
                 summary="Make a lasting address for live captions",
                 description="Name the channel in `POST /v1/live`, and its address shows that session. Repeating the "
@@ -90,19 +87,13 @@ class Channels:
                 codes=(*JSON_CODES, "quota_exceeded"),
             ),
             Operation(
-                method="GET",
-                path="/v1/channels",
-                handle=self.list,
-                id="listChannels",
+                Endpoint("GET", "/v1/channels", self.list, "listChannels"),
                 tag="channels",
                 summary="List the account's channels",
                 answers={200: Answer(description="The channels", schema=ref("ChannelList"))},
             ),
             Operation(
-                method="DELETE",
-                path="/v1/channels/{channel_id}",
-                handle=self.delete,
-                id="deleteChannel",
+                Endpoint("DELETE", "/v1/channels/{channel_id}", self.delete, "deleteChannel"),
                 tag="channels",
                 summary="End a channel's address",
                 parameters=(CHANNEL_ID,),
@@ -115,10 +106,7 @@ class Channels:
         place = {"type": "string", "pattern": f"^{_PLACE.pattern}$"}
         return [
             Operation(
-                method="GET",
-                path="/v1/channels/{channel_id}/events",
-                handle=self.stream,
-                id="streamChannel",
+                Endpoint("GET", "/v1/channels/{channel_id}/events", self.stream, "streamChannel"),
                 tag="channels",
                 auth=Auth.OWN,
                 summary="Follow a channel as Server-Sent Events",
@@ -140,10 +128,7 @@ class Channels:
                 codes=(*READER_CODES, "invalid_last_event_id"),
             ),
             Operation(
-                method="GET",
-                path="/v1/channels/{channel_id}/live.vtt",
-                handle=self.show_subtitles,
-                id="channelSubtitles",
+                Endpoint("GET", "/v1/channels/{channel_id}/live.vtt", self.show_subtitles, "channelSubtitles"),
                 tag="channels",
                 auth=Auth.OWN,
                 summary="The subtitles of the channel's newest session so far",

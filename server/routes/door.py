@@ -72,7 +72,7 @@ class Door:
                 _check_rate(self._free.hit(caller.address, now=now_ms(), limit=limit))
         try:
             _check_body(request, operation, caller.plan)
-            if operation.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
+            if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
                 idempotency_key(key)  # refused at once, also where repeating a request changes nothing
         except RequestError:
             _tell_rate(request, caller.window)

@@ -24,7 +24,7 @@ from server.accounts.limits import Limits, day_of
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.model.accounts import Count, Quota, SigningKeys
@@ -88,10 +88,7 @@ class Estimates:
         }
         return [
             Operation(
-                method="POST",
-                path="/v1/estimate/free",
-                handle=self.free,
-                id="estimateFree",
+                Endpoint("POST", "/v1/estimate/free", self.free, "estimateFree"),
                 auth=Auth.OPEN,
                 max_body=MAX_FREE_BODY,
                 summary="Price a prompt without a key",
@@ -99,30 +96,21 @@ class Estimates:
                 **body,
             ),
             Operation(
-                method="POST",
-                path="/v1/estimate",
-                handle=self.estimate_for_account,
-                id="estimate",
+                Endpoint("POST", "/v1/estimate", self.estimate_for_account, "estimate"),
                 max_body=MAX_BODY,
                 summary="Price a prompt",
                 description="Counted against the plan.",
                 **body,
             ),
             Operation(
-                method="GET",
-                path="/v1/estimate/models",
-                handle=self.models,
-                id="listEstimateModels",
+                Endpoint("GET", "/v1/estimate/models", self.models, "listEstimateModels"),
                 auth=Auth.OPEN,
                 tag="estimates",
                 summary="The models that are priced by default",
                 answers={200: Answer(description="The catalogue", schema=ref("EstimateModelList"))},
             ),
             Operation(
-                method="GET",
-                path="/v1/jobs/{job_id}/estimate",
-                handle=self.of_job,
-                id="estimateTranscript",
+                Endpoint("GET", "/v1/jobs/{job_id}/estimate", self.of_job, "estimateTranscript"),
                 tag="estimates",
                 summary="Price feeding a finished transcript to a model",
                 description="Takes the members of an estimate request as query parameters; counted like one.",

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from server.accounts.signed import Scope
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
@@ -45,10 +45,7 @@ class EventStreams:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="GET",
-                path="/v1/jobs/{job_id}/events",
-                handle=self.stream,
-                id="streamEvents",
+                Endpoint("GET", "/v1/jobs/{job_id}/events", self.stream, "streamEvents"),
                 tag="jobs",
                 auth=Auth.OWN,
                 summary="Follow a job as Server-Sent Events",

@@ -15,7 +15,7 @@ from server.accounts.signed import make_cursor, read_cursor
 from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
-from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import first_piece
 from server.jobs.erasing import Eraser
@@ -83,10 +83,7 @@ class Jobs:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="GET",
-                path="/v1/jobs",
-                handle=self.list,
-                id="listJobs",
+                Endpoint("GET", "/v1/jobs", self.list, "listJobs"),
                 tag="jobs",
                 summary="List the account's jobs, newest first",
                 parameters=LIST_PARAMETERS,
@@ -98,10 +95,7 @@ class Jobs:
                 codes=("invalid_cursor", "invalid_parameter"),
             ),
             Operation(
-                method="GET",
-                path="/v1/jobs/{job_id}",
-                handle=self.get,
-                id="getJob",
+                Endpoint("GET", "/v1/jobs/{job_id}", self.get, "getJob"),
                 tag="jobs",
                 summary="Look at a job, or wait for it",
                 parameters=(JOB_ID, WAIT, URL_TTL),
@@ -112,10 +106,7 @@ class Jobs:
                 codes=("job_not_found", "invalid_parameter"),
             ),
             Operation(
-                method="POST",
-                path="/v1/jobs/{job_id}/cancel",
-                handle=self.cancel,
-                id="cancelJob",
+                Endpoint("POST", "/v1/jobs/{job_id}/cancel", self.cancel, "cancelJob"),
                 tag="jobs",
                 summary="Cancel a job",
                 parameters=(JOB_ID,),
@@ -126,10 +117,7 @@ class Jobs:
                 codes=("job_not_found", "job_not_cancelable"),
             ),
             Operation(
-                method="DELETE",
-                path="/v1/jobs/{job_id}",
-                handle=self.delete,
-                id="deleteJob",
+                Endpoint("DELETE", "/v1/jobs/{job_id}", self.delete, "deleteJob"),
                 tag="jobs",
                 summary="Delete a job with its outputs and events",
                 parameters=(
@@ -145,10 +133,7 @@ class Jobs:
                 codes=("job_not_found", "job_active", "invalid_parameter"),
             ),
             Operation(
-                method="GET",
-                path="/v1/jobs/{job_id}/outputs/{name}",
-                handle=self.download,
-                id="downloadOutput",
+                Endpoint("GET", "/v1/jobs/{job_id}/outputs/{name}", self.download, "downloadOutput"),
                 tag="jobs",
                 auth=Auth.OWN,
                 summary="Download an output",

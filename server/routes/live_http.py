@@ -12,7 +12,7 @@ from starlette.responses import Response
 from server.clock import now_ms
 from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, body_without_file, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.schema_parts import ref
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
@@ -103,10 +103,7 @@ class LiveRequests:
         )
         return [
             Operation(
-                method="POST",
-                path="/v1/live",
-                handle=self.create,
-                id="createLive",
+                Endpoint("POST", "/v1/live", self.create, "createLive"),
                 tag="live",
                 summary="Start a live session",
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
@@ -122,10 +119,7 @@ class LiveRequests:
                 codes=(*ACCEPTING_CODES, "invalid_json", "url_not_allowed", "shutting_down"),
             ),
             Operation(
-                method="POST",
-                path="/v1/jobs/{job_id}/audio",
-                handle=self.send_audio,
-                id="sendAudio",
+                Endpoint("POST", "/v1/jobs/{job_id}/audio", self.send_audio, "sendAudio"),
                 **ingest,
                 summary="Send a live session's audio",
                 description="The body is the next part of the stream, of any length and at the speed of speech; "
@@ -157,10 +151,7 @@ class LiveRequests:
                 ),
             ),
             Operation(
-                method="POST",
-                path="/v1/jobs/{job_id}/finish",
-                handle=self.finish,
-                id="finishLive",
+                Endpoint("POST", "/v1/jobs/{job_id}/finish", self.finish, "finishLive"),
                 **ingest,
                 summary="End a live session",
                 description="Waits for the result. May be repeated.",

@@ -13,7 +13,7 @@ from pipeline.ingest.containers import INPUT_FORMATS
 from server import __version__
 from server.http.caller import Caller
 from server.http.openapi import document
-from server.http.operation import Answer, Auth, Handler, Operation, json_response
+from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.metrics import Metrics
@@ -101,10 +101,7 @@ def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> O
     """A GET operation that needs no key, counted against floods unless *auth* says otherwise."""
     answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
     return Operation(
-        method="GET",
-        path=path,
-        handle=handle,
-        id=name,
+        Endpoint("GET", path, handle, name),
         tag="service",
         summary=summary,
         auth=more.pop("auth", Auth.FREE),

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from server.http.caller import Caller
 from server.http.headers import none_match
-from server.http.operation import Answer, Auth, Handler, Operation
+from server.http.operation import Answer, Auth, Endpoint, Handler, Operation
 from server.http.problems import Problem
 
 WEB = Path(__file__).parents[1] / "web"
@@ -63,10 +63,7 @@ class Pages:
         def page(path: str, handle: Handler, name: str, summary: str) -> Operation:
             answers = {200: Answer(description=summary, media_type="text/html")}
             return Operation(
-                method="GET",
-                path=path,
-                handle=handle,
-                id=name,
+                Endpoint("GET", path, handle, name),
                 summary=summary,
                 tag="service",
                 auth=Auth.FREE,

@@ -23,7 +23,7 @@ from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
 from server.http.caller import Caller
 from server.http.headers import none_match
-from server.http.operation import Answer, Auth, Operation, Parameter
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
 from server.jobs.members import Members
 from server.jobs.order_members import SUBTITLE_MEMBERS
@@ -68,10 +68,7 @@ class Subtitles:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="GET",
-                path="/v1/jobs/{job_id}/live.vtt",
-                handle=self.show,
-                id="liveSubtitles",
+                Endpoint("GET", "/v1/jobs/{job_id}/live.vtt", self.show, "liveSubtitles"),
                 tag="jobs",
                 auth=Auth.OWN,
                 summary="The subtitles of a job so far",

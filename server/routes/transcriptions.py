@@ -12,7 +12,7 @@ from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
 from server.http.caller import Caller
 from server.http.headers import WARNING, Preference, preference
-from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.acceptance import Acceptance
@@ -82,10 +82,7 @@ class Transcriptions:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="POST",
-                path="/v1/transcribe",
-                handle=self.create,
-                id="transcribe",
+                Endpoint("POST", "/v1/transcribe", self.create, "transcribe"),
                 tag="transcription",
                 summary="Transcribe an audio file or an address",
                 description="Holds the answer until the job is over or the wait is; the job goes on either way.",

@@ -13,7 +13,7 @@ from server.clock import now_ms
 from server.egress.guard import Egress
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, url_text
@@ -55,10 +55,7 @@ class Webhooks:
         }
         return [
             Operation(
-                method="GET",
-                path="/v1/jobs/{job_id}/deliveries",
-                handle=self.list,
-                id="listDeliveries",
+                Endpoint("GET", "/v1/jobs/{job_id}/deliveries", self.list, "listDeliveries"),
                 tag="webhooks",
                 summary="The webhooks of a job and every attempt to deliver them",
                 parameters=(JOB_ID,),
@@ -66,10 +63,7 @@ class Webhooks:
                 answers={200: Answer(description="The deliveries", schema=ref("DeliveryList"))},
             ),
             Operation(
-                method="POST",
-                path="/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver",
-                handle=self.redeliver,
-                id="redeliver",
+                Endpoint("POST", "/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver", self.redeliver, "redeliver"),
                 tag="webhooks",
                 summary="Deliver once more, with the same webhook-id",
                 parameters=(
@@ -86,20 +80,14 @@ class Webhooks:
                 codes=("job_not_found", "delivery_not_found", "queue_full"),
             ),
             Operation(
-                method="POST",
-                path="/v1/webhooks/enable",
-                handle=self.enable,
-                id="enableWebhook",
+                Endpoint("POST", "/v1/webhooks/enable", self.enable, "enableWebhook"),
                 tag="webhooks",
                 summary="Call an address again that was given up",
                 answers={200: Answer(description="It will be called", schema=ref("WebhookUrl"))},
                 **takes_url,
             ),
             Operation(
-                method="POST",
-                path="/v1/webhooks/test",
-                handle=self.test,
-                id="testWebhook",
+                Endpoint("POST", "/v1/webhooks/test", self.test, "testWebhook"),
                 tag="webhooks",
                 summary="Send a signed example to an address now",
                 description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',

@@ -11,7 +11,17 @@ from starlette.types import ASGIApp
 
 from server.http.middleware import with_middleware
 from server.http.openapi import document
-from server.http.operation import Answer, Deprecation, ErrorShape, Operation, Resource, json_response, not_found
+from server.http.operation import (
+    Answer,
+    Deprecation,
+    Endpoint,
+    ErrorShape,
+    Handler,
+    Operation,
+    Resource,
+    json_response,
+    not_found,
+)
 from server.http.problems import Problem
 from server.metrics import Metrics
 from server.routes.strangers import CountedStrangers
@@ -45,9 +55,14 @@ async def refused(_request: Request, _caller: object) -> Response:
 
 
 THING = Operation(
-    method="GET", path="/things", handle=good, id="things", summary="Things", tag="jobs",
+    Endpoint("GET", "/things", good, "things"), summary="Things", tag="jobs",
     answers={200: Answer(description="Things", schema={"type": "object"})},
 )  # fmt: skip
+
+
+def at(method: str, handle: Handler) -> Operation:
+    """THING with this method and handler."""
+    return replace(THING, endpoint=Endpoint(method, "/things", handle, method.lower()))
 
 
 def enveloped(*operations: Operation) -> ASGIApp:
@@ -74,7 +89,7 @@ def ask(*operations: Operation, method: str = "GET") -> httpx.Response:
 
 
 def test_a_path_answers_its_methods_and_tells_them():
-    post = replace(THING, method="POST", id="post")
+    post = at("POST", good)
     assert ask(THING, post).json() == {"ok": True}
     assert ask(THING, post, method="OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS, POST"
     refusal = ask(THING, method="DELETE")
@@ -83,8 +98,8 @@ def test_a_path_answers_its_methods_and_tells_them():
 
 def test_the_door_is_told_how_it_ended():
     assert ask(THING).headers["x-refused"] == "NoneType"
-    assert ask(replace(THING, handle=refused)).headers["x-refused"] == "Problem"
-    fault = ask(replace(THING, handle=broken))
+    assert ask(at("GET", refused)).headers["x-refused"] == "Problem"
+    fault = ask(at("GET", broken))
     assert (fault.status_code, fault.json()["code"], fault.headers["x-refused"]) == (
         500,
         "internal",
@@ -100,7 +115,7 @@ OTHER = ErrorShape(
 
 
 def test_errors_can_have_the_shape_that_a_client_knows():
-    shaped = ask(replace(THING, handle=refused, errors_as=OTHER))
+    shaped = ask(replace(at("GET", refused), errors_as=OTHER))
     assert (shaped.status_code, shaped.headers["content-type"], shaped.json()) == (
         409, "application/json", {"error": "job_active"},
     )  # fmt: skip

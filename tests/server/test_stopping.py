@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 import httpx
@@ -26,7 +25,7 @@ from tests.processes import printed
 from tests.server.running import running
 from tests.server.sockets import started
 from tests.server.storing import in_a_loop
-from tests.server.test_operation import THING, enveloped
+from tests.server.test_operation import at, enveloped
 
 BUSY = """
 import asyncio, os, signal, threading, time
@@ -125,7 +124,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     async def take(request: Request, _caller: object) -> Response:
         return json_response({"bytes": len(await request.body())})
 
-    app = enveloped(replace(THING, method="POST", handle=take))
+    app = enveloped(at("POST", take))
     async with started(app) as (server, url):
         server.config.timeout_graceful_shutdown = 1
         address = urlsplit(url)
@@ -151,7 +150,7 @@ async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_o
     async def give(_request: Request, _caller: object) -> Response:
         return Streamed(endless(), headers={})
 
-    async with started(enveloped(replace(THING, handle=give))) as (server, url):
+    async with started(enveloped(at("GET", give))) as (server, url):
         server.config.timeout_graceful_shutdown = 1
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)

@@ -17,7 +17,7 @@ from server.dialects.finished_jobs import answer_finished
 from server.http.bodies import JSON, Received
 from server.http.caller import Caller
 from server.http.headers import WARNING
-from server.http.operation import Answer, Auth, Operation, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.erasing import Eraser
@@ -47,10 +47,7 @@ class ListenToFiles:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="POST",
-                path="/v1/listen",
-                handle=self.create,
-                id="listen",
+                Endpoint("POST", "/v1/listen", self.create, "listen"),
                 tag="deepgram",
                 auth=Auth.GRANT,
                 summary="Transcribe as Deepgram's clients ask for it",

@@ -10,7 +10,7 @@ from server.clock import now_ms
 from server.dialects.deepgram.errors import SHAPE
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Operation, json_response
+from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, number_in
 from server.model.accounts import SigningKeys
@@ -30,10 +30,7 @@ class Grants:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="POST",
-                path="/v1/auth/grant",
-                handle=self.create,
-                id="createGrant",
+                Endpoint("POST", "/v1/auth/grant", self.create, "createGrant"),
                 tag="deepgram",
                 summary="Make a short-lived credential for /v1/listen",
                 description="It is good in place of the API key there and nowhere else, as long as that key is. What "

@@ -29,7 +29,7 @@ from server.dialects.openai.errors import SHAPE, error_body
 from server.dialects.openai.file_parameters import FILE_FORMATS, Wish
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
-from server.http.operation import Answer, Handler, Operation, json_response
+from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
@@ -61,17 +61,13 @@ class AudioFiles:
     def operations(self) -> list[Operation]:
         return [
             _operation(
-                self.create,
-                path="/v1/audio/transcriptions",
-                id="createTranscription",
+                Endpoint("POST", "/v1/audio/transcriptions", self.create, "createTranscription"),
                 summary="Transcribe as OpenAI's clients ask for it",
                 description="Always synchronous. Errors have OpenAI's shape. Counts as one transcription.",
                 form="OpenAITranscriptionForm",
             ),
             _operation(
-                self.translate,
-                path="/v1/audio/translations",
-                id="createTranslation",
+                Endpoint("POST", "/v1/audio/translations", self.translate, "createTranslation"),
                 summary="Translate to English as OpenAI's clients ask for it",
                 description="Always synchronous. Errors have OpenAI's shape. Counts as one transcription. A server "
                 "whose model hears several languages and was not trained to translate refuses.",
@@ -152,10 +148,9 @@ def _delta(word: Mapping[str, Any], *, first: bool, diarized: bool) -> bytes:
     return stream_event("transcript.text.delta", delta=space + word["word"], **segment)
 
 
-def _operation(handle: Handler, *, form: str, **shown: Any) -> Operation:
+def _operation(endpoint: Endpoint, *, form: str, **shown: Any) -> Operation:
     return Operation(
-        method="POST",
-        handle=handle,
+        endpoint,
         tag="openai",
         media_types=(MULTIPART,),
         body_required=True,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from server.dialects.openai.errors import SHAPE, unknown_model
 from server.http.caller import Caller
-from server.http.operation import Answer, Operation, Parameter, json_response
+from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.schema_parts import ref
 from server.model.offers import Offer
 
@@ -23,20 +23,14 @@ class Models:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="GET",
-                path="/v1/models",
-                handle=self.list,
-                id="listModels",
+                Endpoint("GET", "/v1/models", self.list, "listModels"),
                 tag="openai",
                 summary="The recogniser's models",
                 errors_as=SHAPE,
                 answers={200: Answer(description="The models", schema=ref("ModelList"))},
             ),
             Operation(
-                method="GET",
-                path="/v1/models/{model}",
-                handle=self.retrieve,
-                id="retrieveModel",
+                Endpoint("GET", "/v1/models/{model}", self.retrieve, "retrieveModel"),
                 tag="openai",
                 summary="Whether a model may be asked for by this name",
                 errors_as=SHAPE,

@@ -15,7 +15,7 @@ from server.dialects.openai.errors import SHAPE
 from server.dialects.openai.transcribing import Transcribing
 from server.http.bodies import JSON, body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Operation, json_response
+from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, whole_in
 from server.model.accounts import SigningKeys
@@ -42,10 +42,7 @@ class ClientSecrets:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="POST",
-                path="/v1/realtime/client_secrets",
-                handle=self.create,
-                id="createClientSecret",
+                Endpoint("POST", "/v1/realtime/client_secrets", self.create, "createClientSecret"),
                 tag="openai",
                 summary="Make a short-lived credential for /v1/realtime",
                 description="It is good in place of the API key there and nowhere else, as long as that key is.",

@@ -35,7 +35,6 @@ MAX_BYTES = 16 * 1024
 """Of what a client says about its session, as JSON. A prompt and keywords of the longest kind take half of it."""
 NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways"
 
-LOGPROBS = "item.input_audio_transcription.logprobs"
 
 
 @dataclass(frozen=True, slots=True)

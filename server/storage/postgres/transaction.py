@@ -1,7 +1,7 @@
 """One transaction in PostgreSQL, and the shared statements in its words."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -83,6 +83,3 @@ def _word(found: "re.Match[str]") -> str:
     if word == "?":
         return "%s"
     return f"%({found.group(1)})s" if found.group(1) else word.replace("%", "%%")
-
-
-Work = Callable[[PostgresTransaction], Any]

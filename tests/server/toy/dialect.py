@@ -17,7 +17,7 @@ from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
 from server.dialects.finished_jobs import answer_finished
 from server.http.bodies import Received
 from server.http.caller import Caller
-from server.http.operation import Answer, ErrorShape, Operation, json_response
+from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
 from server.http.schema_parts import TEXT, object_of, ref
 from server.http.sockets import Socket
 from server.jobs.orders import Asked
@@ -44,10 +44,7 @@ class ToyRoutes:
     def operations(self) -> list[Operation]:
         return [
             Operation(
-                method="POST",
-                path="/v1/toy",
-                handle=self.create,
-                id="toy",
+                Endpoint("POST", "/v1/toy", self.create, "toy"),
                 tag=NAME,
                 summary="Say it in capitals",
                 bodies={"application/octet-stream": {"type": "string", "format": "binary"}},
