@@ -1,7 +1,7 @@
 """Every setting of the server, read once from the environment into a frozen value.
 
-Nothing else in the project reads environment variables. A test compares VARIABLES with the documentation. An invalid
-value raises ConfigError with one sentence.
+No other file reads these variables. A test compares VARIABLES with the documentation. An invalid value raises
+ConfigError with one sentence.
 """
 
 from collections.abc import Callable, Mapping

@@ -156,7 +156,7 @@ class StreamCore:
             self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def finalize(self) -> None:
-        """Decide all audio so far as if the speaker had stopped here. Finalized tells when. The stream continues."""
+        """Decide all audio so far as if the speaker had stopped here, then go on. The event Finalized reports it."""
         self._finalizing.append(self.position)
         self._end_turns()
         self._report_finalized()

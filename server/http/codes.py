@@ -81,4 +81,4 @@ CODES: Mapping[str, tuple[int, str]] = {
     "decode_timeout": (422, "Audio could not be decoded in time"),
     "unfinished": (504, "Not finished in time"),
 }
-"""code -> (status, title). The README's error table is checked against it."""
+"""code -> (status, title). The error table of api.md is checked against it."""

@@ -104,7 +104,7 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        """Accept what waits. Called when a connection waits."""
+        """Accept all connections that wait. The event loop calls it when there are any."""
         if self._connections.full:
             self._pause()
             self._warn("there are as many connections as there may be; new ones wait")

@@ -61,7 +61,7 @@ LEAVE_S = 5.0
 
 
 class PricedFrames(ServerProtocol):
-    """The parser of websockets. It stops after TURN_FRAMES frames, and knows what they cost."""
+    """The frame parser of websockets with a budget: it stops after TURN_FRAMES frames and counts what they cost."""
 
     def __init__(self, *, max_size: int | None) -> None:
         super().__init__(max_size=max_size, logger=logging.getLogger("uvicorn.error"))

@@ -56,7 +56,7 @@ def speaker_members(heard: Mapping[str, Any]) -> Message:
 
 
 def shown_word(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
-    """A word of ours, which has its marks and capitals, as Deepgram shows one. *speakers*: with who says it."""
+    """A word in Deepgram's form, with marks and capitals. With *speakers* it has its speaker."""
     shown = {
         "word": _plain_word(word["word"]) or word["word"],
         "start": word["start"],

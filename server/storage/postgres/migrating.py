@@ -43,7 +43,7 @@ def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
 
 
 def _is_current(connection: Connection, migrations: Sequence[Migration]) -> bool:
-    """Whether no step is missing. Raises StorageError if a newer program took one that this one cannot work with."""
+    """Whether every step was taken. Raises StorageError after a newer program's step that this one cannot work with."""
     (found,) = connection.execute("SELECT to_regclass('schema_versions') IS NOT NULL AS made")
     if not found["made"]:
         return False
