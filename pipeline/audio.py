@@ -4,6 +4,7 @@ A *position* is a whole number of 16 kHz samples since the stream began. Seconds
 library or a reader needs them.
 """
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +22,16 @@ LONGEST_JOB = 30 * RATE
 Samples: TypeAlias = NDArray[np.float32]
 """Audio at RATE, -1..1. Mono has one dimension. Channels that are heard each by itself have the shape (n, channels), so
 that length and slices mean the same for both."""
+
+
+def join_spans(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return *spans*, which are in order, with those as one that follow each other without a gap."""
+    joined: list[tuple[int, int]] = []
+    for first, last in spans:
+        joined = (
+            [*joined[:-1], (joined[-1][0], last)] if joined and joined[-1][1] == first else [*joined, (first, last)]
+        )
+    return tuple(joined)
 
 
 def seconds(position: int) -> float:

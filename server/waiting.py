@@ -48,14 +48,17 @@ async def until_first(*works: Coroutine[Any, Any, Any]) -> None:
         task.result()
 
 
-async def in_pace(pieces: AsyncIterator[bytes], *, bytes_s: float, window_s: float) -> AsyncIterator[bytes]:
+MIN_BYTES_S = 10_000  # a peer that sends less is not waited for
+
+
+async def in_pace(pieces: AsyncIterator[bytes], *, window_s: float) -> AsyncIterator[bytes]:
     """Yield *pieces* as they come, as long as they come fast enough. What the caller does between them takes no time.
 
-    Raises TimeoutError as soon as *window_s* seconds of waiting have brought less than *bytes_s* bytes a second, unless
+    Raises TimeoutError as soon as *window_s* seconds of waiting have brought less than MIN_BYTES_S, unless
     the pieces end within them.
     """
     loop = asyncio.get_running_loop()
-    left_s, missing = window_s, bytes_s * window_s
+    left_s, missing = window_s, MIN_BYTES_S * window_s
     while True:
         began = loop.time()
         async with asyncio.timeout(left_s):
@@ -65,7 +68,7 @@ async def in_pace(pieces: AsyncIterator[bytes], *, bytes_s: float, window_s: flo
         left_s -= loop.time() - began
         missing -= len(piece)
         if missing <= 0:
-            left_s, missing = window_s, bytes_s * window_s
+            left_s, missing = window_s, MIN_BYTES_S * window_s
         yield piece
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
+from pipeline.audio import LONGEST_JOB, WINDOW, Samples, join_spans, position
 from pipeline.events import SpeechEnded, SpeechStarted
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
@@ -188,10 +188,9 @@ class _Held:
         for window, speech in zip(self._windows, self._speech, strict=True):
             first, last = max(at, start), min(at + len(window), end)
             at += len(window)
-            if first >= last or speech < min_speech:
-                continue
-            spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
-        return tuple(spans)
+            if first < last and speech >= min_speech:
+                spans.append((first, last))
+        return join_spans(spans)
 
     def quietest(self, earliest: int) -> int:
         """Return the middle of the quietest window after *earliest*; of equals, the last.

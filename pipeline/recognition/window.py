@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pipeline.audio import LONGEST_JOB, WINDOW, Samples
+from pipeline.audio import LONGEST_JOB, WINDOW, Samples, join_spans
 
 T = TypeVar("T")
 
@@ -67,13 +67,8 @@ class AudioWindow:
 
     def voiced_spans(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
         """Return the spans of samples(start, end) with a probability of speech of at least *min_speech*, in order."""
-        spans: list[tuple[int, int]] = []
-        for number, speech in enumerate(self.speech(start, end), start=max(start // WINDOW, self._first)):
-            if speech < min_speech:
-                continue
-            first, last = number * WINDOW, (number + 1) * WINDOW
-            spans = [*spans[:-1], (spans[-1][0], last)] if spans and spans[-1][1] == first else [*spans, (first, last)]
-        return tuple(spans)
+        frames = enumerate(self.speech(start, end), start=max(start // WINDOW, self._first))
+        return join_spans((n * WINDOW, (n + 1) * WINDOW) for n, speech in frames if speech >= min_speech)
 
     def _between(self, values: deque[T], start: int, end: int) -> Iterator[T]:
         return islice(values, max(0, start // WINDOW - self._first), max(0, -(-end // WINDOW) - self._first))

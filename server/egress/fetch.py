@@ -12,11 +12,10 @@ from server.egress.targets import Target, TargetNotAllowed
 from server.http.headers import clean_filename
 from server.model.orders import Source
 from server.storage.ports import BlobStore
-from server.waiting import in_pace
+from server.waiting import MIN_BYTES_S, in_pace
 
 MAX_REDIRECTS = 3
 TOTAL_S = 300.0
-MIN_BYTES_S = 10_000
 PACE_WINDOW_S = 30.0  # within which a source must send at least MIN_BYTES_S on average
 PATIENCE = Patience(connect_s=10.0, read_s=30.0)
 USER_AGENT = "scribewire/1"
@@ -100,7 +99,7 @@ class Fetcher:
         if declared.isdecimal() and int(declared) > most:
             raise _too_large(most)
         size = 0
-        pieces = in_pace(response.aiter_raw(), bytes_s=MIN_BYTES_S, window_s=PACE_WINDOW_S)
+        pieces = in_pace(response.aiter_raw(), window_s=PACE_WINDOW_S)
         try:
             async with self.blobs.create(blob, leave_reserve=True) as sink:
                 async for piece in pieces:

@@ -16,7 +16,7 @@ from server.http.headers import clean_filename
 from server.http.problems import Problem
 from server.model.errors import FieldError, invalid
 from server.model.orders import StoredFile
-from server.waiting import in_pace
+from server.waiting import MIN_BYTES_S, in_pace
 
 MULTIPART = "multipart/form-data"
 URLENCODED = "application/x-www-form-urlencoded"
@@ -28,7 +28,6 @@ MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
 LARGE_FIELDS = frozenset({"known_speaker_references", "known_speaker_references[]"})  # recordings as data URLs
 MAX_BODY_WITH_RECORDINGS = 16_000_000  # also of such a field, which may have several in a JSON array
-MIN_BYTES_S = 10_000
 PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
 PIECE = 512 * 1024  # bytes gathered at least before a write, so that a fast upload needs few thread switches
 MAX_PARTS = 256  # of a piece: each is a part of the body as it arrived, and is written without being copied
@@ -259,7 +258,7 @@ def _multipart_errors() -> Iterator[None]:
 
 async def _arrivals(request: Request) -> AsyncIterator[bytes]:
     """Yield the body as it comes. Raises Problem request_timeout, ClientDisconnect."""
-    pieces = in_pace(request.stream(), bytes_s=MIN_BYTES_S, window_s=PACE_WINDOW_S)
+    pieces = in_pace(request.stream(), window_s=PACE_WINDOW_S)
     try:
         async for data in pieces:
             yield data

@@ -17,11 +17,6 @@ class Lease:
     blob: str | None
     chunks: tuple[bytes, ...]  # bodies already checkpointed, in order: where to go on
 
-    @property
-    def unfetched(self) -> bool:
-        """Whether the job's audio must be downloaded before it can be transcribed."""
-        return self.blob is None and self.job.source.type == "url"
-
 
 class Renewal(StrEnum):
     """The answer to a renewal."""

@@ -50,7 +50,7 @@ def test_samples_and_voice_between_two_positions_are_whole_frames():
     assert window.voiced_spans(0, 5 * WINDOW, 0.5) == ((WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
     window.cut(2 * WINDOW)
     assert window.voiced_spans(0, 5 * WINDOW, 0.5) == ((2 * WINDOW, 3 * WINDOW), (4 * WINDOW, 5 * WINDOW))
-    assert window.voiced(2 * WINDOW, -WINDOW, 0.5) == ()
+    assert window.voiced_spans(2 * WINDOW, -WINDOW, 0.5) == ()
 
 
 def test_a_full_window_holds_one_decode_job_and_refuses_more():

@@ -116,7 +116,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
 
 def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
     asked = {"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "low"}}}}
-    live = Transcribing().updated(asked, OFFER).order().live
+    live = Transcribing().with_changes(asked, OFFER).order().live
     assert (live.endpointing, live.eagerness, live.endpointing_ms) == ("semantic", "low", 1200)
     assert Transcribing().order().live.endpointing == "silence"
 

@@ -143,7 +143,7 @@ async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
 @in_a_loop
 async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
     async with stored(tmp_path) as storage:
-        shown = Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).listed(
+        shown = Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).list_item(
             replace(DONE, warnings=({"code": "x"},))
         )
         valid({"object": "list", "data": [shown], "has_more": False, "next_cursor": None}, "JobList")

@@ -36,7 +36,6 @@ MAX_BYTES = 16 * 1024
 NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways"
 
 
-
 @dataclass(frozen=True, slots=True)
 class Transcribing:
     """The configuration of a session. The mappings are as clients see them."""

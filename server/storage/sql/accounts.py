@@ -11,7 +11,7 @@ from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
 from server.storage.remembered import Remembered
 from server.storage.sql.database import Database, Transaction
-from server.storage.sql.rows import SqlRow, text_of
+from server.storage.sql.rows import UNBOUNDED, SqlRow, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
 TOPIC = "accounts"
@@ -19,7 +19,6 @@ TOPIC = "accounts"
 
 KEYS_KEPT_S = 60.0  # in memory
 MAX_KEYS_KEPT = 10_000
-UNBOUNDED = 2**62  # rows
 MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
 
 KEY_COLUMNS = (

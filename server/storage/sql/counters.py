@@ -6,8 +6,7 @@ from dataclasses import replace
 from server.model.accounts import Count, Quota
 from server.storage.remembered import Remembered
 from server.storage.sql.database import Database, Transaction
-
-UNBOUNDED = 2**62
+from server.storage.sql.rows import UNBOUNDED
 
 USES_KEPT_S = 60.0  # in memory
 MAX_USES_KEPT = 10_000

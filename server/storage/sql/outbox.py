@@ -13,10 +13,9 @@ from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
 from server.storage.sql.database import Database, Transaction
 from server.storage.sql.due import choose
-from server.storage.sql.rows import SqlRow
+from server.storage.sql.rows import UNBOUNDED, SqlRow
 
 TOPIC = "outbox"
-UNBOUNDED = 2**62
 PLAIN = (
     "id",
     "webhook_id",

@@ -43,6 +43,8 @@ PLAIN = (
 FIRST_DIALECT = "deepgram"
 """That of callbacks which name none: they were stored when there was one dialect with callbacks."""
 
+UNBOUNDED = 2**62  # rows, where SQL wants a number and there is no limit
+
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
     for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions)
