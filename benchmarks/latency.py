@@ -44,6 +44,7 @@ from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
@@ -181,12 +182,13 @@ class Bench:
         *,
         clock: Clock | None = None,
         step_s: float | None = None,
+        latency: str = BALANCED,
     ) -> None:
         """*clock* makes the event loop of virtual time, or is None for real time."""
         self._engine = engine
         self._voice = voice
         self._clock = clock
-        self._options = StreamOptions()
+        self._options = with_latency(StreamOptions(), latency)
         if step_s is not None:
             self._options = replace(self._options, step=round(step_s * RATE))
 

@@ -119,7 +119,25 @@ def _colours(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [OURS if row["system"] == "scribewire" else THEIRS for row in rows]
 
 
-DRAWN = {"peers": peers, "requests": requests, "uploads": uploads, "disturbances": disturbances}
+def tradeoff(result: Path) -> Path:
+    content = json.loads(result.read_text())
+    figure, axis = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    for row in content["systems"]:
+        colour = THEIRS if " over " in row["system"] else OURS
+        p50, p95, errors = row["commit_s"]["p50"], row["commit_s"]["p95"], 100 * row["wer"]
+        axis.plot([p50, p95], [errors, errors], color=colour, alpha=LATER, linewidth=3)
+        axis.plot([p50], [errors], "o", color=colour)
+        axis.annotate(row["system"], (p50, errors), xytext=(0, 7), textcoords="offset points")
+    axis.axhline(100 * content["systems"][0]["wer_offline"], color=OURS, linestyle=":", linewidth=1)
+    axis.set_xlim(left=0)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("seconds until a word is final: median (dot) to 95 % (line)")
+    axis.set_ylabel("wrong words, %")
+    axis.set_title(f"latency against accuracy, {content['systems'][0]['words']} words; dotted: the whole recording")
+    return _saved(figure, result)
+
+
+DRAWN = {"peers": peers, "requests": requests, "uploads": uploads, "disturbances": disturbances, "tradeoff": tradeoff}
 
 
 if __name__ == "__main__":

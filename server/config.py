@@ -40,6 +40,7 @@ class Config:
     model_aliases: tuple[str, ...]  # "*" among them: any
     profanity_file: Path | None
     phone_region: str | None
+    latency: str
     device: str
     compute_type: str
     model_threads: int  # 0: one fewer than the machine has cores
@@ -335,6 +336,12 @@ VARIABLES = (
         "",
         _region,
         "two letters, such as US, of the region whose telephone numbers are said, where an order names none",
+    ),
+    Variable(
+        "LATENCY",
+        "balanced",
+        _one_of("low", "balanced", "accurate"),
+        "low, balanced or accurate: how soon live words are final, where a session says nothing",
     ),
     Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),
     Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),

@@ -149,7 +149,7 @@ def build_domain(
         records=records,
         egress=egress,
         courier=courier,
-        acceptance=_make_acceptance(storage, engines, offers=offers, egress=egress, prober=prober),
+        acceptance=_make_acceptance(storage, engines, config, offers=offers, egress=egress, prober=prober),
         desk=desk,
         following=_make_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
         workers=workers,
@@ -163,6 +163,7 @@ def build_domain(
 def _make_acceptance(
     storage: Storage,
     engines: Mapping[str, ServedEngine],
+    config: Config,
     *,
     offers: Mapping[str, Offer],
     egress: Egress,
@@ -176,6 +177,7 @@ def _make_acceptance(
         prober=prober,
         batches={environment: engine.batch for environment, engine in engines.items()},
         offers=offers,
+        latency=config.latency,
     )
 
 

@@ -9,13 +9,15 @@ an end, the turn goes on until TurnOptions.endpointing. decisions.md has the mea
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from pipeline.audio import WINDOW, Samples, position
 from pipeline.events import TurnEnded
 from pipeline.recognition.turns import Turn
 from pipeline.recognition.window import AudioWindow
 
 LONGEST_CHECK = position(8)
-"""The most audio of a turn that a check has: that of the model."""
+"""The most audio that a check has: that of the model."""
 
 NEVER = 1 << 62
 """A position that no stream reaches."""
@@ -32,7 +34,7 @@ class Eagerness:
 SHORT, LONGER = 3 * WINDOW, 16 * WINDOW
 """A tenth of a second: with more silence the model knows less. And half a second, for short turns such as "Hello"."""
 
-MEDIUM = Eagerness(((SHORT, 0.6), (LONGER, 0.95)), position(3))
+MEDIUM = Eagerness(((SHORT, 0.7), (LONGER, 0.95)), position(3))
 
 EAGERNESS: Mapping[str, Eagerness] = {
     "low": Eagerness(((SHORT, 0.9),), position(5)),
@@ -47,7 +49,9 @@ class TurnCheckOptions:
     """How turns end by meaning. Lengths are in samples."""
 
     eagerness: Eagerness = MEDIUM
-    lead: int = position(0.4)  # audio before the turn that is looked at with it
+    speech: float = 0.35  # frames with this probability of speech are no silence
+    gap: int = 9 * WINDOW  # longer silences are cut to this
+    apart: int = position(1.5)  # speech before a longer silence is not looked at with a later turn
     open_until: int | None = None  # end of the last word of a turn that was open when the stream was interrupted
 
 
@@ -88,10 +92,26 @@ class TurnChecks:
         looks = self._options.eagerness.looks
         self._pause = turn, turn.voiced
         self._looks = sum(turn.voiced + silence <= window.end for silence, _ in looks)
-        start = max(turn.start - self._options.lead, window.start, window.end - LONGEST_CHECK)
-        samples, enough = window.samples(start, window.end), looks[self._looks - 1][1]
+        samples, enough = self._gather(turn, window), looks[self._looks - 1][1]
         self._in_flight = TurnCheck(turn, samples, window.end, turn.voiced, enough)
         return self._in_flight
+
+    def _gather(self, turn: Turn, window: AudioWindow) -> Samples:
+        """Return the newest LONGEST_CHECK samples of speech, with short silences in place of long ones.
+
+        Half of a sentence often sounds like a whole one, so a turn that follows closely is heard with what was said
+        before it. The pause in question is kept as it is.
+        """
+        assert self._options is not None
+        silent = np.array(window.speech(window.start, window.end)) < self._options.speech
+        frame = np.arange(len(silent))
+        silence = frame - np.maximum.accumulate(np.where(silent, -1, frame))  # frames since the last with speech
+        begin = max(0, (turn.start - window.start) // WINDOW)
+        apart = np.flatnonzero(silence[:begin] * WINDOW > self._options.apart)
+        kept = (silence * WINDOW <= self._options.gap) | (frame >= (turn.voiced - window.start) // WINDOW)
+        kept[: apart[-1] + 1 if len(apart) else 0] = False
+        frames = window.samples(window.start, window.end).reshape(-1, WINDOW)[kept]
+        return frames[-LONGEST_CHECK // WINDOW :].ravel()
 
     def is_late(self, now: int, patience: int) -> bool:
         """Return whether the check in flight, if any, began more than *patience* samples ago."""

@@ -167,6 +167,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "encoding": {"enum": [*bounds.ENCODINGS]},
             "interim_results": SWITCH,
+            "latency": {"enum": [None, *bounds.LATENCY_NAMES]},
             "endpointing": {"enum": [*bounds.ENDPOINTING]},
             "eagerness": {"enum": [None, *bounds.EAGERNESS_NAMES]},
             "endpointing_ms": WHOLE,

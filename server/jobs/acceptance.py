@@ -16,13 +16,14 @@ from weakref import WeakValueDictionary
 import orjson
 
 from pipeline.errors import UnusableReference
+from pipeline.recognition.latency import BALANCED
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.egress.guard import Egress
 from server.egress.targets import TargetNotAllowed
 from server.jobs.known_speakers import REFERENCES
-from server.jobs.orders import Asked, with_retention
+from server.jobs.orders import Asked, with_latency, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
 from server.jobs.transcriber import Transcriber
@@ -90,6 +91,7 @@ class Acceptance:
     prober: Prober
     batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
     offers: Mapping[str, Offer]  # by environment
+    latency: str = BALANCED  # of live sessions whose order names none
     _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
         init=False, default_factory=WeakValueDictionary
     )
@@ -156,7 +158,7 @@ class Acceptance:
             id=job_id,
             account=customer.account,
             environment=customer.environment,
-            order=order,
+            order=with_latency(order, self.latency),
             source=audio.source,
             blob=audio.blob,
             audio_s=audio.length_s,

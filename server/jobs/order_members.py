@@ -197,6 +197,12 @@ AUDIO_CHANNELS = Member(
     "recognised alone and counts as a session of its own",
 )
 INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results)
+LATENCY = Member(
+    "latency",
+    one_of(bounds.LATENCY_NAMES),
+    _LIVE.latency,
+    "How soon words are final: sooner with low, more surely right with accurate, within 4 s. Left out: the server's",
+)
 ENDPOINTING = Member(
     "endpointing",
     one_of(bounds.ENDPOINTING),
@@ -216,8 +222,8 @@ CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channe
 LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
 LIVE_TASK = Member("task", Parser(_live_task, {"const": TRANSCRIBE}), None, "Live sessions do not translate")
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
-    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, INTERIM_RESULTS, ENDPOINTING, EAGERNESS, ENDPOINTING_MS,
-    MAX_UTTERANCE_S, RECORD, CHANNEL, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS,
+    ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ def parse_live_order(
         sample_rate=members.get(declared.SAMPLE_RATE) or usual_rate,
         channels=channels,
         interim_results=members.get(declared.INTERIM_RESULTS),
+        latency=members.get(declared.LATENCY),
         endpointing=members.get(declared.ENDPOINTING),
         eagerness=members.get(declared.EAGERNESS),
         endpointing_ms=members.get(declared.ENDPOINTING_MS),
@@ -154,6 +155,13 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
 def subtitle_shape(members: Members) -> SubtitleShape:
     """Parse the members that shape SRT and VTT."""
     return SubtitleShape(**{member.name: members.get(member) for member in declared.SUBTITLE_MEMBERS})
+
+
+def with_latency(order: Order, default: str) -> Order:
+    """The order of a live session with the server's *default* where it names no latency."""
+    if order.live is None or order.live.latency is not None:
+        return order
+    return replace(order, live=replace(order.live, latency=default))
 
 
 def with_retention(order: Order, default: str | None) -> Order:

@@ -11,6 +11,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
+from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
@@ -127,8 +128,8 @@ class LiveEngine:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
             stage = TextStage(order.text, language=options.language, said=said, settings=self.text)
             rewriter = TextRewriter(stage)
-        core, turn_ends = StreamCore(options), self.turn_ends
-        return Session(core, vad=vad, listener=listener, tenant=tenant, text=rewriter, turn_ends=turn_ends)
+        core = StreamCore(with_latency(options, order.live.latency or BALANCED))
+        return Session(core, vad=vad, listener=listener, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
 
 
 def _turn_checks(eagerness: Eagerness, open_until: int | None, origin: int) -> TurnCheckOptions:

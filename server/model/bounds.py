@@ -5,6 +5,7 @@ The rates and channels of raw audio are in pipeline/ingest/encodings.py.
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest.encodings import SAMPLE_BYTES
+from pipeline.recognition.latency import LATENCIES
 from pipeline.recognition.turn_checks import EAGERNESS
 from server.model.orders import CONTAINER, NOTHING, SEMANTIC, SILENCE
 
@@ -46,6 +47,7 @@ TELEPHONE_RATE = 8_000
 """Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
 ENDPOINTING_MS = range(200, 5001)  # less would tear a sentence apart
 ENDPOINTING = (SILENCE, SEMANTIC)
+LATENCY_NAMES = LATENCIES
 EAGERNESS_NAMES = tuple(EAGERNESS)
 UTTERANCE_S = (3.0, 20.0)
 MAX_COLUMNS = range(10, 121)  # less would cut ordinary words

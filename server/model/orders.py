@@ -47,6 +47,7 @@ class LiveOptions:
     interim_results: bool = True
     endpointing_ms: int = 500
     max_utterance_s: float = 15.0
+    latency: str | None = None  # how soon words are final, one of LATENCIES; None: what the server is set to
     endpointing: str = SILENCE  # what ends a turn: SILENCE of endpointing_ms, or SEMANTIC, what was said
     eagerness: str = "auto"  # with SEMANTIC: how soon a turn counts as over, one of EAGERNESS
     record: bool = False  # keep the audio as FLAC

@@ -158,6 +158,16 @@ def test_a_check_has_the_end_of_the_turn_and_no_more_than_the_model_takes():
     assert len(asked) == LONGEST_CHECK
 
 
+def test_a_turn_that_follows_closely_is_looked_at_with_what_was_said_before_and_without_the_silence():
+    ends = Ends(0.97)
+    hear(ends, semantic())
+    first, both = (len(asked) / RATE for asked in ends.asked)
+    assert both - first == pytest.approx(0.3 + 0.4, abs=0.1)  # a silence and "now"
+    ends = Ends(0.97)
+    hear(ends, semantic(), (*TWO_PHRASES[:2], *spoken(("much", 5.5, 5.9))))
+    assert len(ends.asked[1]) / RATE == pytest.approx(0.4 + 0.1, abs=0.1)  # too much silence was before it
+
+
 @installed
 def test_the_model_knows_finished_sentences_of_people_from_begun_ones():
     assert not WEIGHTS.damaged

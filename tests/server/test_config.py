@@ -47,6 +47,7 @@ def test_the_defaults():
         ("MODEL_THREADS", "0", "'auto' or a whole number from 1"),
         ("ENGINE", "kaldi", "one of auto, whisper, scripted"),
         ("SIGNUP", "maybe", "one of open, token, off"),
+        ("LATENCY", "fast", "one of low, balanced, accurate"),
         ("ALLOW_HTTP_SOURCES", "perhaps", "1 or 0"),
         ("HOST", "  ", "a non-empty text"),
         ("EGRESS_ALLOW_CIDRS", "10.0.0.0/8,nonsense", "a comma-separated list of networks"),

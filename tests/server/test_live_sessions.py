@@ -28,7 +28,8 @@ async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
     assert record["live"]["ingest_http"] == f"{me.served.base}/v1/jobs/{record['job_id']}/audio"
     assert record["live"]["events_url"] == record["events_url"]
     assert (record["live"]["received_bytes"], record["live"]["received_seconds"]) == (0, 0)
-    assert (await me.job(record["job_id"]))["live"]["encoding"] == "pcm_s16le"
+    live = (await me.job(record["job_id"]))["live"]
+    assert (live["encoding"], live["latency"], live["endpointing"]) == ("pcm_s16le", "balanced", "silence")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
         ({"channels": 3}, "channels"),
         ({"interim_results": "maybe"}, "interim_results"),
         ({"endpointing_ms": 100}, "endpointing_ms"),
+        ({"latency": "soon"}, "latency"),
         ({"endpointing": "meaning"}, "endpointing"),
         ({"eagerness": "low"}, "eagerness"),
         ({"endpointing": "semantic", "eagerness": "very"}, "eagerness"),

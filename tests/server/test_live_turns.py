@@ -114,6 +114,16 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
 # --- other doors ------------------------------------------------------------------------------------------------------
 
 
+def test_openais_delay_is_our_latency():
+    latencies = {}
+    for delay in ("minimal", "low", "medium", "high", "xhigh"):
+        asked = {"audio": {"input": {"transcription": {"delay": delay}}}}
+        latencies[delay] = Transcribing().with_changes(asked, OFFER).order().live.latency
+    assert latencies == {"minimal": "low", "low": "low", "medium": None, "high": "accurate", "xhigh": "accurate"}
+    with pytest.raises(Refused, match="delay"):
+        Transcribing().with_changes({"audio": {"input": {"transcription": {"delay": "long"}}}}, OFFER)
+
+
 def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
     asked = {"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "low"}}}}
     live = Transcribing().with_changes(asked, OFFER).order().live

@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from server.jobs.members import Members, keywords, string, text_up_to
+from pipeline.recognition.latency import ACCURATE, LOW
+from server.jobs.members import Members, keywords, one_of, string, text_up_to
 from server.jobs.order_members import MULTI
 from server.jobs.orders import language_among
 from server.model import bounds
@@ -31,6 +32,8 @@ VAD_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
 """Silence that ends what is said where the model is missing that judges whether a sentence is finished."""
+DELAYS = {"minimal": LOW, "low": LOW, "medium": None, "high": ACCURATE, "xhigh": ACCURATE}
+"""OpenAI's names of how long words may wait to be right, and ours; None: what the server is set to."""
 MAX_BYTES = 16 * 1024
 """Of what a client says about its session, as JSON. A prompt and keywords of the longest kind take half of it."""
 NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways"
@@ -96,6 +99,7 @@ class Transcribing:
             interim_results=False,
             endpointing_ms=_silence_ms(self.turn_detection),
         )
+        live = replace(live, latency=DELAYS.get(self.transcription.get("delay") or "medium"))
         if self.turn_detection is not None and self.semantic:
             live = replace(live, endpointing=SEMANTIC, eagerness=self.turn_detection["eagerness"])
         prompt = str(self.transcription.get("prompt") or "")
@@ -136,6 +140,7 @@ def _with_transcription(before: Transcribing, given: Mapping[str, Any], offer: O
     spoken = "language" if members.has("language") and asked["language"] else "languages"
     language = members.take(spoken, language_among(offer), None)
     terms = members.take("keywords", keywords, ())
+    members.take("delay", one_of(tuple(DELAYS)), None)
     members.check()
     if not offer.has(name):
         raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
