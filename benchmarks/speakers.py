@@ -41,21 +41,31 @@ Recording = tuple[str, Samples, Labels]
 
 def conversations(seconds: float) -> Iterator[Recording]:
     """Yield conversations of 1 to 4 voices, always the same."""
-    clips = {name: [_clip(path) for path in sorted(SPEECH.glob(pattern))] for name, pattern in VOICES.items()}
     for number in range(12):
         random = np.random.default_rng(number)
         count = 1 + number % 4
-        names = [str(name) for name in random.choice(list(clips), count, replace=False)]
-        samples, labels = np.zeros(round((seconds + 12) * RATE), np.float32), []
-        at, last = RATE // 2, ""
-        while at < seconds * RATE:
-            last = str(random.choice([name for name in names if name != last] or names))
-            clip = clips[last][random.integers(len(clips[last]))]
-            samples[at : at + len(clip)] += clip[: len(samples) - at]
-            labels.append((last, at / RATE, (at + len(clip)) / RATE))
-            at += len(clip) + round(random.uniform(-0.3, 1.5) * RATE)
-        end = round(max(end for *_, end in labels) * RATE)
-        yield f"{count} voices, {number}", samples[:end], labels
+        names = [str(name) for name in random.choice(list(VOICES), count, replace=False)]
+        samples, labels = _converse(names, seconds, random)
+        yield f"{count} voices, {number}", samples, labels
+
+
+def make_conversation(names: Sequence[str], seconds: float, *, seed: int) -> tuple[Samples, Labels]:
+    """Return a conversation of these VOICES, the last turn of which begins before *seconds*, and who speaks when."""
+    return _converse(names, seconds, np.random.default_rng(seed))
+
+
+def _converse(names: Sequence[str], seconds: float, random: np.random.Generator) -> tuple[Samples, Labels]:
+    clips = {name: [_clip(path) for path in sorted(SPEECH.glob(VOICES[name]))] for name in names}
+    samples, labels = np.zeros(round((seconds + 12) * RATE), np.float32), []
+    at, last = RATE // 2, ""
+    while at < seconds * RATE:
+        last = str(random.choice([name for name in names if name != last] or names))
+        clip = clips[last][random.integers(len(clips[last]))]
+        samples[at : at + len(clip)] += clip[: len(samples) - at]
+        labels.append((last, at / RATE, (at + len(clip)) / RATE))
+        at += len(clip) + round(random.uniform(-0.3, 1.5) * RATE)
+    end = round(max(end for *_, end in labels) * RATE)
+    return samples[:end], labels
 
 
 def meetings(folder: Path) -> Iterator[Recording]:

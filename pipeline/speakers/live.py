@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs, word_turn
-from pipeline.audio import Samples
+from pipeline.audio import RATE, Samples
 from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
 from pipeline.speakers.excerpts import NOTHING_HIDDEN, Excerpts, Hidden, SpeechOfVoices, Stretch
@@ -38,6 +38,8 @@ RECENT = 30
 
 GROWTH = 1.05
 """By how much a recording grows until it is clustered anew: a short one with every window."""
+
+_LAG = 60 * RATE  # words of one channel are told at most so much later than those of another
 
 _BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows have the step of files
 
@@ -73,6 +75,8 @@ class LiveSpeakers:
         self._options = options if models is None else replace(options, labelled=_voices_in(self._excerpts, models))
         self._told = list(told)
         self._before = len(told)
+        self._told_on: dict[int | None, list[ToldWord]] = {channel: [] for channel in origins}  # since then
+        self._firsts = {one.first for one in told if one.first is not None}  # labels that words were told with
         self._sentences: Counter[int | None] = Counter()
         numbers = _Numbers(one.label for one in told)
         self._channels = {channel: _Channel(models, channel, origin, numbers) for channel, origin in origins.items()}
@@ -85,6 +89,9 @@ class LiveSpeakers:
         """Return the label of the next word that is told; None where nobody is known yet."""
         label = self._label(word, channel)
         self._told.append(ToldWord(word, channel, label, label))
+        self._told_on[channel].append(self._told[-1])
+        if label is not None:
+            self._firsts.add(label)
         return label
 
     def listen(self, samples: Mapping[int | None, Samples]) -> list[SpeakerRun]:
@@ -92,21 +99,27 @@ class LiveSpeakers:
         if self._models is None:
             return []
         news = {
-            name: self._channels[name].listen(heard, self._options, self._words_of(name))
+            name: self._channels[name].listen(heard, self._options, self._told_on[name])
             for name, heard in samples.items()
         }
+        borders = [border for border in news.values() if border is not None]
+        if not borders:
+            return []
         changed: list[tuple[int, str]] = []
-        known = {one.first for one in self._told}
-        for number, one in enumerate(self._told[self._before :], self._before):
+        for number in range(len(self._told) - 1, self._before - 1, -1):
+            one = self._told[number]
+            if one.word.end + _LAG <= min(borders):
+                break  # a session of hours has many words, and this is done each second
             border = news.get(one.channel)
             if border is not None and one.word.end > border:
                 label = self._channels[one.channel].label(one.word)
                 if label is not None and label != one.label:
                     one.label = label
-                    if label not in known:
+                    if label not in self._firsts:
                         one.first = label
                     changed.append((number, label))
-        return join_runs(changed)
+        self._firsts |= {label for _, label in changed}
+        return join_runs(reversed(changed))
 
     @property
     def label_is_new(self) -> bool:
@@ -143,7 +156,7 @@ class LiveSpeakers:
             windows = {name: channel.windows for name, channel in self._channels.items()}
             for name, (voices, people) in find_all_voices(windows, self._options).items():
                 channel = self._channels[name]
-                channel.use(voices, people, self._words_of(name))
+                channel.use(voices, people, self._told_on[name])
                 turns += [replace(turn, channel=name) for turn in channel.named_turns()]
         known = self._told if self._models is None else self._told[: self._before]
         turns += [word_turn(one.label, one.word, one.channel) for one in known if one.label is not None]
@@ -151,9 +164,6 @@ class LiveSpeakers:
         times = SpeakerTimesByChannel(turns)
         labels = [times.speaker_of(one.word, one.channel) for one in self._told]
         return tuple(turns), join_runs((number, label) for number, label in enumerate(labels) if label is not None)
-
-    def _words_of(self, channel: int | None) -> list[ToldWord]:
-        return [one for one in self._told[self._before :] if one.channel == channel]
 
     def _label(self, word: Word, channel: int | None) -> str | None:
         if self._models is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pipeline.speakers.excerpts import read_excerpts
-from tests.pipeline.conversing import clip, conversation
+from tests.pipeline.conversing import clip, conversation, models
 from tests.server.clustering import clustered
 from tests.server.running import SPEECH, Server, running
 from tests.server.serving import until
@@ -76,6 +77,32 @@ def speakers_of(job: Frame) -> list[str]:
     return [turn.most_common(1)[0][0] for turn in spoken]
 
 
+def traces(server: Server, kept: Sequence[bytes], *, audio: bool = True) -> list[str]:
+    """Return where something is of these stored excerpts: with *audio* any, else what their voices sound like."""
+    excerpts = [samples for body in kept for own in read_excerpts(body).values() for samples in own.values()]
+    sought = []
+    for vector in map(models().voice_of, excerpts):
+        sought += [vector.tobytes()[:32], f"{vector.max():.6f}".encode(), base64.b64encode(vector.tobytes())[:40]]
+    if audio:
+        for body in kept:
+            sought += [body[100:200], base64.b64decode(body[len(body) // 2 :].partition(b'"')[0][-400:-200])]
+    places = {str(path): path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file()}
+    places["log"] = "\n".join(server.log).encode()
+    return [place for place, data in places.items() if any(piece in data for piece in sought)]
+
+
+async def said_and_handed_over(me: Caller, server: Server) -> list[bytes]:
+    """Run a short session that keeps no results; return the excerpts that were stored meanwhile."""
+    record = await me.start(diarize=True, retention="none")
+    async with talking(me.socket(record), me.headers) as talk:
+        await talk.send(pcm(TALK[0]), piece_s=0.25)
+        await asyncio.to_thread(until, lambda: kept_labels(server))
+        kept = [path.read_bytes() for path in voices(server)]
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+        return kept
+
+
 def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
     audio = pcm(*TALK)
     with running(tmp_path / "data", **VOICED) as server:
@@ -83,6 +110,9 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
         before = asyncio.run(spoken_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
         until(lambda: {"S1", "S2"} == kept_labels(server))
+        kept = [path.read_bytes() for path in voices(server)]
+        assert traces(server, kept) == [str(path) for path in voices(server)]
+        assert traces(server, kept, audio=False) == []
         server.kill()
         server.start()
         after = asyncio.run(finished(me, record, audio, durable(before)[-1]["seq"]))
@@ -92,7 +122,12 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         assert labels == dict(enumerate(word["speaker"] for word in job["words"]))
         late = [{"type": kind, **data} for _, kind, data in asyncio.run(me.events(record["job_id"]))]
         assert final_labels(late) == labels
-        assert voices(server) == []
+        assert voices(server) == traces(server, kept) == []
+        with server.client(me.secret) as client:
+            assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
+        kept += asyncio.run(said_and_handed_over(me, server))
+        assert len(kept) == 2
+        assert voices(server) == traces(server, kept) == []
 
 
 def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(

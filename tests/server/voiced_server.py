@@ -15,7 +15,7 @@ make_engine = engines._serve
 
 
 def served(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
-    return make_engine(stack, loaded, (voices[0], engines.load_speaker_models()), *arguments, **options)
+    return make_engine(stack, loaded, (voices[0], engines.load_speaker_models(), *voices[2:]), *arguments, **options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,146 @@
+"""Measures a live session of many hours whose speakers are told apart: its memory, its CPU time, and its labels.
+
+    .venv/bin/python -m benchmarks.long_speakers [--hours 10]
+
+A made conversation of six voices and ten minutes comes again and again. What the models find in ten seconds of samples
+is remembered, since the same samples come sixty times; all else happens as in a session. Words are told a second after
+they were said. Prints JSON.
+"""
+
+import argparse
+import hashlib
+import json
+import resource
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.speakers import VOICES, make_conversation
+from pipeline.audio import RATE, Samples
+from pipeline.speakers.frames import STEP, Window
+from pipeline.speakers.live import LIVE_STEP, LiveSpeakers
+from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.windows import SpeakerModels
+from pipeline.words import Word
+
+PIECE = LIVE_STEP * STEP
+"""Samples that come at once, a second: the conversation has a whole number of them, so that windows come again."""
+
+PIECES = 600
+PEOPLE = 6
+WORD = RATE // 2
+HOUR = 3600 * RATE
+
+
+class RememberingModels(SpeakerModels):
+    """Models that listen to the same samples once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heard: dict[bytes, Window] = {}
+
+    def listen(self, samples: Samples, start: int) -> Window:
+        key = hashlib.blake2b(samples.tobytes(), digest_size=16).digest()
+        if key not in self._heard:
+            self._heard[key] = super().listen(samples, start)
+        return replace(self._heard[key], start=start)
+
+
+class Told:
+    """Every word with who said it and the labels that readers saw: at first, a minute later, and at the end."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, int]] = []
+        self.labels: list[str | None] = []
+        self.first: list[str | None] = []
+        self.settled: dict[int, str | None] = {}
+
+    def settle(self, before: int) -> None:
+        """Note the labels of the words that end before this position."""
+        while len(self.settled) < len(self.said) and self.said[len(self.settled)][1] < before:
+            self.settled[len(self.settled)] = self.labels[len(self.settled)]
+
+
+def words(labels: list[tuple[str, float, float]], length: int, hours: float) -> Iterator[tuple[str, Word]]:
+    """Yield a word for each half second of every turn, with its speaker."""
+    for base in range(0, round(hours * HOUR), length):
+        for name, start, end in sorted(labels, key=lambda turn: turn[1]):
+            for at in range(round(start * RATE), min(round(end * RATE), length) - WORD, WORD):
+                yield name, Word("w", base + at, base + at + WORD, 1.0)
+
+
+def stability(told: Told, final: NDArray[np.object_]) -> dict[str, object]:
+    """Return how labels changed, and how many labels each voice has as the label of most of its words in an hour."""
+    hourly: dict[tuple[str, int], Counter[str]] = {}
+    for (name, end), label in zip(told.said, final, strict=True):
+        hourly.setdefault((name, end // HOUR), Counter())[str(label)] += 1
+    main = {key: labels.most_common(1)[0][0] for key, labels in hourly.items()}
+    voices = {name for name, _ in main}
+    settled = [told.settled.get(number, label) for number, label in enumerate(told.labels)]
+    return {
+        "words": len(final),
+        "labels at the end": len(set(final)),
+        "labels of each voice over the hours": {
+            name: sorted({label for (one, _), label in main.items() if one == name}) for name in sorted(voices)
+        },
+        "words of a voice with its label": round(
+            sum(labels.most_common(1)[0][1] for labels in hourly.values()) / len(final), 4
+        ),
+        "first label is the last": round(float(np.mean([a == b for a, b in zip(told.first, final, strict=True)])), 4),
+        "label after a minute is the last": round(
+            float(np.mean([a == b for a, b in zip(settled, final, strict=True)])), 4
+        ),
+    }
+
+
+def memory_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=10)
+    hours = parser.parse_args().hours
+    samples, labels = make_conversation(sorted(VOICES)[:PEOPLE], PIECES * PIECE / RATE, seed=1)
+    samples = np.resize(samples, PIECES * PIECE)
+    speakers = LiveSpeakers(RememberingModels(), SpeakerOptions(), {None: 0})
+    told, coming = Told(), words(labels, len(samples), hours)
+    name, word = next(coming)
+    rows, longest_s, spent_s, since_s = [], 0.0, 0.0, 0.0
+    for piece in range(int(hours * HOUR) // PIECE):
+        at = (piece + 1) * PIECE
+        while word is not None and word.end + RATE <= at:
+            label = speakers.label(word, None)
+            told.said.append((name, word.end))
+            told.first.append(label)
+            told.labels.append(label)
+            name, word = next(coming, ("", None))
+        began = time.process_time()
+        start = piece % PIECES * PIECE
+        for run in speakers.listen({None: samples[start : start + PIECE]}):
+            told.labels[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
+        speakers.new_excerpts()
+        took = time.process_time() - began
+        longest_s, spent_s = max(longest_s, took), spent_s + took
+        told.settle(at - 60 * RATE)
+        if piece % round(HOUR / PIECE) == 0 or piece == PIECES + 20:
+            cpu = round(spent_s - since_s, 1)
+            rows.append({"hour": round(at / HOUR, 2), "memory_mb": round(memory_mb(), 1), "cpu_s": cpu})
+            since_s = spent_s
+            print(json.dumps(rows[-1]), flush=True)
+    began = time.process_time()
+    _, runs = speakers.finish()
+    final = np.empty(len(told.said), object)
+    for run in runs:
+        final[run.first : run.last + 1] = run.speaker
+    ending = {"longest step, s of CPU": round(longest_s, 2), "end, s of CPU": round(time.process_time() - began, 2)}
+    print(json.dumps({"hours": rows, **ending, **stability(told, final)}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
