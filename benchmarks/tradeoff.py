@@ -27,7 +27,7 @@ from pipeline.audio import RATE
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.latency import LATENCIES
-from pipeline.words import written
+from pipeline.words import join_words
 
 CONDITION_NAMES = ("clean", "telephone", "small room", "pink noise, 20 dB")
 LENGTH_S = 90.0  # of a track
@@ -71,7 +71,7 @@ def main() -> None:
     clock = partial(VirtualTimeLoop, time.process_time)
     plain = Bench(engine, voice, clock=clock)
     tracks = [
-        replace(track, offline=written(plain.offline(track.samples, track.language)))
+        replace(track, offline=join_words(plain.offline(track.samples, track.language)))
         for number, name in enumerate(args.conditions)
         for track in in_condition(name, choices.clips(), args.seed + number, args.length)
     ]

@@ -11,7 +11,7 @@ from server.accounts.plans import Plans
 from server.faults import keep_running
 from server.jobs.consequences import after_error, after_verdict
 from server.jobs.downloading import Downloading
-from server.jobs.ended import report_end
+from server.jobs.end_report import report_end
 from server.jobs.leases import HeldLease, LeaseKeeper
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool

@@ -21,14 +21,14 @@ from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveEngine
+from server.live.event_rendering import turn_ended
 from server.live.excerpts import KeptExcerpts
-from server.live.holding import SessionLease
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
 from server.live.resuming import Past, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
-from server.live.telling import turn_ended
+from server.live.session_lease import SessionLease
 from server.live.writers import finished_refusal
 from server.metrics import Metrics
 from server.model.errors import Refused

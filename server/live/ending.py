@@ -12,13 +12,13 @@ from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
 from pipeline.documents.stored import unpack_chunk
 from pipeline.words import Chunk, SpeakerTurn, Transcript
-from server.jobs.ended import report_end
+from server.jobs.end_report import report_end
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.jobs.voices import voices_key
 from server.live.engine import LiveEngine
+from server.live.event_rendering import closed_segment, revised_event
 from server.live.resuming import Past
-from server.live.telling import closed_segment, revised_event
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway

@@ -15,8 +15,8 @@ from pipeline.session import Happened
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
+from server.live.event_rendering import LogBatch, Telling, revised_event
 from server.live.resuming import Past
-from server.live.telling import LogBatch, Telling, revised_event
 from server.metrics import Metrics
 from server.model.events import NewEvent
 from server.storage.job_store import EventLog

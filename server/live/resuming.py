@@ -17,7 +17,7 @@ from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import ToldWord
 from pipeline.words import Chunk, Segment, Word
-from server.live.telling import TURN_ENDED, Origin
+from server.live.event_rendering import TURN_ENDED, Origin
 from server.model.events import Event
 
 LEAD = position(0.3)

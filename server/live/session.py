@@ -22,10 +22,10 @@ from server.live.engine import Hearing
 from server.live.excerpts import KeptExcerpts
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
+from server.live.recording import MARGIN, Tape, recording_key, silent_spans
 from server.live.resuming import Past, resumed_at
 from server.live.rules import LiveRules
 from server.live.speakers import SpeakerListener
-from server.live.taping import MARGIN, Tape, recording_key, silent_spans
 from server.live.writers import Seat, Writers
 from server.logs import log
 from server.metrics import Metrics

@@ -1,4 +1,4 @@
-"""A dialect as small as one can be, with everything that a dialect may have. It is for tests/server/test_dialects.py.
+"""A dialect as small as one can be, with everything that a dialect may have. test_dialects.py uses it.
 
 POST /v1/toy takes a file as its body and answers with the text in capitals; with ?tell=URL the text is sent there.
 WS /v1/toy takes raw audio and sends each final word in capitals, until the client sends "done".

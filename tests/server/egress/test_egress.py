@@ -15,7 +15,7 @@ from server.egress import names as names_module
 from server.egress.guard import Egress, Patience
 from server.egress.names import Unresolvable
 from server.egress.targets import Network, TargetNotAllowed
-from tests.server.naming import NameServer, name_server
+from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
 

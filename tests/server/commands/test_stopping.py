@@ -22,10 +22,10 @@ from websockets.sync.client import connect
 from server.http.operation import json_response
 from server.http.streamed import Streamed
 from tests.processes import printed
+from tests.server.http.test_operation import at, enveloped
 from tests.server.running import running
 from tests.server.sockets import started
 from tests.server.storing import in_a_loop
-from tests.server.test_operation import at, enveloped
 
 BUSY = """
 import asyncio, os, signal, threading, time

@@ -15,7 +15,7 @@ from pipeline.events import WordsCommitted
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
-from server.live import holding
+from server.live import session_lease
 from server.live.desk import WEIGHED_S
 from server.live.resuming import LEAD, Past
 from server.model.errors import Refused
@@ -276,8 +276,8 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
 
 @in_a_loop
 async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(holding, "AWAY_S", 0.5)
-    monkeypatch.setattr("tests.server.test_live_desk.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
+    monkeypatch.setattr(session_lease, "AWAY_S", 0.5)
+    monkeypatch.setattr("tests.server.live.test_live_desk.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
     make_private(tmp_path)
     with line(shared_cluster().port) as between:
         url = shared_cluster().new_database().replace(str(shared_cluster().port), str(between.port))

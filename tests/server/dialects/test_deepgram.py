@@ -25,7 +25,7 @@ from server.dialects.deepgram.answers import plain
 from server.dialects.deepgram.parameters import Listening
 from server.dialects.deepgram.results import Results
 from server.model.orders import Order
-from tests.server.deepgrams import environment
+from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, Served, served
 from tests.server.storing import in_a_loop

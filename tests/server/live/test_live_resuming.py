@@ -20,8 +20,8 @@ from pipeline.events import (
 )
 from pipeline.session import Happened
 from pipeline.words import Chunk, Segment, Word
+from server.live.event_rendering import LogBatch, Origin, Telling
 from server.live.resuming import LEAD, Past, read_past
-from server.live.telling import LogBatch, Origin, Telling
 from server.model.events import Event
 
 AT_S = 1_795_176_000.25

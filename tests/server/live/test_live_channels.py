@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.server.live.test_live_model import alike
 from tests.server.running import SPEECH, Server
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, refused, silence, spoken, talking, written
-from tests.server.test_live_model import alike
 
 JFK = SPEECH / "human" / "jfk.flac"
 AUSTEN = SPEECH / "human" / "austen_0870.flac"

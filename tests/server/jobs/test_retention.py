@@ -23,6 +23,7 @@ from server.model.jobs import UNANSWERED_KEPT_MS
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import Storage
+from tests.server.jobs.test_erasing import traces
 from tests.server.receiving import receiver
 from tests.server.running import Server
 from tests.server.serving import Served, chunk, served, until, wav
@@ -40,7 +41,6 @@ from tests.server.storing import (
     types_of,
 )
 from tests.server.talking import Caller, silence, spoken, talking
-from tests.server.test_erasing import traces
 
 SPOKEN = "Spokenmarker"
 HINT = "writtenmarker of a prompt"

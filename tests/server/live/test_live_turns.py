@@ -24,8 +24,8 @@ from server.model.events import Event
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.sessions import Listener
-from tests.server.realtimes import COMPLETED, SILENCE
-from tests.server.realtimes import talking as calling
+from tests.server.realtime_client import COMPLETED, SILENCE
+from tests.server.realtime_client import talking as calling
 from tests.server.running import SPEECH
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, silence, talking

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.live.holding import SessionLease
+from server.live.session_lease import SessionLease
 from server.model.leases import LeaseLost, Renewal
 from server.storage.ports import Storage
 from tests.server.storing import WORD, ManualClock, completed, in_a_loop, submit, types_of

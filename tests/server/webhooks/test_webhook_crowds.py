@@ -12,10 +12,10 @@ from server.model.deliveries import Crowding, Delivery
 from server.webhooks import seats as seats_module
 from server.webhooks.courier import Reply
 from server.webhooks.seats import KEPT, MAX_PER_ACCOUNT_AND_ADDRESS, MAX_PER_HOST, Crowded, SendingSeats
-from tests.server.naming import name_server
-from tests.server.offices import MOST_S, Office, delivering, office, received
+from tests.server.name_server import name_server
 from tests.server.peers import Asked, answer, holding, peer, saying
 from tests.server.storing import in_a_loop
+from tests.server.webhook_deliveries import MOST_S, Office, delivering, office, received
 
 
 @in_a_loop

@@ -18,7 +18,7 @@ from server.storage.s3.listing import Listing
 from server.storage.s3.open import open_bucket
 from server.storage.s3.upload import PART_BYTES
 from tests.processes import ROOT, printed
-from tests.server.blobbing import put, read
+from tests.server.blob_stores import put, read
 from tests.server.buckets import BucketService
 from tests.server.storing import in_a_loop
 

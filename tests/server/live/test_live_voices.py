@@ -14,10 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from pipeline.speakers.excerpts import read_excerpts
 from tests.pipeline.conversing import clip, conversation, models
 from tests.server.clustering import clustered
+from tests.server.live.test_live_diarize import final_labels
 from tests.server.running import SPEECH, Server, running
 from tests.server.serving import until
 from tests.server.talking import SECOND, Caller, Frame, durable, talking
-from tests.server.test_live_diarize import final_labels
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_1.flac")
 CUT_S = 12.5

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.dialects.openai.realtime import STOPPING_S, close_code
 from server.http.problems import Problem
-from tests.server.realtimes import PIPECAT, SILENCE, append, connected, talking, url
+from tests.server.realtime_client import PIPECAT, SILENCE, append, connected, talking, url
 from tests.server.serving import LIMITS, served
 from tests.server.storing import in_a_loop
 

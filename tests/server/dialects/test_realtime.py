@@ -12,7 +12,7 @@ from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime import RealtimeTranscriptionSessionCreateRequest
 
 from server.dialects.openai.items import ItemNames, Items
-from tests.server.realtimes import COMPLETED, PIPECAT, RATE, SILENCE, append, connected, talking
+from tests.server.realtime_client import COMPLETED, PIPECAT, RATE, SILENCE, append, connected, talking
 from tests.server.running import SPEECH
 from tests.server.serving import served
 from tests.server.storing import in_a_loop

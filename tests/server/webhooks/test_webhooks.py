@@ -14,9 +14,9 @@ from server.model.accounts import Account, WebhookSecret
 from server.model.deliveries import AddressHealth, Attempt
 from server.webhooks.courier import Reply, signing_secrets
 from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
-from tests.server.offices import delivering, office, received, verified
 from tests.server.peers import Asked, answer, peer, saying, silence
 from tests.server.storing import ManualClock, completed, failed, in_a_loop
+from tests.server.webhook_deliveries import delivering, office, received, verified
 
 # --- one attempt -------------------------------------------------------------------------------------------------
 

@@ -18,12 +18,12 @@ from server.accounts.signed import MalformedToken, TokenExpired, make_client_sec
 from server.dialects.deepgram.answers import failure
 from server.model.accounts import SigningKeys
 from server.model.jobs import JobError
-from tests.server.deepgrams import environment
+from tests.server.deepgram_client import environment
 from tests.server.receiving import receiver
+from tests.server.records.test_records import JOB
 from tests.server.serving import wav
 from tests.server.storing import in_a_loop
 from tests.server.talking import silence
-from tests.server.test_records import JOB
 
 
 def test_files_and_addresses_are_sent_without_a_form(live_server):

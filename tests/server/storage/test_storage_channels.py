@@ -8,8 +8,8 @@ from server.model.bounds import MAX_CHANNELS
 from server.model.channels import Channel
 from server.model.errors import TooManyChannels
 from server.storage.ports import Storage
+from tests.server.storage.test_storage_accounts import ACCOUNT, KEY
 from tests.server.storing import NOON, in_a_loop
-from tests.server.test_storage_accounts import ACCOUNT, KEY
 
 STAGE = Channel(id="chn_1", account="acct_1", environment="production", name="stage", created_at=NOON)
 

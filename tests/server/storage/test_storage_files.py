@@ -15,10 +15,10 @@ import pytest
 from server.model.errors import DiskFull, FolderInUse, StorageError
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
-from tests.server.blobbing import put, read
+from tests.server.blob_stores import put, read
 from tests.server.storing import in_a_loop, stored
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 DIES_WRITING = """

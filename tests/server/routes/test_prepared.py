@@ -8,8 +8,8 @@ from server.model.jobs import Job, State
 from server.model.orders import NOTHING, LiveOptions, Order
 from server.routes import response_cache as module
 from server.routes.response_cache import MAX_BYTES_KEPT, JobAnswers, Prepared
+from tests.server.records.test_links import JOB
 from tests.server.storing import NOON
-from tests.server.test_links import JOB
 
 HEADERS = {"ETag": '"tag"'}
 ANSWER = Prepared(b"{}", headers=HEADERS)

@@ -30,7 +30,7 @@ from tests.server.storing import (
     types_of,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RUN = "from tests.server.storing_child import main; main()"
 
 

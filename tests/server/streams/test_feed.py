@@ -14,7 +14,7 @@ from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
 from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
-from tests.server.test_following import QUIET_S, following
+from tests.server.streams.test_following import QUIET_S, following
 
 
 async def started(storage) -> Lease:
