@@ -54,16 +54,22 @@ def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
 
 
 @contextmanager
-def open_engines(config: Config, threads: Executor) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
-    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable."""
+def open_engines(
+    config: Config, threads: Executor, *, voices: bool = True, live: bool = True
+) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable.
+
+    Without *voices* no speakers can be told apart, and without *live* no turn ends by its meaning: loading what these
+    need takes 0.1 s each.
+    """
     with ExitStack() as stack:
         _, isolation = stack.enter_context(open_decoder())
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != SCRIPTED else None
         measured = sessions_of(loaded.engine, config.data_dir)
-        speakers = load_speaker_models() if voice is not None else None
-        turn_ends = load_turn_ends() if voice is not None else None
+        speakers = load_speaker_models() if voices and voice is not None else None
+        turn_ends = load_turn_ends() if live and voice is not None else None
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)

@@ -192,7 +192,10 @@ async def _speaker_options(given: argparse.Namespace, batch: Transcriber) -> Spe
 
 
 async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
-    with ThreadPoolExecutor(4) as threads, open_engines(config, threads) as (engines, isolation):
+    with (
+        ThreadPoolExecutor(4) as threads,
+        open_engines(config, threads, voices=given.diarize, live=False) as (engines, isolation),
+    ):
         engine = engines["production"]
         multilingual = given.language == MULTI and len(engine.offer.languages) > 1
         if given.language is not None and given.language not in engine.offer.languages and not multilingual:
