@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.recognition.turn_checks import EAGERNESS, TurnCheckOptions
+from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
+from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turn_end import TurnEndDetector, TurnEndModel
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Session
@@ -48,10 +49,10 @@ INSIDE_S, AFTER_S = 1.2, 6.0
 NEAR_S = 0.4  # how far the end of a turn may lie from where a pause begins
 FLOOR_DB = -70.0  # noise of the pauses, relative to full scale
 
-UNFINISHED = frozenset({"human/austen_0880.flac", "human/LJ001-0004.flac"})
+UNFINISHED = frozenset({"austen_0880", "LJ001-0004"})
 """Clips whose last sentence goes on in the book, after a comma."""
 
-INNER_ENDS = {"human/two_cities.flac": frozenset({"way"})}
+INNER_ENDS = {"two_cities": frozenset({"way"})}
 """Words that end a sentence within a clip."""
 
 
@@ -133,18 +134,18 @@ def made(choices: Choices, condition: str) -> Iterator[tuple[Track, list[Pause]]
     """Yield the tracks of a condition with their pauses."""
     ends = dict(INNER_ENDS)
     for folder in choices.folders:
-        ends |= {row["file"]: frozenset(row["ends"]) for row, _ in listed(folder) if row.get("ends")}
+        ends |= {path.stem: frozenset(row["ends"]) for row, path in listed(folder) if row.get("ends")}
     for number, clip in enumerate(choices.clips()):
         [varied] = CONDITIONS[condition]([clip], 1)
         chance = np.random.default_rng(number)
-        yield widened(varied, ends.get(clip.name, frozenset()), unfinished=clip.name in UNFINISHED, chance=chance)
+        name = Path(clip.name).stem
+        yield widened(varied, ends.get(name, frozenset()), unfinished=name in UNFINISHED, chance=chance)
 
 
 def options_of(system: str) -> StreamOptions:
     if system == "silence":
         return StreamOptions(turns=TurnOptions(endpointing=position(SILENCE_MS / 1000)))
-    eagerness = EAGERNESS[system]
-    return StreamOptions(turns=TurnOptions(endpointing=eagerness.longest), checks=TurnCheckOptions(eagerness=eagerness))
+    return with_turn_checks(StreamOptions(), EAGERNESS[system])
 
 
 class Bench:

@@ -1,11 +1,11 @@
 """What a live session may set about its stream, and what the stream counts. Lengths are in samples."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.audio import LONGEST_JOB, position
 from pipeline.events import Warned
 from pipeline.recognition.agreement import AgreementOptions
-from pipeline.recognition.turn_checks import TurnCheckOptions
+from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
 
 
@@ -22,6 +22,7 @@ class StreamOptions:
     first_step: int = position(0.3)  # speech before the first partial of a turn is requested
     step: int = position(0.5)  # speech between two partials, unless pace() has set more
     pause: int = position(0.2)  # silence after which a final is requested
+    final_at_pause: bool = True  # the words before a pause are complete, though the turn may go on
     hush: int = position(0.1)  # silence after which no partial is requested any more
     lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
     speech: float = 0.3  # frames with this probability of speech may hold words
@@ -39,6 +40,17 @@ class StreamOptions:
         """Raise ValueError if a segment and the silence after it would not fit into one decode job."""
         if self.longest + self.turns.endpointing > LONGEST_JOB - position(3):
             raise ValueError("the longest utterance and its endpointing silence must fit into 27 s together")
+
+
+def with_turn_checks(options: StreamOptions, eagerness: Eagerness, open_until: int | None = None) -> StreamOptions:
+    """Return *options* of a stream whose turns end by meaning.
+
+    *open_until* is the end of the last word of a turn that was open when the stream was interrupted. A final is
+    requested together with the first look at a pause, so that the words are there when the turn is found to be over.
+    """
+    turns = replace(options.turns, endpointing=eagerness.longest)
+    checks = TurnCheckOptions(eagerness=eagerness, open_until=open_until)
+    return replace(options, turns=turns, checks=checks, pause=min(silence for silence, _ in eagerness.looks))
 
 
 @dataclass(slots=True)

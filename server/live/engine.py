@@ -14,8 +14,8 @@ from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.recognition.turn_checks import EAGERNESS, Eagerness, TurnCheckOptions
+from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
+from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Listener, Session, SessionStatistics, TurnEnds
 from pipeline.speakers.excerpts import Excerpts
@@ -109,18 +109,20 @@ class LiveEngine:
         origin, settled = past.origin.positions[channel], past.settled_position(channel)
         semantic = order.live.endpointing == SEMANTIC
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
-        silence = position(order.live.endpointing_ms / 1000) if eagerness is None else eagerness.longest
         options = StreamOptions(
             language=order.language or past.language(channel)[0],
             multilingual=order.multilingual,
             hint=order.hint,
             longest=position(order.live.max_utterance_s),
-            turns=TurnOptions(endpointing=silence),
-            checks=_turn_checks(eagerness, past.open_turns.get(channel), origin) if eagerness is not None else None,
+            turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
             notes=(UNAVAILABLE,) if semantic and eagerness is None and channel in (None, 0) else (),
             warn_if_quiet=self.voice is not None,
             one_of_several=channel is not None,
         )
+        options = with_latency(options, order.live.latency or BALANCED)
+        if eagerness is not None:
+            open_until = past.open_turns.get(channel)
+            options = with_turn_checks(options, eagerness, None if open_until is None else open_until - origin)
         vad = self.voice.stream() if self.voice else _all_speech
         listener = _Later(self.listener, origin, settled, past.last_units(channel)) if settled else self.listener
         rewriter = None
@@ -128,13 +130,8 @@ class LiveEngine:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
             stage = TextStage(order.text, language=options.language, said=said, settings=self.text)
             rewriter = TextRewriter(stage)
-        core = StreamCore(with_latency(options, order.live.latency or BALANCED))
+        core = StreamCore(options)
         return Session(core, vad=vad, listener=listener, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
-
-
-def _turn_checks(eagerness: Eagerness, open_until: int | None, origin: int) -> TurnCheckOptions:
-    """When a session that begins at *origin* looks at its turns. The one that is open ended its last word there."""
-    return TurnCheckOptions(eagerness=eagerness, open_until=None if open_until is None else open_until - origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from pipeline.audio import RATE, Samples, position, seconds
 from pipeline.errors import EngineFailed
 from pipeline.events import Finalized, SegmentClosed, TurnEnded
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK, TurnCheckOptions
+from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
+from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel, mel_filters
-from pipeline.recognition.turns import TurnOptions
 from pipeline.session import Happened, Session
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
@@ -50,9 +49,7 @@ class Ends:
 
 
 def semantic(eagerness: str = "auto", *, open_until: int | None = None) -> StreamOptions:
-    chosen = EAGERNESS[eagerness]
-    checks = TurnCheckOptions(eagerness=chosen, open_until=open_until)
-    return StreamOptions(turns=TurnOptions(endpointing=chosen.longest), checks=checks)
+    return with_turn_checks(StreamOptions(), EAGERNESS[eagerness], open_until)
 
 
 def hear(
