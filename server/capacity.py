@@ -15,6 +15,9 @@ import orjson
 
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
+from pipeline.recognition.engines.bootstrap import cores
+from pipeline.speakers.frames import LENGTH
+from pipeline.speakers.windows import SpeakerModels
 
 CAPACITY_FILE = "capacity.json"
 WINDOW_S = 8  # of a usual live request: the words of a phrase and the speech before them
@@ -33,18 +36,26 @@ class Capacity:
     sessions: int  # at least 1
     alone_ms: float  # one request, by itself
     shared_ms: float  # as many requests as one call takes, while the other replicas are as busy
+    speakers_load: float = 0.0  # as how much of a session telling the speakers of one apart counts
 
 
-def measure(engine: Engine, speech: Samples) -> Capacity:
-    """Measure *engine* with *speech*, of at least one second. Takes a few seconds."""
+def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = None) -> Capacity:
+    """Measure *engine* with *speech*, of at least one second, and what telling *speakers* apart takes beside it.
+
+    Takes a few seconds.
+    """
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _call_once(engine, speech, 1))
     with ThreadPoolExecutor(engine.replicas) as threads:
         batches = [engine.max_batch] * engine.replicas
         shared_s = _median_s(lambda: list(threads.map(lambda batch: _call_once(engine, speech, batch), batches)))
-    sessions = BUSY * sum(batches) * STEP_S / shared_s
+    sessions = max(1, int(BUSY * sum(batches) * STEP_S / shared_s))
+    load = 0.0
+    if speakers is not None:  # they listen once a second, on one core, where all sessions together have BUSY of all
+        window = np.resize(speech, LENGTH)
+        load = _median_s(lambda: speakers.listen(window, 0)) * sessions / (BUSY * cores())
     return Capacity(
-        engine.name, engine.model, max(1, int(sessions)), round(alone_s * 1000, 1), round(shared_s * 1000, 1)
+        engine.name, engine.model, sessions, round(alone_s * 1000, 1), round(shared_s * 1000, 1), round(load, 2)
     )
 
 
@@ -54,13 +65,13 @@ def write(capacity: Capacity, folder: Path) -> Path:
     return path
 
 
-def sessions_of(engine: Engine, folder: Path) -> int | None:
-    """The measured number of sessions for this engine's model; None without a usable measurement."""
+def capacity_of(engine: Engine, folder: Path) -> Capacity | None:
+    """What was measured for this engine's model; None without a usable measurement."""
     try:
         kept = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
-    return kept.sessions if (kept.engine, kept.model) == (engine.name, engine.model) else None
+    return kept if (kept.engine, kept.model) == (engine.name, engine.model) else None
 
 
 def _call_once(engine: Engine, speech: Samples, count: int) -> None:

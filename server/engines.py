@@ -20,7 +20,7 @@ from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
 from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
-from server.capacity import sessions_of
+from server.capacity import Capacity, capacity_of
 from server.config import Config, ConfigError
 from server.jobs.transcriber import Transcriber
 from server.live.engine import LiveEngine
@@ -41,6 +41,7 @@ class ServedEngine:
 log = logging.getLogger(__name__)
 
 MAX_SANDBOX_SESSIONS = 50  # live ones of everybody: each container among them takes a process and three threads
+SANDBOX = Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)
 
 
 @contextmanager
@@ -67,18 +68,16 @@ def open_engines(
         loaded = choose(settings(config))
         stack.enter_context(closing(loaded.engine))
         voice = VoiceDetector() if loaded.engine.name != SCRIPTED else None
-        measured = sessions_of(loaded.engine, config.data_dir)
+        measured = capacity_of(loaded.engine, config.data_dir)
         speakers = load_speaker_models() if voices and voice is not None else None
         turn_ends = load_turn_ends() if live and voice is not None else None
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
         models = (voice, speakers, turn_ends)
-        production = _serve(stack, loaded, models, isolation, threads, max_sessions=measured, text=text)
+        production = _serve(stack, loaded, models, isolation, threads, capacity=measured, text=text)
         scripted = Loaded(ScriptedEngine())
-        sandbox = _serve(
-            stack, scripted, (None, None, None), isolation, threads, max_sessions=MAX_SANDBOX_SESSIONS, text=text
-        )
+        sandbox = _serve(stack, scripted, (None, None, None), isolation, threads, capacity=SANDBOX, text=text)
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
         yield named, isolation
@@ -112,7 +111,7 @@ def _serve(
     isolation: Isolation,
     threads: Executor,
     *,
-    max_sessions: int | None,
+    capacity: Capacity | None,
     text: TextSettings,
 ) -> ServedEngine:
     engine = loaded.engine
@@ -134,7 +133,8 @@ def _serve(
         headroom=scheduler,
         voice=voice,
         speakers=speakers,
-        max_sessions=max_sessions,
+        max_sessions=None if capacity is None else capacity.sessions,
+        speakers_load=0.0 if capacity is None else capacity.speakers_load,
         text=text,
         turn_ends=turn_ends,
     )

@@ -34,7 +34,7 @@ from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.serve import SAMPLE
 from server.config import Config
-from server.engines import open_engines, settings
+from server.engines import load_speaker_models, open_engines, settings
 from server.logs import configure
 from server.model.errors import StorageError
 from server.storage.sqlite.folder import make_private
@@ -117,14 +117,14 @@ def _capacity(config: Config) -> Finding:
     try:
         with closing(load(settings(config))) as engine:
             english = [clip.samples for clip in bundled_speech() if clip.language == "en"]
-            capacity = measure(engine, np.concatenate(english))
+            capacity = measure(engine, np.concatenate(english), load_speaker_models())
         make_private(config.data_dir)
         path = write(capacity, config.data_dir)
     except (PipelineError, OSError) as error:
         return Finding("live sessions", well=False, detail=str(error))
     detail = (
         f"{capacity.sessions}: a request takes {capacity.alone_ms:.0f} ms alone, a full call {capacity.shared_ms:.0f} "
-        f"ms; noted in {path}"
+        f"ms; telling speakers apart counts as {capacity.speakers_load:g} of a session; noted in {path}"
     )
     return Finding("live sessions", well=True, detail=detail)
 

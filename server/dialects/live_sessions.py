@@ -70,12 +70,12 @@ class Switchboard:
         """
         asked = Asked(order, None, None, tuple(warnings))
         try:
-            self.desk.admit(caller.environment, sessions=order.counted_sessions)
+            self.desk.admit(caller.environment, order)
             return await self.acceptance.accept(caller.customer, asked)
         except ConcurrencyLimited:
             if not await self.desk.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
                 raise
-        self.desk.admit(caller.environment, sessions=order.counted_sessions)
+        self.desk.admit(caller.environment, order)
         return await self.acceptance.accept(caller.customer, asked)
 
 

@@ -35,7 +35,7 @@ from server.model.errors import Refused
 from server.model.events import Event
 from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost
-from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 from server.storage.ports import Storage
 from server.streams.partials import Partials
 from server.waiting import racing
@@ -84,10 +84,11 @@ class Desk:
         """Whether the server is stopping. Sessions are handed back, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
-    def admit(self, environment: str, *, sessions: int = 1) -> None:
-        """Return if there is room for *sessions* more. Raises Refused queue_full, shutting_down.
+    def admit(self, environment: str, order: Order) -> None:
+        """Return if there is room for another session. Raises Refused queue_full, shutting_down.
 
-        A session whose channels are heard by themselves counts as several: Order.counted_sessions.
+        A session whose channels are heard by themselves counts as several: Order.counted_sessions. Telling speakers
+        apart counts as a part of one: LiveEngine.load_of.
         """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
@@ -95,17 +96,20 @@ class Desk:
             raise self._full("this node takes no live audio")
         engine = self._parts.engines[environment]
         now = time.monotonic()
-        lives = [live for live in self._lives.values() if live.job.environment == environment]
-        ages_s = [now - live.began for live in lives for _ in range(live.job.order.counted_sessions)]
-        starting = [job for job in self._starting.values() if job.environment == environment]
-        ages_s += [0.0 for job in starting for _ in range(job.order.counted_sessions)]
+        there = [(now - live.began, live.job) for live in self._lives.values()]
+        there += [(0.0, job) for job in self._starting.values()]
+        there = [(age_s, job) for age_s, job in there if job.environment == environment]
+        ages_s = [age_s for age_s, job in there for _ in range(job.order.counted_sessions)]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            engine.headroom.admit((len(ages_s) + sessions) / max(1.0, weighed))
+            engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
-        if engine.max_sessions is not None and len(ages_s) + sessions > engine.max_sessions:
-            raise self._full(f"this machine carries {engine.max_sessions} live sessions, and {len(ages_s)} are in use")
+        if (most := engine.max_sessions) is None:
+            return
+        load = sum(engine.load_of(job.order) for _, job in there)
+        if len(ages_s) + order.counted_sessions > most or (load and load + engine.load_of(order) > most):
+            raise self._full(f"this machine carries {most} live sessions, and {round(load, 2):g} are in use")
 
     def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
@@ -130,7 +134,7 @@ class Desk:
             live = self._lives.get(job.id)
             if live is not None and not live.over.is_set():
                 return live
-            self.admit(job.environment, sessions=job.order.counted_sessions)
+            self.admit(job.environment, job.order)
             self._starting[job.id] = job
             try:
                 return await self._start(job)

@@ -68,6 +68,7 @@ class LiveEngine:
     voice: VoiceDetector | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # a scripted engine needs none: its two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
+    speakers_load: float = 0.0  # as how much of a session telling the speakers of one apart counts
     text: TextSettings = USUAL_SETTINGS
     turn_ends: TurnEnds | None = None  # None: turns end by silence alone
 
@@ -75,6 +76,10 @@ class LiveEngine:
     def tells_speakers(self) -> bool:
         """Whether sessions may have their speakers told apart."""
         return self.speakers is not None or self.engine == SCRIPTED
+
+    def load_of(self, order: Order) -> float:
+        """Return as how many of *max_sessions* a session counts."""
+        return order.counted_sessions * (1 + self.speakers_load * order.diarize)
 
     def live_speakers(
         self, order: Order, past: Past, *, isolation: Isolation, recordings: Mapping[str, bytes], excerpts: Excerpts

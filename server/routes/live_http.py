@@ -164,7 +164,7 @@ class LiveRequests:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         check_query(request)
-        self.desk.admit(caller.environment)
+        self.desk.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
         members = json_object(await body_without_file(request, most=MAX_BODY))
         fields = {name: [value] for name, value in members.items()}
@@ -173,7 +173,7 @@ class LiveRequests:
         channel = await self._channel(caller, order)
         key = idempotency_key_of(request, caller)
         async with self.acceptance.reserve(key):
-            self.desk.admit(caller.environment, sessions=order.counted_sessions)
+            self.desk.admit(caller.environment, order)
             asked = Asked(order, None, None, warnings, people)
             submitted = await self.acceptance.accept(caller.customer, asked, key=key)
         job = submitted.job

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import orjson
 
@@ -30,8 +31,10 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 
 @asynccontextmanager
-async def desk(storage: Storage, *, headroom: Headroom | None = None, engine: str = "scripted") -> AsyncIterator[Desk]:
-    """Run a desk until the block is left, whose engine has this name."""
+async def desk(
+    storage: Storage, *, headroom: Headroom | None = None, engine: str = "scripted", **more: Any
+) -> AsyncIterator[Desk]:
+    """Run a desk until the block is left, whose engine has this name and *more* members."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
     hearing = LiveEngine(
         engine=engine,
@@ -39,6 +42,7 @@ async def desk(storage: Storage, *, headroom: Headroom | None = None, engine: st
         listener=scheduler,
         headroom=headroom or scheduler,
         voice=None,
+        **more,
     )
     made = Desk(
         DeskParts(

@@ -14,7 +14,8 @@ from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.ingest import seccomp
 from pipeline.recognition.engine import DecodeRequest, Heard
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from server.capacity import CAPACITY_FILE, Capacity, measure, sessions_of, write
+from server.capacity import CAPACITY_FILE, Capacity, capacity_of, measure, write
+from tests.pipeline.conversing import models
 from tests.server.running import Server, running
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, silence, talking
@@ -58,19 +59,25 @@ def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> Non
     assert found.alone_ms >= 100
 
 
+def test_telling_speakers_apart_counts_as_a_part_of_a_session() -> None:
+    assert measure(Slow(call_s=0.01, max_batch=1), SPEECH).speakers_load == 0
+    assert 0.2 < measure(Slow(call_s=0.01, max_batch=1), SPEECH, models()).speakers_load < 40
+
+
 def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> None:
     engine = ScriptedEngine()
-    assert sessions_of(engine, tmp_path) is None, "nothing was measured"
-    write(Capacity("scripted", "scripted", 7, 1.0, 2.0), tmp_path)
-    assert sessions_of(engine, tmp_path) == 7
+    assert capacity_of(engine, tmp_path) is None, "nothing was measured"
+    noted = Capacity("scripted", "scripted", 7, 1.0, 2.0, 0.2)
+    write(noted, tmp_path)
+    assert capacity_of(engine, tmp_path) == noted
     write(Capacity("whisper", "base", 7, 1.0, 2.0), tmp_path)
-    assert sessions_of(engine, tmp_path) is None
+    assert capacity_of(engine, tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"sessions": 3}', '{"engine": "scripted", "more": 1}'])
 def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -> None:
     (tmp_path / CAPACITY_FILE).write_text(text)
-    assert sessions_of(ScriptedEngine(), tmp_path) is None
+    assert capacity_of(ScriptedEngine(), tmp_path) is None
 
 
 def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:

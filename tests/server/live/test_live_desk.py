@@ -156,6 +156,17 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
 
 
 @in_a_loop
+async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
+    async with stored(tmp_path) as storage, desk(storage, max_sessions=3, speakers_load=0.75) as made:
+        for wanted in (replace(order(), diarize=True), order()):
+            job = await storage.jobs.get(await submit(storage, order=wanted))
+            assert job is not None
+            await made.open(job)
+        with pytest.raises(Refused, match=r"carries 3 live sessions, and 2\.75 are in use"):
+            made.admit("production", order())
+
+
+@in_a_loop
 async def test_a_session_that_another_process_holds_is_busy(tmp_path):
     async with stored(tmp_path) as storage:
         job_id = await submit(storage, order=order())
@@ -172,7 +183,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
     async with stored(tmp_path) as storage, desk(storage, headroom=Full()) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
-        for attempt in (made.open(job), asyncio.to_thread(made.admit, "production")):
+        for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
             with pytest.raises(Refused) as refusal:
                 await attempt
             assert (refusal.value.code, refusal.value.retry_after_s) == ("queue_full", 10)
@@ -190,10 +201,10 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
             assert job is not None
             lives.append(await made.open(job))
         with pytest.raises(Refused, match="queue_full"):
-            made.admit("production")
+            made.admit("production", order())
         for live in lives:
             live.began -= WEIGHED_S
-        made.admit("production")
+        made.admit("production", order())
 
 
 @in_a_loop
@@ -203,11 +214,11 @@ async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(tm
         assert job is not None
         live = await made.open(job)
         with pytest.raises(Refused, match="queue_full"):
-            made.admit("production")
+            made.admit("production", order())
         live.began -= WEIGHED_S
-        made.admit("production", sessions=2)
+        made.admit("production", order(separate=True, channels=2))
         with pytest.raises(Refused, match="queue_full"):
-            made.admit("production", sessions=3)
+            made.admit("production", order(separate=True, channels=3))
 
 
 class SlowLog:
@@ -253,7 +264,7 @@ async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path
             opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
             await asyncio.sleep(0.1)
             with pytest.raises(Refused, match="queue_full"):
-                made.admit("production")
+                made.admit("production", order())
             log.go.set()
             await asyncio.gather(*opening)
 
