@@ -13,6 +13,7 @@ from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.merging import find_new_words
+from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
@@ -166,8 +167,11 @@ class _Later:
         return replace(request, start=request.start + self.by)
 
     def _is_new(self, word: Word) -> bool:
-        """Whether most of the word lies after what was settled; otherwise it is the rest of a word already reported."""
-        return word.start + word.end > 2 * self.settled
+        """Whether most of the word lies after what was settled, or it is a number that may have begun before.
+
+        Any other word is the rest of one that was already reported.
+        """
+        return word.start + word.end > 2 * self.settled or (word.end > self.settled and may_pause(word.text))
 
     def _move(self, word: Word) -> Word:
         return replace(word, start=max(word.start, self.settled) - self.by, end=word.end - self.by)

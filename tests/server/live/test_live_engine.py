@@ -33,6 +33,7 @@ class HearsOtherwise:
 
 @settings(max_examples=40)
 @given(words=dictations(), count=st.integers(1, 30), seed=st.integers())
+@example(spoken(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # written as one word, half of it already told
 @example(spoken(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3)
 def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple[Word, ...], count: int, seed: int):
     said = respelled(words[:count], seed)
