@@ -130,7 +130,7 @@ def tradeoff(result: Path) -> Path:
         axis.annotate(row["system"], (p50, errors), xytext=(0, 7), textcoords="offset points")
     axis.axhline(100 * content["systems"][0]["wer_offline"], color=OURS, linestyle=":", linewidth=1)
     axis.set_xlim(left=0)
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 120 * max(row["wer"] for row in content["systems"]))
     axis.set_xlabel("seconds until a word is final: median (dot) to 95 % (line)")
     axis.set_ylabel("wrong words, %")
     axis.set_title(f"latency against accuracy, {content['systems'][0]['words']} words; dotted: the whole recording")

@@ -17,9 +17,6 @@ LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 SETTLED = position(3)
 """With ACCURATE a word waits for no more than this and one step: 4 s."""
 
-PAUSE = position(1)
-"""With ACCURATE a turn ends after no less silence: sentences with shorter pauses are heard as one."""
-
 
 def with_latency(options: StreamOptions, latency: str) -> StreamOptions:
     """Return *options* with the numbers of one of LATENCIES."""
@@ -30,8 +27,6 @@ def with_latency(options: StreamOptions, latency: str) -> StreamOptions:
             return replace(options, step=position(0.3), agreement=sooner)
         case "accurate":
             later = replace(agreement, guard=SETTLED, sure_guard=SETTLED, settled=SETTLED)
-            turns = replace(options.turns, endpointing=max(options.turns.endpointing, PAUSE))
-            step, partial = position(1), options.final
-            return replace(options, step=step, partial=partial, final_at_pause=False, agreement=later, turns=turns)
+            return replace(options, step=position(1), partial=options.final, agreement=later)
         case _:
             return options

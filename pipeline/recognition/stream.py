@@ -288,7 +288,7 @@ class StreamCore:
             self._cut(ask, heard)
             return
         if not self._conclude_if_known():
-            paused = ask.aim is Aim.FINAL and self._options.final_at_pause
+            paused = ask.aim is Aim.FINAL
             doubted = self._language is None
             words = self._agreement.receive(heard.words, until=self._audio_end(ask), paused=paused, doubted=doubted)
             self._commit(words)

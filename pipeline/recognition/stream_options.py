@@ -22,7 +22,6 @@ class StreamOptions:
     first_step: int = position(0.3)  # speech before the first partial of a turn is requested
     step: int = position(0.5)  # speech between two partials, unless pace() has set more
     pause: int = position(0.2)  # silence after which a final is requested
-    final_at_pause: bool = True  # the words before a pause are complete, though the turn may go on
     hush: int = position(0.1)  # silence after which no partial is requested any more
     lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
     speech: float = 0.3  # frames with this probability of speech may hold words

@@ -43,4 +43,4 @@ def test_words_are_sooner_with_low_and_wait_with_accurate_but_no_longer_than_fou
 
 @pytest.mark.parametrize("latency", LATENCIES)
 def test_the_end_of_a_turn_makes_all_its_words_final(latency):
-    assert lags_of(latency)[-1] < 1.2
+    assert lags_of(latency)[-1] < 1
