@@ -70,11 +70,14 @@ class Redactor:
             first = min(first, self._open_address(words))
         return first
 
-    def spans(self, words: Sequence[Word], before: Sequence[str], *, least: int | None = None) -> list[Span]:
+    def spans(
+        self, words: Sequence[Word], before: Sequence[str], *, least: int | None = None, begun: str = ""
+    ) -> list[Span]:
         """Return what is to be redacted in *words*, in order and without overlaps.
 
-        *before* has the words directly before them. With *least* the words can be held back no longer: a number that
-        may go on after them is redacted if it has at least so many figures.
+        *before* has the words directly before them, and *begun* the figures of a number that goes on in them. With
+        *least* the words can be held back no longer: a number that may go on after them is redacted if it has at least
+        so many figures.
         """
         found: list[Span] = []
         if "email" in self.kinds:
@@ -82,13 +85,13 @@ class Redactor:
         if "iban" in self.kinds:
             found += self._accounts(words, found, least)
         if self.of_figures:
-            found += self._numbers(words, found, before, least)
+            found += self._numbers(words, found, before, least, begun)
         return sorted(found, key=lambda span: span.start)
 
     # --- figures -----------------------------------------------------------------------------------------------------
 
     def _numbers(
-        self, words: Sequence[Word], found: Sequence[Span], before: Sequence[str], least: int | None
+        self, words: Sequence[Word], found: Sequence[Span], before: Sequence[str], least: int | None, begun: str
     ) -> list[Span]:
         taken = {at for span in found for at in range(span.start, span.stop)}
         spans: list[Span] = []
@@ -96,13 +99,14 @@ class Redactor:
             if taken & set(range(run.start, run.stop)):
                 continue
             context = self._context(words, run.start, before, [*found, *spans])
-            kind = self._kind(words[run.start : run.stop], context, least if run.open else None)
+            first = begun if run.start == 0 else ""
+            kind = self._kind(words[run.start : run.stop], context, least if run.open else None, first)
             if kind is not None:
                 spans.append(Span(run.start, run.stop, LABELS[kind]))
         return spans
 
-    def _kind(self, words: Sequence[Word], before: Sequence[str], least: int | None) -> str | None:
-        figures = self.reader.figures(words)
+    def _kind(self, words: Sequence[Word], before: Sequence[str], least: int | None, begun: str) -> str | None:
+        figures = begun + self.reader.figures(words)
         count = len(figures)
         if count >= CARD_FIGURES and "pci" in self.kinds:
             return "pci"

@@ -67,6 +67,8 @@ class TextStage:
         last = next((word for word in reversed(said) if word.redacted or not self._reader.is_glue(word.text)), None)
         self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
         """Where a run of figures that is hidden, and may go on, was last heard."""
+        self._begun, self._begun_to = "", 0
+        """The figures of a number that had to be told before it was known whether it goes on, and their end."""
 
     @property
     def language(self) -> str | None:
@@ -211,7 +213,9 @@ class TextStage:
         segments: dict[int, int] = {}
         for word, segment in some:
             segments.setdefault(word.start, segment)
-        spans = self._redactor.spans(words, list(self._before), least=least)
+        begun = self._begun if words and words[0].start <= self._begun_to + PAUSE else ""
+        spans = self._redactor.spans(words, list(self._before), least=least, begun=begun)
+        self._note_begun(words, spans, begun, forced=least is not None)
         written: list[Word] = []
         at = 0
         for span in [*spans, Span(len(words), len(words), None)]:
@@ -224,6 +228,18 @@ class TextStage:
             if all(self._reader.is_glue(word.text) for word in rest):
                 self._hidden_to = words[-1].end
         return [(word, segments[word.start]) for word in written]
+
+    def _note_begun(self, words: Sequence[Word], spans: Sequence[Span], begun: str, *, forced: bool) -> None:
+        """Remember the figures that are told of a number which may go on."""
+        if not words or not self._redactor.of_figures:
+            return
+        self._begun_to = words[-1].end
+        last = next((run for run in self._reader.runs(words, self._reader.has_figure) if run.open), None)
+        if forced and last is not None and not any(span.stop > last.start for span in spans):
+            told = self._reader.figures(words[last.start : last.stop])
+            self._begun = begun + told if last.start == 0 else told
+        elif not all(self._reader.is_glue(word.text) for word in words):
+            self._begun = ""
 
     def _label(self, words: Sequence[Word], label: str) -> Word:
         start, end = words[0].start, words[-1].end

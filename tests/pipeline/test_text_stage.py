@@ -1,5 +1,6 @@
 """Tests of the text stage: what it holds and for how long, and that pieces make no difference."""
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -204,6 +205,25 @@ def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
     told = rewriter.receive([Finalized(30_000)], decided=words[-1].end)
     assert [type(event) for event in told] == [WordsCommitted, Finalized]
     assert join_words(told[0].words) == "[CARD]"  # type: ignore[union-attr]  # any label: it may have gone on
+
+
+@pytest.mark.parametrize("pause", ["", "uh", "(1.5)"])
+def test_a_number_that_a_writer_cuts_off_after_its_first_figures_is_hidden_from_there_on(pause):
+    rewriter = TextRewriter(TextStage(TextOptions(redact=("phone",)), language="en"))
+    words = said(f"it is two one {pause} two five five five oh one seven three thanks two one two")
+    first = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0), Finalized(words[3].end)], decided=words[3].end)
+    rest = rewriter.receive([WordsCommitted(tuple(words[4:]), 4, 1)], decided=words[-1].end)
+    told = [event for event in [*first, *rest, *rewriter.flush()] if isinstance(event, WordsCommitted)]
+    text = " ".join(join_words(event.words) for event in told).replace(" uh", "")
+    assert text == "it is two one [PHONE] thanks two one two"
+
+
+def test_a_word_of_very_many_letters_costs_little():
+    stage = TextStage(EVERYTHING, language="en")
+    began_s = time.process_time()
+    for number in range(3):
+        stage.add(Word("x" * 20_000, number, number + 1, 0.9), 0)
+    assert time.process_time() - began_s < 1  # 20 s if the square of its length is looked at
 
 
 def test_segments_of_a_file_pass_as_those_of_a_stream_do():
