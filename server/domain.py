@@ -242,6 +242,8 @@ def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config
     metrics.name_node(node, config.roles)
     for environment, engine in engines.items():
         metrics.watch_model(environment, engine.statistics)
+        if engine.live.speakers is not None:
+            metrics.watch_speakers(environment, engine.live.speakers.cpu_s)
     return metrics
 
 

@@ -51,7 +51,7 @@ class Metrics:
         )
         self.final_words_changed = counter("final_words_changed", "Final words changed later: must stay 0")
         self.speaker_revisions = counter("speaker_revisions", "Times that live words got other speakers")
-        self.speakers_found = counter("speakers_found", "Speakers of live sessions that ended")
+        self.speakers_found = counter("speakers_found", "Speakers of jobs that ended, told apart by their voices")
         self.speakers_cpu = counter("speakers_cpu_seconds", "Processor time that telling live speakers apart took")
         self.webhook_backlog = gauge("webhook_backlog", "Deliveries still to be made")
         self.webhook_attempts = counter("webhook_attempts", "Webhook attempts", "outcome")
@@ -74,6 +74,10 @@ class Metrics:
     def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
         """Show the *statistics* of the model of *environment* on the page."""
         self._models.models[environment] = statistics
+
+    def watch_speakers(self, environment: str, cpu_s: Callable[[], float]) -> None:
+        """Show on the page the processor time of the models that tell speakers of *environment* apart."""
+        self._models.speakers[environment] = cpu_s
 
     def count_request(self, method: str, route: str, status: int) -> None:
         """Count an answer. The counter of each kind is looked up only once, which costs more than the counting."""
@@ -101,6 +105,7 @@ class _Models(Collector):
 
     def __init__(self) -> None:
         self.models: dict[str, Callable[[], SchedulerStatistics]] = {}
+        self.speakers: dict[str, Callable[[], float]] = {}
 
     def collect(self) -> Iterable[Metric]:
         kind = ["environment", "urgency"]
@@ -127,4 +132,9 @@ class _Models(Collector):
             waiting.add_metric([environment], now.waiting)
             utilisation.add_metric([environment], now.utilisation)
             behind.add_metric([environment], now.behind_s)
-        return [windows, audio, waited, busy, calls, failures, waiting, utilisation, behind]
+        listening = CounterMetricFamily(
+            "scribewire_speakers_model_seconds", "Processor time of the models of voices, files and live", labels=where
+        )
+        for environment, cpu_s in self.speakers.items():
+            listening.add_metric([environment], cpu_s())
+        return [windows, audio, waited, busy, calls, failures, waiting, utilisation, behind, listening]

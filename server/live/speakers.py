@@ -99,9 +99,7 @@ class SpeakerListener:
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). To be called after run(). After a fault nobody is known."""
         with contain("speakers", self._metrics, job=self._job.id):
-            turns, runs = await asyncio.to_thread(self._time, self._speakers.finish)
-            self._metrics.speakers_found.inc(len({turn.speaker for turn in turns}))
-            return turns, runs
+            return await asyncio.to_thread(self._time, self._speakers.finish)
         return (), []
 
     def _time(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -83,6 +83,7 @@ def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_s
         transcript = assemble(made, duration=made[-1].end, engine="e", model="m")
         assert list(transcript.speakers) == ["S1", "S2"]
         assert {part.speaker for part in transcript.segments} == {"S1", "S2"}
+        assert models().cpu_s() > 0
         assert await chunks(batch, talk, made[:1], separate=False) == made[1:]
 
     use(body, voices=models())
