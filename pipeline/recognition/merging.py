@@ -67,8 +67,7 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
     """Return the words of *heard* that come after those that are final, and how many whole words come before them.
 
     *said* are the last final words. Nothing before *end* becomes final any more. Every place between two units of
-    *heard* is scored by how many of the last final words come before it, in order. Each second between the place and
-    *end* costs as much as two words. A word across the place is cut there.
+    *heard* scores by how many of *said* come before it, in order; each second between it and *end* costs two words.
     """
     tail, units = units_of(said[-TAIL:]), units_of(heard)
     repeated = _repeated_counts(tail, units)

@@ -117,9 +117,9 @@ class HeldLease:
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
         """Return what *write* answers for the lease. Raises LeaseLost where it answers None or False.
 
-        It is asked again while the database is away, and once more if the lease could be regained. A write that the
-        database did not confirm may have happened; the next holder of the lease sees it. With *timely* nothing is
-        written once the lease may have ended by our own clock.
+        It is asked again while the database is away, and once more if the lease could be regained. A write that was not
+        confirmed may have happened; the next holder sees it. *timely*: nothing is written once the lease may have
+        ended.
         """
         for attempt in ("first", "regained"):
             try:
