@@ -37,9 +37,9 @@ class Paths:
     def _find(self, segments: Segments, parameters: dict[str, str]) -> ASGIApp:
         """Return the app of the path with these segments. Its parameters are put into *parameters*."""
         for pattern, app in self._patterns.get(len(segments), ()):
-            pairs = [pair for pair in zip(pattern, segments, strict=True) if pair[0] != pair[1]]
-            if all(_is_parameter(name) and value for name, value in pairs):
-                parameters.update((name[1:-1], value) for name, value in pairs)
+            pairs = [*zip(pattern, segments, strict=True)]
+            if all(value if _is_parameter(name) else name == value for name, value in pairs):
+                parameters.update((name[1:-1], value) for name, value in pairs if _is_parameter(name))
                 return app
         return self._others
 

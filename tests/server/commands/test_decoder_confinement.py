@@ -35,7 +35,7 @@ def test_servers_and_workers_close_their_memory(command: str, tmp_path: Path) ->
 def test_a_system_without_filters_is_named_in_the_log_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(seccomp, "missing", lambda: "plan9 has no seccomp")
+    monkeypatch.setattr(seccomp, "missing_support", lambda: "plan9 has no seccomp")
     settings = config(DATA_DIR=str(tmp_path), ENGINE="scripted")
     with ThreadPoolExecutor(2) as threads, open_engines(settings, threads):
         pass
@@ -50,7 +50,7 @@ def test_doctor_tells_where_decoders_are_not_confined(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(seccomp, "missing", lambda: "no seccomp here")
+    monkeypatch.setattr(seccomp, "missing_support", lambda: "no seccomp here")
     finding = _confinement(config())
     assert finding.well is well
     assert "not filtered: no seccomp here" in finding.detail

@@ -36,6 +36,10 @@ def test_parameters_are_the_segments_in_their_place() -> None:
     assert found == ("/v1/jobs/{job_id}/outputs/{name}", {"job_id": "new", "name": "srt"})
 
 
+def test_a_segment_that_is_written_like_a_parameter_is_its_value() -> None:
+    assert asked("/v1/jobs/{job_id}") == ("/v1/jobs/{job_id}", {"job_id": "{job_id}"})
+
+
 @pytest.mark.parametrize(
     "path", ["", "/v1", "//", "/healthz/", "/v1/jobs/", "/v1/jobs//outputs/srt", "/v1/jobs/job_1/outputs", "//v1/jobs"]
 )
