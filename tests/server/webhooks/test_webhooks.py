@@ -122,7 +122,7 @@ async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
     async with office(tmp_path, timeout_s=0.1) as it, peer(silence) as target, delivering(it):
         delivery = await it.tried(await it.ended(target.url))
         assert (delivery.state, delivery.attempts[0].error) == ("pending", "timeout")
-        assert delivery.attempts[0].duration_ms >= 100
+        assert delivery.attempts[0].duration_ms >= 99  # a timer may be a clock tick early
 
 
 @in_a_loop
