@@ -3,6 +3,7 @@
 import base64
 import hmac
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 
 import orjson
 
@@ -10,7 +11,7 @@ from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
 from server.storage.remembered import Remembered
-from server.storage.sql.database import Database, Transaction
+from server.storage.sql.database import Database, Transaction, insert, read_method, write_method
 from server.storage.sql.rows import UNBOUNDED, SqlRow, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
@@ -20,133 +21,7 @@ TOPIC = "accounts"
 KEYS_KEPT_S = 60.0  # in memory
 MAX_KEYS_KEPT = 10_000
 MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
-
-KEY_COLUMNS = (
-    "id",
-    "account",
-    "environment",
-    "name",
-    "hash",
-    "prefix",
-    "last4",
-    "created_at",
-    "last_used_at",
-    "expires_at",
-    "revoked_at",
-    "retention",
-)
-
-
-class SqlAccounts:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._touched: dict[str, int] = {}
-        self._keys: Remembered[tuple[ApiKey, Account] | None] = Remembered(
-            database.version, max_kept=MAX_KEYS_KEPT, kept_s=KEYS_KEPT_S
-        )
-
-    async def create_account(self, account: Account, key: ApiKey) -> None:
-        def create(tx: Transaction) -> None:
-            tx.run(
-                "INSERT INTO accounts (id, plan, created_at, limits, webhook_secret, sandbox_webhook_secret)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    account.id,
-                    account.plan,
-                    account.created_at,
-                    text_of(account.limits),
-                    text_of(account.webhook_secret),
-                    text_of(account.sandbox_webhook_secret),
-                ),
-            )
-            _add(tx, key)
-
-        await self._database.write(create)
-
-    async def add_key(self, key: ApiKey) -> None:
-        await self._database.write(lambda tx: _add(tx, key))
-
-    async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
-        def find(tx: Transaction) -> tuple[ApiKey, Account] | None:
-            row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
-            account = None if row is None else _account(tx, row["account"])
-            return None if row is None or account is None else (_key_of(row), account)
-
-        return await self._keys.get(digest, TOPIC, lambda: self._database.read(find), keep=_is_known)
-
-    async def account(self, account_id: str) -> Account | None:
-        return await self._database.read(lambda tx: _account(tx, account_id))
-
-    async def accounts(self) -> list[Account]:
-        def everyone(tx: Transaction) -> list[Account]:
-            return [_account_of(row) for row in tx.all("SELECT * FROM accounts ORDER BY created_at, id")]
-
-        return await self._database.read(everyone)
-
-    async def keys(self, account_id: str) -> list[ApiKey]:
-        def keys(tx: Transaction) -> list[ApiKey]:
-            rows = tx.all("SELECT * FROM keys WHERE account = ? ORDER BY created_at, id", (account_id,))
-            return [_key_of(row) for row in rows]
-
-        return await self._database.read(keys)
-
-    async def touch(self, key_id: str, at: int) -> None:
-        if at - self._touched.get(key_id, -TOUCH_EVERY_MS) < TOUCH_EVERY_MS:
-            return
-        if len(self._touched) >= MAX_TOUCHED:
-            self._touched.clear()
-        self._touched[key_id] = at
-        await self._database.write(
-            lambda tx: tx.run(
-                "UPDATE keys SET last_used_at = ? WHERE id = ? AND coalesce(last_used_at, 0) < ?", (at, key_id, at)
-            )
-        )
-
-    async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool:
-        def revoke(tx: Transaction) -> bool:
-            revoked = tx.run(
-                "UPDATE keys SET revoked_at = ? WHERE id = ? AND account = ? AND revoked_at IS NULL",
-                (at, key_id, account_id),
-            )
-            tx.announce(TOPIC)
-            return revoked > 0
-
-        return await self._database.write(revoke)
-
-    async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
-        def rotate(tx: Transaction) -> bool:
-            ended = tx.run(
-                "UPDATE keys SET expires_at = CASE WHEN expires_at < :ends THEN expires_at ELSE :ends END"
-                " WHERE id = :id AND account = :account AND revoked_at IS NULL"
-                " AND (expires_at IS NULL OR expires_at > :now)",
-                {"id": key_id, "account": account_id, "ends": old_expires_at, "now": tx.now},
-            )
-            if ended:
-                _add(tx, new)
-                tx.announce(TOPIC)
-            return ended > 0
-
-        return await self._database.write(rotate)
-
-    async def set_plan(self, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool:
-        return await self._update(
-            "UPDATE accounts SET plan = ?, limits = ? WHERE id = ?", plan, text_of(limits or {}), account_id
-        )
-
-    async def rotate_webhook_secret(self, account_id: str, environment: str, secret: WebhookSecret) -> bool:
-        column = "sandbox_webhook_secret" if environment == "sandbox" else "webhook_secret"
-        return await self._update(f"UPDATE accounts SET {column} = ? WHERE id = ?", text_of(secret), account_id)  # noqa: S608
-
-    async def _update(self, sql: str, *values: str) -> bool:
-        def update(tx: Transaction) -> bool:
-            tx.announce(TOPIC)
-            return tx.run(sql, values) > 0
-
-        return await self._database.write(update)
-
-
-def _is_known(found: tuple[ApiKey, Account] | None) -> bool:
-    return found is not None
+KEY_COLUMNS = tuple(member.name for member in fields(ApiKey))
 
 
 def _add(tx: Transaction, key: ApiKey) -> None:
@@ -166,11 +41,7 @@ def _add(tx: Transaction, key: ApiKey) -> None:
         " ORDER BY created_at DESC, id DESC LIMIT :all OFFSET :kept)",
         owner,
     )
-    tx.run(
-        "INSERT INTO keys (id, account, environment, name, hash, prefix, last4, created_at, last_used_at, expires_at,"
-        " revoked_at, retention) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [getattr(key, column) for column in KEY_COLUMNS],
-    )
+    insert(tx, "keys", **asdict(key))
 
 
 def _account(tx: Transaction, account_id: str) -> Account | None:
@@ -199,3 +70,102 @@ def _for_sandbox(secret: WebhookSecret) -> WebhookSecret:
 
 def _key_of(row: SqlRow) -> ApiKey:
     return ApiKey(**{column: row[column] for column in KEY_COLUMNS})
+
+
+def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
+    insert(
+        tx,
+        "accounts",
+        id=account.id,
+        plan=account.plan,
+        created_at=account.created_at,
+        limits=text_of(account.limits),
+        webhook_secret=text_of(account.webhook_secret),
+        sandbox_webhook_secret=text_of(account.sandbox_webhook_secret),
+    )
+    _add(tx, key)
+
+
+def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
+    row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
+    account = None if row is None else _account(tx, row["account"])
+    return None if row is None or account is None else (_key_of(row), account)
+
+
+def _accounts(tx: Transaction) -> list[Account]:
+    return [_account_of(row) for row in tx.all("SELECT * FROM accounts ORDER BY created_at, id")]
+
+
+def _keys(tx: Transaction, account_id: str) -> list[ApiKey]:
+    rows = tx.all("SELECT * FROM keys WHERE account = ? ORDER BY created_at, id", (account_id,))
+    return [_key_of(row) for row in rows]
+
+
+def _revoke(tx: Transaction, account_id: str, key_id: str, *, at: int) -> bool:
+    tx.announce(TOPIC)
+    revoked = "UPDATE keys SET revoked_at = ? WHERE id = ? AND account = ? AND revoked_at IS NULL"
+    return tx.run(revoked, (at, key_id, account_id)) > 0
+
+
+def _rotate(tx: Transaction, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
+    ended = tx.run(
+        "UPDATE keys SET expires_at = CASE WHEN expires_at < :ends THEN expires_at ELSE :ends END"
+        " WHERE id = :id AND account = :account AND revoked_at IS NULL"
+        " AND (expires_at IS NULL OR expires_at > :now)",
+        {"id": key_id, "account": account_id, "ends": old_expires_at, "now": tx.now},
+    )
+    if ended:
+        _add(tx, new)
+        tx.announce(TOPIC)
+    return ended > 0
+
+
+def _set_plan(tx: Transaction, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool:
+    tx.announce(TOPIC)
+    changed = "UPDATE accounts SET plan = ?, limits = ? WHERE id = ?"
+    return tx.run(changed, (plan, text_of(limits or {}), account_id)) > 0
+
+
+def _rotate_webhook_secret(tx: Transaction, account_id: str, environment: str, secret: WebhookSecret) -> bool:
+    tx.announce(TOPIC)
+    column = "sandbox_webhook_secret" if environment == "sandbox" else "webhook_secret"
+    return tx.run(f"UPDATE accounts SET {column} = ? WHERE id = ?", (text_of(secret), account_id)) > 0  # noqa: S608
+
+
+class SqlAccounts:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._touched: dict[str, int] = {}
+        self._keys: Remembered[tuple[ApiKey, Account] | None] = Remembered(
+            database.version, max_kept=MAX_KEYS_KEPT, kept_s=KEYS_KEPT_S
+        )
+
+    create_account = write_method(_create_account)
+    add_key = write_method(_add)
+    account = read_method(_account)
+    accounts = read_method(_accounts)
+    keys = read_method(_keys)
+    revoke = write_method(_revoke)
+    rotate = write_method(_rotate)
+    set_plan = write_method(_set_plan)
+    rotate_webhook_secret = write_method(_rotate_webhook_secret)
+
+    async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
+        return await self._keys.get(
+            digest,
+            TOPIC,
+            lambda: self.database.read(lambda tx: _find_by_hash(tx, digest)),
+            keep=lambda found: found is not None,
+        )
+
+    async def touch(self, key_id: str, at: int) -> None:
+        if at - self._touched.get(key_id, -TOUCH_EVERY_MS) < TOUCH_EVERY_MS:
+            return
+        if len(self._touched) >= MAX_TOUCHED:
+            self._touched.clear()
+        self._touched[key_id] = at
+        await self.database.write(
+            lambda tx: tx.run(
+                "UPDATE keys SET last_used_at = ? WHERE id = ? AND coalesce(last_used_at, 0) < ?", (at, key_id, at)
+            )
+        )

@@ -1,11 +1,11 @@
 """The Counter: one row per (subject, name, window), changed in the transaction that decides what is counted."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from server.model.accounts import Count, Quota
 from server.storage.remembered import Remembered
-from server.storage.sql.database import Database, Transaction
+from server.storage.sql.database import Database, Transaction, write_method
 from server.storage.sql.rows import UNBOUNDED
 
 USES_KEPT_S = 60.0  # in memory
@@ -14,13 +14,13 @@ MAX_USES_KEPT = 10_000
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
     """Take quota.amount if it fits under the limit, otherwise nothing."""
-    taken = None
-    if quota.limit is None or quota.amount <= quota.limit:
+    taken, most = None, UNBOUNDED if quota.limit is None else quota.limit - quota.amount  # used before
+    if most >= 0:
         taken = tx.one(
             'INSERT INTO counters (subject, name, "window", used, resets_at) VALUES (?, ?, ?, ?, ?)'
             ' ON CONFLICT (subject, name, "window") DO UPDATE SET used = counters.used + excluded.used'
             " WHERE counters.used <= ? RETURNING used",
-            (subject, quota.name, quota.window, quota.amount, quota.resets_at, _most(quota)),
+            (subject, quota.name, quota.window, quota.amount, quota.resets_at, most),
         )
     if taken is None:
         return replace(look(tx, subject, quota), allowed=False)
@@ -39,24 +39,12 @@ def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
     """Change the use of the quota's window by *amount*, whatever its limit, but not below 0."""
     tx.run(
         'INSERT INTO counters (subject, name, "window", used, resets_at)'
-        " VALUES (:subject, :name, :window, :first, :ends)"
+        " VALUES (:subject, :name, :window, :first, :resets_at)"
         ' ON CONFLICT (subject, name, "window") DO UPDATE SET used ='
         " CASE WHEN counters.used + :amount > 0 THEN counters.used + :amount ELSE 0 END",
-        {
-            "subject": subject,
-            "name": quota.name,
-            "window": quota.window,
-            "first": max(0, amount),
-            "ends": quota.resets_at,
-            "amount": amount,
-        },
+        {**asdict(quota), "subject": subject, "first": max(0, amount), "amount": amount},
     )
     tx.announce(_topic(subject))
-
-
-def _most(quota: Quota) -> int:
-    """How much may be used before quota.amount is taken."""
-    return UNBOUNDED if quota.limit is None else quota.limit - quota.amount
 
 
 def _read_used(tx: Transaction, subject: str, name: str, window: str) -> int:
@@ -70,18 +58,15 @@ def _topic(subject: str) -> str:
 
 class SqlCounter:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._used: Remembered[list[int]] = Remembered(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
 
-    async def take(self, subject: str, quota: Quota) -> Count:
-        return await self._database.write(lambda tx: take(tx, subject, quota))
-
-    async def give_back(self, subject: str, quota: Quota) -> None:
-        await self._database.write(lambda tx: change(tx, subject, quota, -quota.amount))
+    take = write_method(take)
+    give_back = write_method(lambda tx, subject, quota: change(tx, subject, quota, -quota.amount))
 
     async def amounts_used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
         def read(tx: Transaction) -> list[int]:
             return [_read_used(tx, subject, name, window) for name, window in windows]
 
         key = (subject, *windows)
-        return await self._used.get(key, _topic(subject), lambda: self._database.read(read), keep=lambda _: True)
+        return await self._used.get(key, _topic(subject), lambda: self.database.read(read), keep=lambda _: True)

@@ -124,3 +124,8 @@ def shared_write_method(
 def marks(values: Collection[object]) -> str:
     """The parameters of an IN list for *values*, which must not be empty."""
     return ", ".join("?" * len(values))
+
+
+def insert(tx: Transaction, table: str, **values: object) -> None:
+    """Insert a row of these *values*, by the names of its columns."""
+    tx.run(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks(values)})", tuple(values.values()))  # noqa: S608  names of ours

@@ -8,8 +8,7 @@ import orjson
 
 from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, State
-from server.storage.sql.database import Database, Transaction
-from server.storage.sql.rows import SqlRow
+from server.storage.sql.database import Database, Transaction, read_method
 
 PAGE = 500  # events that a tail holds at most
 
@@ -42,22 +41,25 @@ def terminal_event(state: State) -> NewEvent:
     return NewEvent(kind, orjson.dumps({"type": kind}))
 
 
+def _read(tx: Transaction, stream: str, *, after: int, limit: int) -> list[Event]:
+    rows = tx.all("SELECT * FROM events WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?", (stream, after, limit))
+    return [Event(row["stream"], row["seq"], row["at"], row["type"], row["body"]) for row in rows]
+
+
+def _last(tx: Transaction, stream: str) -> int:
+    row = tx.one("SELECT last_seq FROM jobs WHERE id = ?", (stream,))
+    return 0 if row is None else int(row["last_seq"])
+
+
 class SqlEvents:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
-    async def read(self, stream: str, *, after: int, limit: int) -> list[Event]:
-        return await self._database.read(lambda tx: _read(tx, stream, after, limit))
-
-    async def last(self, stream: str) -> int:
-        def last(tx: Transaction) -> int:
-            row = tx.one("SELECT last_seq FROM jobs WHERE id = ?", (stream,))
-            return 0 if row is None else int(row["last_seq"])
-
-        return await self._database.read(last)
+    read = read_method(_read)
+    last = read_method(_last)
 
     def tail(self, stream: str, *, after: int) -> "Tail":
-        return Tail(self._database, stream, after)
+        return Tail(self.database, stream, after)
 
 
 class Tail:
@@ -92,16 +94,5 @@ class Tail:
     def _look(self, tx: Transaction) -> tuple[list[Event], bool]:
         """The new events, and whether nothing can follow them."""
         job = tx.one("SELECT state FROM jobs WHERE id = ?", (self._stream,))
-        return _read(tx, self._stream, self._after, PAGE), job is None or State(job["state"]) in TERMINAL
-
-
-def _read(tx: Transaction, stream: str, after: int, limit: int) -> list[Event]:
-    rows = tx.all(
-        "SELECT stream, seq, at, type, body FROM events WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (stream, after, limit),
-    )
-    return [_event(row) for row in rows]
-
-
-def _event(row: SqlRow) -> Event:
-    return Event(row["stream"], row["seq"], row["at"], row["type"], row["body"])
+        events = _read(tx, self._stream, after=self._after, limit=PAGE)
+        return events, job is None or State(job["state"]) in TERMINAL

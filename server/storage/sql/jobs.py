@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -29,9 +30,7 @@ MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
     row = tx.one("SELECT * FROM artifacts WHERE job = ? AND kind = ?", (job_id, kind))
-    if row is None:
-        return None
-    return Artifact(kind=row["kind"], blob=row["blob"], sha256=row["sha256"], bytes=row["bytes"])
+    return None if row is None else Artifact(**{member.name: row[member.name] for member in fields(Artifact)})
 
 
 def _spent(tx: Transaction, *, limit: int) -> list[str]:

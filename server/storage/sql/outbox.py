@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 
 from server.model import deliveries
@@ -11,24 +11,12 @@ from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
-from server.storage.sql.database import Database, Transaction
+from server.storage.sql.database import Database, Transaction, insert, read_method, write_method
 from server.storage.sql.due import choose
 from server.storage.sql.rows import UNBOUNDED, SqlRow
 
 TOPIC = "outbox"
-PLAIN = (
-    "id",
-    "webhook_id",
-    "account",
-    "environment",
-    "event",
-    "url",
-    "host",
-    "state",
-    "created_at",
-    "next_at",
-    "tried",
-)
+PLAIN = tuple(member.name for member in fields(Delivery) if member.name not in ("job_id", "attempts"))
 """Columns that are members of Delivery under the same name."""
 CLAIM = """
     UPDATE deliveries SET next_at = ? WHERE id IN (
@@ -52,22 +40,20 @@ def enqueue(tx: Transaction, job: Job) -> None:
     full = None if off else _full(tx, job.account, url)
     state = "disabled" if off else "pending" if full is None else "failed"
     delivery_id = _id(Prefix.DELIVERY, tx)
-    tx.run(
-        "INSERT INTO deliveries (id, webhook_id, job, account, environment, event, url, host, state, created_at,"
-        " next_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            delivery_id,
-            _id(Prefix.MESSAGE, tx),
-            job.id,
-            job.account,
-            job.environment,
-            event,
-            url,
-            deliveries.host_of(url),
-            state,
-            tx.now,
-            tx.now if state == "pending" else None,
-        ),
+    insert(
+        tx,
+        "deliveries",
+        id=delivery_id,
+        webhook_id=_id(Prefix.MESSAGE, tx),
+        job=job.id,
+        account=job.account,
+        environment=job.environment,
+        event=event,
+        url=url,
+        host=deliveries.host_of(url),
+        state=state,
+        created_at=tx.now,
+        next_at=tx.now if state == "pending" else None,
     )
     if full is not None:
         why = f"not sent: {full}"
@@ -97,90 +83,6 @@ def _id(prefix: Prefix, tx: Transaction) -> str:
     return new_id(prefix, ms=tx.now, chance=secrets.token_bytes(CHANCE_BYTES))
 
 
-class SqlOutbox:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def claim_due(
-        self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
-    ) -> list[Delivery]:
-        ends = time.monotonic() + wait_s
-        with self._database.watch(TOPIC) as watch:
-            while True:
-                room = _snapshot(crowding)
-                due, next_in_s = await self._database.write(partial(_claim_due, room=room, limit=limit, busy_s=busy_s))
-                left = ends - time.monotonic()
-                if due or left <= 0:
-                    return due
-                await watch.wait(left if next_in_s is None else min(left, next_in_s))
-
-    async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
-        return await self._database.write(lambda tx: _record(tx, delivery_id, attempt, state))
-
-    async def postpone(self, delivery_id: str, *, until: int) -> None:
-        await self._database.write(
-            lambda tx: tx.run(
-                "UPDATE deliveries SET next_at = ? WHERE id = ? AND state = 'pending'", (until, delivery_id)
-            )
-        )
-
-    async def of_job(self, job_id: str) -> list[Delivery]:
-        def of_job(tx: Transaction) -> list[Delivery]:
-            return _deliveries(tx, tx.all("SELECT * FROM deliveries WHERE job = ? ORDER BY id", (job_id,)))
-
-        return await self._database.read(of_job)
-
-    async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
-        def redeliver(tx: Transaction) -> Delivery | None:
-            row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ? FOR UPDATE", (delivery_id, job_id))
-            if row is None:
-                return None
-            if row["state"] != "pending" and (full := _full(tx, row["account"], row["url"])) is not None:
-                raise QueueFull(full)
-            rows = tx.all(
-                "UPDATE deliveries SET state = 'pending', next_at = ?, tried = 0 WHERE id = ? AND job = ? RETURNING *",
-                (tx.now, delivery_id, job_id),
-            )
-            tx.announce(TOPIC)
-            return _deliveries(tx, rows)[0]
-
-        return await self._database.write(redeliver)
-
-    async def next_due(self) -> int | None:
-        return await self._database.read(_next_due)
-
-    async def disable(self, account: str, url: str, *, reason: str) -> None:
-        def disable(tx: Transaction) -> None:
-            tx.run(
-                "INSERT INTO addresses (account, url, disabled_at, reason, changed_at) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (account, url) DO UPDATE SET disabled_at = excluded.disabled_at,"
-                " reason = excluded.reason, changed_at = excluded.changed_at",
-                (account, url, tx.now, reason, tx.now),
-            )
-            tx.run(
-                "UPDATE deliveries SET state = 'disabled', next_at = NULL"
-                " WHERE account = ? AND url = ? AND state = 'pending'",
-                (account, url),
-            )
-
-        await self._database.write(disable)
-
-    async def enable(self, account: str, url: str) -> None:
-        await self._database.write(
-            lambda tx: tx.run("DELETE FROM addresses WHERE account = ? AND url = ?", (account, url))
-        )
-
-    async def disabled(self, account: str, url: str) -> bool:
-        return await self._database.read(lambda tx: _disabled(tx, account, url))
-
-    async def backlog(self) -> int:
-        def backlog(tx: Transaction) -> int:
-            (row,) = tx.all("SELECT count(*) AS waiting FROM deliveries WHERE state = 'pending'")
-            return int(row["waiting"])
-
-        return await self._database.read(backlog)
-
-
 def _snapshot(crowding: Crowding | None) -> Crowding:
     """The numbers of *crowding* as they are now. Called in the event loop, where they change."""
     if crowding is None:
@@ -198,7 +100,7 @@ def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) ->
     return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
 
 
-def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> AddressHealth | None:
+def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
     rows = tx.all(
         "UPDATE deliveries SET tried = tried + 1,"
         " next_at = CASE WHEN state = 'pending' OR :state = 'delivered' THEN :next_at ELSE next_at END,"
@@ -216,19 +118,7 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, state: str) -> 
 def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
     # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
     (last,) = tx.all("SELECT coalesce(max(n), 0) AS n FROM attempts WHERE delivery = ?", (delivery_id,))
-    tx.run(
-        "INSERT INTO attempts (delivery, n, at, status_code, duration_ms, error, next_attempt_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            delivery_id,
-            max(attempt.n, last["n"] + 1),
-            attempt.at,
-            attempt.status_code,
-            attempt.duration_ms,
-            attempt.error,
-            attempt.next_attempt_at,
-        ),
-    )
+    insert(tx, "attempts", delivery=delivery_id, **asdict(replace(attempt, n=max(attempt.n, last["n"] + 1))))
 
 
 def _note_health(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhausted: bool) -> AddressHealth:
@@ -276,3 +166,75 @@ def _delivery(row: SqlRow, attempts: Sequence[SqlRow]) -> Delivery:
         attempts=tuple(Attempt(**{name: attempt[name] for name in Attempt.__slots__}) for attempt in attempts),
         **{name: row[name] for name in PLAIN},
     )
+
+
+def _postpone(tx: Transaction, delivery_id: str, *, until: int) -> None:
+    tx.run("UPDATE deliveries SET next_at = ? WHERE id = ? AND state = 'pending'", (until, delivery_id))
+
+
+def _of_job(tx: Transaction, job_id: str) -> list[Delivery]:
+    return _deliveries(tx, tx.all("SELECT * FROM deliveries WHERE job = ? ORDER BY id", (job_id,)))
+
+
+def _redeliver(tx: Transaction, job_id: str, delivery_id: str) -> Delivery | None:
+    row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ? FOR UPDATE", (delivery_id, job_id))
+    if row is None:
+        return None
+    if row["state"] != "pending" and (full := _full(tx, row["account"], row["url"])) is not None:
+        raise QueueFull(full)
+    rows = tx.all(
+        "UPDATE deliveries SET state = 'pending', next_at = ?, tried = 0 WHERE id = ? AND job = ? RETURNING *",
+        (tx.now, delivery_id, job_id),
+    )
+    tx.announce(TOPIC)
+    return _deliveries(tx, rows)[0]
+
+
+def _disable(tx: Transaction, account: str, url: str, *, reason: str) -> None:
+    tx.run(
+        "INSERT INTO addresses (account, url, disabled_at, reason, changed_at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (account, url) DO UPDATE SET disabled_at = excluded.disabled_at,"
+        " reason = excluded.reason, changed_at = excluded.changed_at",
+        (account, url, tx.now, reason, tx.now),
+    )
+    tx.run(
+        "UPDATE deliveries SET state = 'disabled', next_at = NULL WHERE account = ? AND url = ? AND state = 'pending'",
+        (account, url),
+    )
+
+
+def _enable(tx: Transaction, account: str, url: str) -> None:
+    tx.run("DELETE FROM addresses WHERE account = ? AND url = ?", (account, url))
+
+
+def _backlog(tx: Transaction) -> int:
+    (row,) = tx.all("SELECT count(*) AS waiting FROM deliveries WHERE state = 'pending'")
+    return int(row["waiting"])
+
+
+class SqlOutbox:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def claim_due(
+        self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
+    ) -> list[Delivery]:
+        ends = time.monotonic() + wait_s
+        with self.database.watch(TOPIC) as watch:
+            while True:
+                room = _snapshot(crowding)
+                due, next_in_s = await self.database.write(partial(_claim_due, room=room, limit=limit, busy_s=busy_s))
+                left = ends - time.monotonic()
+                if due or left <= 0:
+                    return due
+                await watch.wait(left if next_in_s is None else min(left, next_in_s))
+
+    record = write_method(_record)
+    postpone = write_method(_postpone)
+    of_job = read_method(_of_job)
+    redeliver = write_method(_redeliver)
+    next_due = read_method(_next_due)
+    disable = write_method(_disable)
+    enable = write_method(_enable)
+    disabled = read_method(_disabled)
+    backlog = read_method(_backlog)

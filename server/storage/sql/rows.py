@@ -16,29 +16,9 @@ T = TypeVar("T")
 
 LIVE, BATCH = 0, 1  # the column `class`
 
-PLAIN = (
-    "id",
-    "account",
-    "environment",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "expires_at",
-    "cancel_requested_at",
-    "answered_at",
-    "erased_at",
-    "attempt",
-    "epoch",
-    "progress",
-    "stage",
-    "duration_s",
-    "language",
-    "language_probability",
-    "engine",
-    "model",
-    "text",
-)
-"""Columns that are members of Job under the same name."""
+CONVERTED = frozenset({"state", "order", "source", "error", "warnings", "speakers"})
+PLAIN = tuple(member.name for member in fields(Job) if member.name not in CONVERTED)
+"""Columns that are members of Job as they are."""
 
 FIRST_DIALECT = "deepgram"
 """That of callbacks which name none: they were stored when there was one dialect with callbacks."""

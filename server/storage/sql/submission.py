@@ -8,7 +8,7 @@ from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, Idemp
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
 from server.storage.sql import fairness
 from server.storage.sql.counters import look, take
-from server.storage.sql.database import Transaction
+from server.storage.sql.database import Transaction, insert
 from server.storage.sql.endings import QUEUE_TOPIC
 from server.storage.sql.events import append, status_event
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
@@ -121,32 +121,28 @@ def _check_live(tx: Transaction, new: NewJob) -> None:
 
 
 def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:
-    tx.run(
-        "INSERT INTO jobs (id, account, environment, class, state, options, source, blob, quotas, retention_ms,"
-        " virtual_time, weight, counted_s, created_at, queued_at, run_after, duration_s, warnings, kept)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            new.id,
-            new.account,
-            new.environment,
-            _class(new),
-            State.QUEUED,
-            text_of(new.order),
-            text_of(new.source),
-            new.blob,
-            text_of(new.quotas),
-            new.retention_ms,
-            virtual_time,
-            new.weight,
-            fairness.counted_s(new.audio_s),
-            tx.now,
-            tx.now,
-            tx.now + round(new.delay_s * 1000),
-            new.audio_s,
-            text_of(new.warnings),
-            int(new.order.kept),
-        ),
-    )
+    columns = {
+        "id": new.id,
+        "account": new.account,
+        "environment": new.environment,
+        "class": _class(new),
+        "state": State.QUEUED,
+        "options": text_of(new.order),
+        "source": text_of(new.source),
+        "blob": new.blob,
+        "quotas": text_of(new.quotas),
+        "retention_ms": new.retention_ms,
+        "virtual_time": virtual_time,
+        "weight": new.weight,
+        "counted_s": fairness.counted_s(new.audio_s),
+        "created_at": tx.now,
+        "queued_at": tx.now,
+        "run_after": tx.now + round(new.delay_s * 1000),
+        "duration_s": new.audio_s,
+        "warnings": text_of(new.warnings),
+        "kept": int(new.order.kept),
+    }
+    insert(tx, "jobs", **columns)
     tx.run_many(
         "INSERT INTO metadata (job, key, value) VALUES (?, ?, ?)",
         [(new.id, key, value) for key, value in new.order.metadata.items()],
