@@ -24,7 +24,7 @@ import soundfile
 
 from benchmarks.choices import Choices, add_choices, chosen
 from benchmarks.conditions import CONDITIONS, FIXED
-from benchmarks.file_scores import Heard, row
+from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.tracks import Track, clips, listed, wordless
@@ -42,7 +42,7 @@ NOTHING = "nobody speaks"
 Groups: TypeAlias = Mapping[str, Sequence[Track]]
 
 
-Hears: TypeAlias = Callable[[Sequence[Path]], list[Heard]]
+Hears: TypeAlias = Callable[[Sequence[Path]], list[RecognitionResult]]
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def made(choices: Choices) -> Iterator[tuple[str, Sequence[Track]]]:
 def by_us(model: str) -> Hears:
     """Return what this project recognises with *model*, four files at a time."""
 
-    def hear(paths: Sequence[Path]) -> list[Heard]:
+    def hear(paths: Sequence[Path]) -> list[RecognitionResult]:
         with ExitStack() as stack:
             engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
             isolation = stack.enter_context(closing(Isolation()))
@@ -102,16 +102,20 @@ def by_us(model: str) -> Hears:
     return hear
 
 
-async def _batch(paths: Sequence[Path], engine: Any, isolation: Isolation, threads: ThreadPoolExecutor) -> list[Heard]:
+async def _batch(
+    paths: Sequence[Path], engine: Any, isolation: Isolation, threads: ThreadPoolExecutor
+) -> list[RecognitionResult]:
     room = asyncio.Semaphore(4)
     with closing(Scheduler(engine)) as scheduler:
-        batch = Batch(engine=engine, recognition=scheduler, voice=VoiceDetector(), isolation=isolation, threads=threads)
+        batch = Batch(engine=engine, recogniser=scheduler, voice=VoiceDetector(), isolation=isolation, threads=threads)
 
-        async def one(path: Path) -> Heard:
+        async def one(path: Path) -> RecognitionResult:
             async with room:
                 chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant=str(path)))]
             words = [word for chunk in chunks for segment in chunk.segments for word in segment.words]
-            return Heard([Shown(word.text, word.start / RATE, word.end / RATE) for word in words], chunks[-1].language)
+            return RecognitionResult(
+                [Shown(word.text, word.start / RATE, word.end / RATE) for word in words], chunks[-1].language
+            )
 
         return list(await asyncio.gather(*map(one, paths)))
 
@@ -126,7 +130,7 @@ def by_batched(model: str) -> Hears:
     return lambda paths: _by_faster_whisper(paths, model, batched=True)
 
 
-def _by_faster_whisper(paths: Sequence[Path], model: str, *, batched: bool) -> list[Heard]:
+def _by_faster_whisper(paths: Sequence[Path], model: str, *, batched: bool) -> list[RecognitionResult]:
     from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  load() has prepared it
 
     whisper = WhisperModel(model, device="cpu", compute_type="int8")
@@ -135,7 +139,7 @@ def _by_faster_whisper(paths: Sequence[Path], model: str, *, batched: bool) -> l
     for path in paths:
         segments, info = transcribe(str(path), beam_size=5, word_timestamps=True)
         words = [Shown(word.word, word.start, word.end) for segment in segments for word in segment.words or []]
-        answers.append(Heard(words, info.language))
+        answers.append(RecognitionResult(words, info.language))
     return answers
 
 
@@ -145,7 +149,7 @@ def scores(groups: Groups, hears: Hears) -> dict[str, dict[str, Any]]:
     return {name: row([(track, next(answers)) for track in group]) for name, group in groups.items()}
 
 
-def from_files(tracks: Sequence[Track], hears: Hears) -> list[Heard]:
+def from_files(tracks: Sequence[Track], hears: Hears) -> list[RecognitionResult]:
     """Return what a system recognises in each track, which it gets as a file."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.flac" for number in range(len(tracks))]

@@ -28,7 +28,7 @@ import soundfile
 
 from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
 from benchmarks.choices import BUNDLED_NAME, bundled
-from benchmarks.file_scores import Heard
+from benchmarks.file_scores import RecognitionResult
 from benchmarks.latency import Bench, final_words, placed
 from benchmarks.live_scores import Shown
 from benchmarks.measure import write
@@ -42,7 +42,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.session import Happened
+from pipeline.session import TimedEvent
 from pipeline.words import join_words
 
 OURS, LIVE, WHISPER_CPP = "ours", "ours live", "whisper.cpp"
@@ -154,7 +154,7 @@ def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, 
     """Return our live text of each recording, and percentiles of how late its right words are final, in seconds."""
     engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
     bench = Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, time.process_time))
-    sessions: list[list[Happened]] = []
+    sessions: list[list[TimedEvent]] = []
     scores = bench.one_by_one((_track(clip, bench) for clip in clips), sessions)
     engine.close()
     return [join_words(final_words(heard)) for heard in sessions], scores["commit_s"]
@@ -173,7 +173,7 @@ def by_whisper_cpp(ggml: Path) -> Hears:
     if find_spec("pywhispercpp") is None:
         raise SystemExit("--ggml needs whisper.cpp: .venv/bin/pip install pywhispercpp")
 
-    def hear(paths: Sequence[Path]) -> list[Heard]:
+    def hear(paths: Sequence[Path]) -> list[RecognitionResult]:
         from pywhispercpp.model import Model  # noqa: PLC0415  few have it
 
         whisper: Any = Model(
@@ -185,7 +185,7 @@ def by_whisper_cpp(ggml: Path) -> Hears:
             redirect_whispercpp_logs_to=None,
         )
         answers = (whisper.transcribe(decoded(path)) for path in paths)
-        return [Heard([Shown(segment.text) for segment in segments], None) for segments in answers]
+        return [RecognitionResult([Shown(segment.text) for segment in segments], None) for segments in answers]
 
     return hear
 

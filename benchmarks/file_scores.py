@@ -12,14 +12,14 @@ from benchmarks.tracks import Track
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RecognitionResult:
     """What one system recognised in one track."""
 
     words: Sequence[Shown]
     language: str | None
 
 
-def row(answers: Sequence[tuple[Track, Heard]]) -> dict[str, Any]:
+def row(answers: Sequence[tuple[Track, RecognitionResult]]) -> dict[str, Any]:
     """Return the figures of one group."""
     errors = words = wrong = 0
     starts: list[float] = []

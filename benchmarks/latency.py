@@ -48,7 +48,7 @@ from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Happened, Session
+from pipeline.session import Session, TimedEvent
 from pipeline.words import Word, join_words
 
 FRAME_S = WINDOW / RATE
@@ -111,7 +111,7 @@ def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
 
 
 async def stream(
-    track: Track, session: Session, run: Run, *, delay_s: float, since: float, heard: list[Happened] | None = None
+    track: Track, session: Session, run: Run, *, delay_s: float, since: float, heard: list[TimedEvent] | None = None
 ) -> None:
     """Send one track at the speed of speech, read the events into *heard*, and score them."""
     loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ async def stream(
     run.scores.add(track.truth, seen, offline=track.offline, since=since, language=track.language, edges=track.edges)
 
 
-def _seen(happened: Happened, at: float) -> tuple[Seen, ...]:
+def _seen(happened: TimedEvent, at: float) -> tuple[Seen, ...]:
     match happened.event:
         case WordsCommitted(words):
             return (Seen(at, final=tuple(Shown(word.text, word.start / RATE, word.end / RATE) for word in words)),)
@@ -208,17 +208,17 @@ class Bench:
                 request = DecodeRequest(
                     samples=item.samples, start=item.start, language=language, hint=hint, voiced=item.voiced
                 )
-                [heard] = self._engine.hear([request])
+                [heard] = self._engine.recognise([request])
                 language = language or heard.language
                 words += heard.words
         return words
 
-    def one_by_one(self, tracks: Iterable[Track], sessions: list[list[Happened]] | None = None) -> dict[str, Any]:
+    def one_by_one(self, tracks: Iterable[Track], sessions: list[list[TimedEvent]] | None = None) -> dict[str, Any]:
         """Stream each track in its own session, one after the other, and append what happened in each to *sessions*."""
 
         async def main(run: Run, scheduler: Scheduler) -> None:
             for number, track in enumerate(tracks):
-                heard: list[Happened] = []
+                heard: list[TimedEvent] = []
                 await stream(track, self._session(scheduler, f"s{number}"), run, delay_s=0.0, since=0.0, heard=heard)
                 if sessions is not None:
                     sessions.append(heard)
@@ -227,7 +227,7 @@ class Bench:
 
     def final_words(self, tracks: Sequence[Track]) -> list[tuple[Word, ...]]:
         """Stream each track in its own session, one after the other, and return the final words of each."""
-        sessions: list[list[Happened]] = []
+        sessions: list[list[TimedEvent]] = []
         self.one_by_one(tracks, sessions)
         return [final_words(heard) for heard in sessions]
 
@@ -244,7 +244,7 @@ class Bench:
         return {"sessions": len(tracks), **self._run(main)}
 
     def _session(self, scheduler: Scheduler, name: str) -> Session:
-        return Session(StreamCore(self._options), vad=self._voice.stream(), listener=scheduler, tenant=name)
+        return Session(StreamCore(self._options), vad=self._voice.stream(), recogniser=scheduler, tenant=name)
 
     def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
         run = Run()
@@ -282,7 +282,7 @@ class Bench:
         }
 
 
-def final_words(heard: Iterable[Happened]) -> tuple[Word, ...]:
+def final_words(heard: Iterable[TimedEvent]) -> tuple[Word, ...]:
     """Return the final words of a session."""
     events = [happened.event for happened in heard]
     return tuple(word for event in events if isinstance(event, WordsCommitted) for word in event.words)

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.accuracy import OURS, THEIRS, by_batched, by_transcribe, by_us, from_files
 from benchmarks.choices import add_choices, chosen
-from benchmarks.file_scores import Heard
+from benchmarks.file_scores import RecognitionResult
 from benchmarks.latency import TIMELESS, Bench
 from benchmarks.live_scores import said_twice
 from benchmarks.measure import write
@@ -102,7 +102,7 @@ def heard_by_all(model: str, tracks: Sequence[Track]) -> dict[str, list[str]]:
     return {**texts, LIVE: live(model, tracks)}
 
 
-def text_of(heard: Heard) -> str:
+def text_of(heard: RecognitionResult) -> str:
     """Return the text of an answer. Words of faster-whisper bring the space before them, where there is one."""
     texts = [word.text for word in heard.words]
     return ("" if any(text.startswith(" ") for text in texts) else " ").join(texts).strip()

@@ -38,7 +38,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
-from pipeline.session import Happened, Session
+from pipeline.session import Session, TimedEvent
 from pipeline.text.figures import Reader
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.rewriting import TextRewriter
@@ -115,7 +115,7 @@ class _Bench(Bench):
     def _session(self, scheduler: Scheduler, name: str) -> Session:
         rewriter = None if self.text is None else TextRewriter(TextStage(self.text, language="en"))
         core = StreamCore(self._options)
-        return Session(core, vad=self._voice.stream(), listener=scheduler, tenant=name, text=rewriter)
+        return Session(core, vad=self._voice.stream(), recogniser=scheduler, tenant=name, text=rewriter)
 
 
 def main() -> None:
@@ -329,7 +329,7 @@ def latency(bench: _Bench, tracks: Sequence[Track], clips: Sequence[Sequence[Wor
     rows: dict[str, Any] = {}
     for name, options in (("without options", None), ("with all options", ALL)):
         bench.text = options
-        sessions: list[list[Happened]] = []
+        sessions: list[list[TimedEvent]] = []
         bench.one_by_one(tracks, sessions)
         lags = [lags_of(heard) for heard in sessions]
         rows[name] = {
@@ -339,7 +339,7 @@ def latency(bench: _Bench, tracks: Sequence[Track], clips: Sequence[Sequence[Wor
     return rows
 
 
-def lags_of(heard: Sequence[Happened]) -> list[float]:
+def lags_of(heard: Sequence[TimedEvent]) -> list[float]:
     """Return for each final word the seconds from the arrival of its end to its event."""
     return [lag for happened in heard if isinstance(happened.event, WordsCommitted) for lag in happened.lags_s]
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import soundfile
 
 from benchmarks.choices import Choices, add_choices, chosen
-from benchmarks.file_scores import Heard, row
+from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
 from benchmarks.measure import ROOT, cpu_s, rss_mb, write
 from benchmarks.tracks import Track
@@ -48,7 +48,7 @@ def ours(path: Path, model: str) -> Words:
         engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
         batch = Batch(
             engine=engine,
-            recognition=stack.enter_context(closing(Scheduler(engine))),
+            recogniser=stack.enter_context(closing(Scheduler(engine))),
             voice=VoiceDetector(),
             isolation=stack.enter_context(closing(Isolation())),
             threads=stack.enter_context(ThreadPoolExecutor(2)),
@@ -148,7 +148,7 @@ def run(system: str, path: Path, choices: Choices, track: Track) -> dict[str, fl
             raise SystemExit(f"{system} failed")
         out.seek(0)
         answer = json.loads(out.read())
-    heard = row([(track, Heard([Shown(*word) for word in answer["words"]], track.language))])
+    heard = row([(track, RecognitionResult([Shown(*word) for word in answer["words"]], track.language))])
     figures = {name: heard[name] for name in heard if name == "wer" or name.endswith(" ms")}
     return {"wall_s": wall_s, "cpu_s": answer["cpu_s"], "peak_rss_mb": peak, "words": len(answer["words"]), **figures}
 

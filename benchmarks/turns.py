@@ -164,7 +164,7 @@ class Bench:
             scheduler = Scheduler(self._engine)
             for track, found in tracks:
                 core, vad = StreamCore(options_of(system)), self._voice.stream()
-                session = Session(core, vad=vad, listener=scheduler, turn_ends=ends)
+                session = Session(core, vad=vad, recogniser=scheduler, turn_ends=ends)
                 count(tally, track, found, await play(track, session))
             scheduler.close()
 

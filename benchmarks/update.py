@@ -38,7 +38,7 @@ def ours(model: str) -> Timed:
     engine: Any = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
 
     def update(samples: Samples) -> object:
-        return engine.hear([DecodeRequest(samples=samples, start=0, language="en", final=False)])
+        return engine.recognise([DecodeRequest(samples=samples, start=0, language="en", final=False)])
 
     def encode(samples: Samples) -> object:
         window_s = engine.fit.window_s(len(samples), final=False)

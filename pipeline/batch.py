@@ -28,7 +28,7 @@ from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, Heard
+from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, RecognitionResult
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
@@ -61,10 +61,10 @@ def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOpt
     return PackingOptions(target=engine.longest_job - JOB_ENDS, longest=engine.longest_job)
 
 
-class Recognition(Protocol):
+class FileRecogniser(Protocol):
     """What a Batch needs from the scheduler."""
 
-    async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard: ...
+    async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult: ...
     async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]: ...
 
 
@@ -90,7 +90,7 @@ class Batch:
         self,
         *,
         engine: Engine,
-        recognition: Recognition,
+        recogniser: FileRecogniser,
         voice: VoiceDetector | None,  # None: all of a file counts as speech
         isolation: Isolation,
         threads: Executor,  # at least as many as files at the same time
@@ -98,7 +98,7 @@ class Batch:
         text: TextSettings = USUAL_SETTINGS,
     ) -> None:
         self._engine = engine
-        self._recognition = recognition
+        self._recogniser = recogniser
         self._voice = voice
         self._isolation = isolation
         self._threads = threads
@@ -193,7 +193,7 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
         stretch = _Stretch(done, options.text, self._text)
-        line = _Line(self._engine, self._recognition, options, stretch.language)
+        line = _Line(self._engine, self._recogniser, options, stretch.language)
         notes: list[str] = []
         try:
             if options.speakers is not None and self._voices is not None:
@@ -265,16 +265,22 @@ def _of_channel(chunks: Sequence[Chunk], channel: int) -> list[Chunk]:
 @dataclass(slots=True)
 class _Entry:
     item: Packed
-    heard: "asyncio.Task[Heard] | None" = None  # None for silence, and for a job that waits for the language
+    heard: "asyncio.Task[RecognitionResult] | None" = (
+        None  # None for silence, and for a job that waits for the language
+    )
 
 
 class _Line:
     """The queue of packed items that are not yet absorbed, in order. Its jobs wait in the scheduler."""
 
     def __init__(
-        self, engine: Engine, recognition: Recognition, options: BatchOptions, language: tuple[str, float | None] | None
+        self,
+        engine: Engine,
+        recogniser: FileRecogniser,
+        options: BatchOptions,
+        language: tuple[str, float | None] | None,
     ) -> None:
-        self._recognition = recognition
+        self._recogniser = recogniser
         self._options = options
         self._most = BATCHES_AHEAD * engine.max_batch * engine.replicas
         self._entries: deque[_Entry] = deque()
@@ -299,7 +305,7 @@ class _Line:
             return
         if self.language is None and (jobs := list(self._unheard())):
             windows = [job.samples for job in jobs]
-            self.language = await self._recognition.detect_language(windows, tenant=self._options.tenant)
+            self.language = await self._recogniser.detect_language(windows, tenant=self._options.tenant)
         for entry in self._entries:
             self._start(entry)
 
@@ -327,7 +333,7 @@ class _Line:
         entry = self._entries[0]
         return isinstance(entry.item, Passed) or (entry.heard is not None and entry.heard.done())
 
-    async def first(self) -> tuple[Packed, Heard | None]:
+    async def first(self) -> tuple[Packed, RecognitionResult | None]:
         """Wait for the oldest item, remove it, and return it with what was recognised in it."""
         entry = self._entries[0]
         heard = await entry.heard if entry.heard is not None else None
@@ -368,7 +374,7 @@ class _Line:
                 hint=self._options.hint,
                 voiced=entry.item.voiced,
             )
-            hearing = self._recognition.hear(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
+            hearing = self._recogniser.recognise(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
             entry.heard = asyncio.ensure_future(hearing)
 
 
@@ -390,7 +396,7 @@ class _Stretch:
         """Whether the chunk may end: where it does, nothing may be left that the next one would go on with."""
         return self._reached - self._start >= CHUNK and (self._text is None or self._text.complete)
 
-    def absorb(self, item: Packed, heard: Heard | None, language: str | None) -> None:
+    def absorb(self, item: Packed, heard: RecognitionResult | None, language: str | None) -> None:
         """Take an item and what was heard in it, in this language."""
         self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
         said: tuple[Segment, ...] = ()

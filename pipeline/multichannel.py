@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from pipeline.audio import WINDOW, Samples
 from pipeline.events import Finalized
 from pipeline.recognition.stream_options import StreamCounts
-from pipeline.session import MAX_UNREAD, Happened, Session, SessionStatistics, read_events
+from pipeline.session import MAX_UNREAD, Session, SessionStatistics, TimedEvent, read_events
 from pipeline.waking import Changes
 
 
@@ -32,7 +32,7 @@ class MultichannelSession:
         self._received = 0
         self._finalized = 0  # the position of the last finalize()
         self._deciding: dict[int, set[int]] = {}  # by position of finalize(), the channels that are not as far
-        self._unread: deque[Happened] = deque()
+        self._unread: deque[TimedEvent] = deque()
         self._changes = Changes()
         self._ended = self._over = False
 
@@ -72,7 +72,7 @@ class MultichannelSession:
         for session in self._sessions:
             session.end()
 
-    def events(self) -> AsyncIterator[Happened]:
+    def events(self) -> AsyncIterator[TimedEvent]:
         """Yield the events of all channels as they are decided. Only one reader may call it."""
         return read_events(self._unread, self._changes, lambda: self._over)
 
@@ -131,7 +131,7 @@ class MultichannelSession:
                 self._changes.tell()
             await self._changes.until(lambda: len(self._unread) < MAX_UNREAD)
 
-    def _event_of(self, channel: int, happened: Happened) -> Happened | None:
+    def _event_of(self, channel: int, happened: TimedEvent) -> TimedEvent | None:
         """Return the event of a channel for the readers; None for an answer to finalize() that others still owe."""
         event = happened.event
         if isinstance(event, Finalized):

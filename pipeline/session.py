@@ -1,6 +1,6 @@
 """Drives a StreamCore with asyncio: the samples of one live stream in, events out. server/live/ makes one per session.
 
-    session = Session(StreamCore(options), vad=voice, listener=scheduler)
+    session = Session(StreamCore(options), vad=voice, recogniser=scheduler)
     tasks.create_task(session.run())
     await session.feed(samples)                     # waits while enough is buffered
     session.end()
@@ -27,7 +27,7 @@ from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import Event, WordsCommitted
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import SpeechProbability
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamCounts
 from pipeline.text.rewriting import TextRewriter
@@ -64,12 +64,12 @@ ROUND_SMOOTHING = 0.3
 """The weight of the newest answer in the average answer time."""
 
 
-class Listener(Protocol):
+class LiveRecogniser(Protocol):
     """What a Session needs from the scheduler."""
 
-    async def hear(
+    async def recognise(
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-    ) -> Heard:
+    ) -> RecognitionResult:
         """Return what is recognised in *request*, or in the request that *newer* returns when its turn comes.
 
         Raises EngineFailed, EngineTimeout.
@@ -86,7 +86,7 @@ class TurnEnds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class TimedEvent:
     """An event and the time of its decision, in seconds of Unix time that never jump.
 
     For WordsCommitted, *lags_s* has the seconds from the arrival of each word's end to that time.
@@ -128,14 +128,14 @@ class Session:
         core: StreamCore,
         *,
         vad: SpeechProbability,
-        listener: Listener,
+        recogniser: LiveRecogniser,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are told as they are recognised
         turn_ends: TurnEnds | None = None,  # None: turns end by silence alone
     ) -> None:
         self._core = core
         self._vad = vad
-        self._listener = listener
+        self._recogniser = recogniser
         self._tenant = tenant
         self._text = text
         self._turn_ends = turn_ends
@@ -143,7 +143,7 @@ class Session:
         self._backlog: deque[Samples | _Command] = deque()
         self._commands = 0  # in the backlog
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
-        self._unread: deque[Happened] = deque()
+        self._unread: deque[TimedEvent] = deque()
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
         self._epoch_s = time.time() - self._loop.time()
@@ -196,7 +196,7 @@ class Session:
             self._ended = True
             self._queue(_Command.END)
 
-    def events(self) -> AsyncIterator[Happened]:
+    def events(self) -> AsyncIterator[TimedEvent]:
         """Yield every event in order until everything is decided or run() ends. Only one reader may call it."""
         return read_events(self._unread, self._changes, lambda: self._over)
 
@@ -230,7 +230,7 @@ class Session:
     async def run(self) -> None:
         """Process the audio until everything fed before end() is decided.
 
-        A call of the engine that fails or times out is repeated. Other errors of the listener, and all errors of the
+        A call of the engine that fails or times out is repeated. Other errors of the recogniser, and all errors of the
         voice detector, end this task.
         """
         try:
@@ -351,7 +351,7 @@ class Session:
         """Send one request and give the answer to the core."""
         asked_s = self._loop.time()
         try:
-            heard = await self._listener.hear(request, tenant=self._tenant, newer=partial(self._newer, tasks))
+            heard = await self._recogniser.recognise(request, tenant=self._tenant, newer=partial(self._newer, tasks))
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
             self._catch_up(tasks)
@@ -386,13 +386,13 @@ class Session:
         self._round_s += ROUND_SMOOTHING * (round_s - self._round_s)
         self._core.pace(position(STEP_FACTOR * self._round_s))
 
-    def _stamp(self, event: Event, now_s: float) -> Happened:
+    def _stamp(self, event: Event, now_s: float) -> TimedEvent:
         at_s = self._epoch_s + now_s
         if not isinstance(event, WordsCommitted):
-            return Happened(event, at_s)
+            return TimedEvent(event, at_s)
         lags_s = tuple(now_s - self._arrival_s(word.end) for word in event.words)
         self._promised.receive(event, lags_s[-1])
-        return Happened(event, at_s, lags_s)
+        return TimedEvent(event, at_s, lags_s)
 
     def _arrival_s(self, position: int) -> float:
         """Return when the audio up to *position* had arrived, or a later time if that is no longer kept."""
@@ -409,7 +409,9 @@ class Session:
         self._changes.tell()
 
 
-async def read_events(unread: deque[Happened], changes: Changes, over: Callable[[], bool]) -> AsyncIterator[Happened]:
+async def read_events(
+    unread: deque[TimedEvent], changes: Changes, over: Callable[[], bool]
+) -> AsyncIterator[TimedEvent]:
     """Yield the *unread* events as they come and tell of the room that this makes, until *over* holds and none is left.
 
     A MultichannelSession uses it too.

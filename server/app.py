@@ -21,7 +21,7 @@ from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.config import Config
 from server.dialects.dialect import Dialect, DialectParts
-from server.dialects.live_sessions import Switchboard
+from server.dialects.live_sessions import SessionOpener
 from server.dialects.registered import DIALECTS
 from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
@@ -38,6 +38,7 @@ from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
 from server.routes.accounts import Accounts, SignUp
+from server.routes.address_counters import AddressCounters
 from server.routes.channels import Channels
 from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
@@ -47,8 +48,7 @@ from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
-from server.routes.seats import Seats
-from server.routes.strangers import CountedStrangers
+from server.routes.stream_limits import StreamLimits
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions, WaitLimits
 from server.routes.webhooks import Webhooks
@@ -99,7 +99,7 @@ class Service:
     def _works(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         """The background work of this process, by name. A fault in one must not end the others."""
         domain = self.domain
-        yield "live sessions", domain.desk.run
+        yield "live sessions", domain.session_registry.run
         yield "workers", domain.workers.run
         yield "housekeeping", domain.housekeeping.run
         if "courier" in domain.roles:
@@ -147,7 +147,7 @@ def build(
         metrics=domain.metrics,
         new_request_id=partial(fresh_id, Prefix.REQUEST),
         sandbox_host=config.sandbox_host,
-        strangers=CountedStrangers(limits.keyless.free_requests_per_minute, config.trusted_proxies),
+        address_limits=AddressCounters(limits.keyless.free_requests_per_minute, config.trusted_proxies),
         query_fields={path: most for dialect in dialects for path, most in dialect.query_fields.items()},
     )
     return Service(app, domain, doors)
@@ -179,7 +179,7 @@ class _Routes:
     ) -> None:
         self._config, self._domain, self._limits, self._estimator = config, domain, limits, estimator
         self._storage = storage = domain.storage
-        self._seats = Seats(limits.streams)
+        self._stream_limits = StreamLimits(limits.streams)
         self._waiter = JobWaiter(storage.jobs, domain.closing)
         self.door = Door(
             accounts=storage.accounts,
@@ -228,13 +228,13 @@ class _Routes:
         domain = self._domain
         return DialectParts(
             door=self.door,
-            seats=self._seats,
+            stream_limits=self._stream_limits,
             keys=self._storage.signing_keys,
             offers=domain.offers,
             transcriptions=self._transcriptions,
-            switchboard=Switchboard(
+            session_opener=SessionOpener(
                 door=self.door,
-                desk=domain.desk,
+                session_registry=domain.session_registry,
                 acceptance=domain.acceptance,
                 following=domain.following,
                 quiet_s=self._limits.streams.keep_alive_s,
@@ -253,9 +253,9 @@ class _Routes:
             door=self.door,
             jobs=self._storage.jobs,
             events=self._storage.events,
-            desk=self._domain.desk,
+            session_registry=self._domain.session_registry,
             following=self._domain.following,
-            seats=self._seats,
+            stream_limits=self._stream_limits,
             metrics=self._domain.metrics,
         )
 
@@ -279,7 +279,7 @@ class _Routes:
             blobs=self._storage.blobs,
             records=self._domain.records,
             links=self._domain.links,
-            seats=self._seats,
+            stream_limits=self._stream_limits,
             eraser=self._domain.eraser,
             wait_max_s=self._config.wait_max,
         )
@@ -291,14 +291,14 @@ class _Routes:
             events=self._storage.events,
             following=self._domain.following,
             metrics=self._domain.metrics,
-            seats=self._seats,
+            stream_limits=self._stream_limits,
         )
 
     def _live(self) -> LiveRequests:
         return LiveRequests(
             door=self.door,
             jobs=self._storage.jobs,
-            desk=self._domain.desk,
+            session_registry=self._domain.session_registry,
             channels=self._storage.channels,
             acceptance=self._domain.acceptance,
             waiter=self._waiter,
@@ -321,7 +321,7 @@ class _Routes:
                 closing=self._domain.closing,
             ),
             subtitles=subtitles,
-            seats=self._seats,
+            stream_limits=self._stream_limits,
         )
 
     def _webhooks(self) -> Webhooks:
@@ -330,7 +330,7 @@ class _Routes:
             outbox=self._storage.outbox,
             egress=self._domain.egress,
             courier=self._domain.courier,
-            seats=self._domain.deliveries.seats,
+            slots=self._domain.deliveries.slots,
             records=self._domain.records,
         )
 

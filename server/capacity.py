@@ -76,7 +76,7 @@ def capacity_of(engine: Engine, folder: Path) -> Capacity | None:
 
 def _call_once(engine: Engine, speech: Samples, count: int) -> None:
     language = "en" if "en" in engine.languages else None
-    engine.hear([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
+    engine.recognise([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
 
 
 def _median_s(work: Callable[[], object]) -> float:

@@ -23,10 +23,10 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Chore, Housekeeping, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import Tools
+from server.jobs.running import WorkerTools
 from server.jobs.worker import Workers
-from server.live.desk import Desk, DeskParts
 from server.live.rules import LiveRules
+from server.live.session_registry import SessionParts, SessionRegistry
 from server.metrics import Metrics
 from server.model.offers import Offer
 from server.offering import OfferWatch
@@ -38,7 +38,7 @@ from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
 from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
-from server.webhooks.seats import SendingSeats
+from server.webhooks.delivery_slots import DeliverySlots
 
 LIVE_RULES = LiveRules()
 MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: on the smallest machine four can run
@@ -61,7 +61,7 @@ class Domain:
     courier: Courier
     acceptance: Acceptance
     following: Following
-    desk: Desk
+    session_registry: SessionRegistry
     workers: Workers
     deliveries: Deliveries
     eraser: Eraser
@@ -81,7 +81,7 @@ def build_workers(
     metrics: Metrics,
 ) -> Workers:
     """Make the workers of one process: the server's, or those of `scribewire worker`."""
-    tools = Tools(
+    tools = WorkerTools(
         jobs=storage.jobs,
         blobs=storage.blobs,
         fetcher=Fetcher(egress, storage.blobs),
@@ -116,7 +116,7 @@ def build_domain(
     limit_decoders(isolation, config, metrics)
     closing, partials = asyncio.Event(), Partials()
     name = f"{SERVER}{node}:{os.getpid()}"
-    parts = DeskParts(
+    parts = SessionParts(
         worker=name,
         storage=storage,
         partials=partials,
@@ -128,15 +128,15 @@ def build_domain(
         takes_writers="live" in config.roles,
         rules=live_rules,
     )
-    desk = Desk(parts)
-    records = Records(storage.jobs, storage.blobs, links, desk, callbacks)
+    session_registry = SessionRegistry(parts)
+    records = Records(storage.jobs, storage.blobs, links, session_registry, callbacks)
     eraser = Eraser(storage, metrics, alone=not config.clustered)
     egress, prober = open_egress(config), Prober(isolation, storage.blobs, storage.rates)
     deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
     )
-    chores = chores_of(config, storage=storage, metrics=metrics, eraser=eraser, desk=desk)
+    chores = chores_of(config, storage=storage, metrics=metrics, eraser=eraser, session_registry=session_registry)
     offers = _offers(engines) if offer_watch is None else offer_watch.offers
     return Domain(
         storage=storage,
@@ -150,7 +150,7 @@ def build_domain(
         egress=egress,
         courier=courier,
         acceptance=_make_acceptance(storage, engines, config, offers=offers, egress=egress, prober=prober),
-        desk=desk,
+        session_registry=session_registry,
         following=_make_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
         workers=workers,
         deliveries=deliveries,
@@ -207,9 +207,9 @@ def chores_of(
     storage: Storage,
     metrics: Metrics,
     eraser: Eraser | None = None,
-    desk: Desk | None = None,
+    session_registry: SessionRegistry | None = None,
 ) -> list[Chore]:
-    """All chores of a process. One that is a worker alone has no *eraser* and no *desk*."""
+    """All chores of a process. One that is a worker alone has no *eraser* and no *session_registry*."""
     jobs = JobChores(storage.jobs, storage.blobs, metrics)
     chores = [
         Chore("tidying", housekeeping.REAP_S, jobs.reap),
@@ -222,8 +222,10 @@ def chores_of(
             Chore("tidying", housekeeping.TIDY_S, eraser.tidy),
             Chore("sweep", housekeeping.SWEEP_S, sweeper.sweep, is_ours=lambda: storage.leads),
         ]
-    if desk is not None and "live" in config.roles:
-        chores.append(Chore("finishing forgotten live sessions", desk.rules.stale_s, desk.finish_stale))
+    if session_registry is not None and "live" in config.roles:
+        chores.append(
+            Chore("finishing forgotten live sessions", session_registry.rules.stale_s, session_registry.finish_stale)
+        )
     return chores
 
 
@@ -250,11 +252,11 @@ def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config
 def _webhooks(
     limits: Limits, storage: Storage, *, records: Records, egress: Egress, eraser: Eraser, metrics: Metrics
 ) -> tuple[Deliveries, Courier]:
-    """What sends the webhooks of ended jobs, and what sends single ones. They share their seats."""
-    rules, seats = limits.webhooks, SendingSeats()
-    courier = Courier(egress, rules, seats)
+    """What sends the webhooks of ended jobs, and what sends single ones. They share their slots."""
+    rules, slots = limits.webhooks, DeliverySlots()
+    courier = Courier(egress, rules, slots)
     deliveries = Deliveries(
-        storage=storage, records=records, courier=courier, eraser=eraser, seats=seats, metrics=metrics, rules=rules
+        storage=storage, records=records, courier=courier, eraser=eraser, slots=slots, metrics=metrics, rules=rules
     )
     return deliveries, courier
 

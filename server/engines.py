@@ -119,7 +119,7 @@ def _serve(
     voice, speakers, turn_ends = voices
     batch = Batch(
         engine=engine,
-        recognition=scheduler,
+        recogniser=scheduler,
         voice=voice,
         isolation=isolation,
         threads=threads,
@@ -129,7 +129,7 @@ def _serve(
     live = LiveEngine(
         engine=engine.name,
         model=engine.model,
-        listener=scheduler,
+        recogniser=scheduler,
         headroom=scheduler,
         voice=voice,
         speakers=speakers,

@@ -57,7 +57,7 @@ class DecodeOrder:
         return cls(**{**said, "limits": DecodeLimits(**said["limits"])})
 
 
-class Garbled(ValueError):
+class MalformedMessage(ValueError):
     """These bytes are not a message."""
 
 
@@ -95,18 +95,18 @@ def pack(message: Message) -> bytes:
 
 
 def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
-    """Return the kind and the length of the payload that follows *head*. Raises Garbled."""
+    """Return the kind and the length of the payload that follows *head*. Raises MalformedMessage."""
     kind, length = HEAD.unpack(head)
     if kind not in (b"O", b"S", b"D", b"F") or length > MAX_BYTES:
-        raise Garbled(f"kind {kind!r}, {length} bytes")
+        raise MalformedMessage(f"kind {kind!r}, {length} bytes")
     return kind, length
 
 
 def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
-    """Return the message of this kind and payload. Raises Garbled."""
+    """Return the message of this kind and payload. Raises MalformedMessage."""
     if kind == b"S":
         if not payload or len(payload) % 4:
-            raise Garbled("not whole samples")
+            raise MalformedMessage("not whole samples")
         return np.frombuffer(payload, np.float32)
     try:
         said = orjson.loads(payload)
@@ -114,7 +114,7 @@ def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
             return Opened(_probe(said))
         return Done(_notes(said)) if kind == b"D" else Failed(_error(said))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Garbled("not what a decoder says") from error
+        raise MalformedMessage("not what a decoder says") from error
 
 
 def _probe(said: Mapping[str, Any]) -> Probe:

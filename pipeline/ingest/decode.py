@@ -40,7 +40,7 @@ from pipeline.ingest.containers import (
     length_or_none,
     mp3_states_length,
 )
-from pipeline.ingest.resampling import Mono, SideBySide, kind_of, pick_of
+from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of
 
 TRUNCATED = "audio_truncated"
 """Note: the file ends before the end that its header states."""
@@ -154,7 +154,7 @@ class OpenRecording:
 
     def _resample(self) -> Iterator[Samples]:
         """Yield the samples of all frames, with silence where the recording has gaps."""
-        run: Mono | SideBySide | None = None
+        run: MonoResampler | ChannelResampler | None = None
         due_s: float | None = None
         for frame in self._frames:
             at_s = self._at_s(frame)
@@ -173,14 +173,14 @@ class OpenRecording:
         if run is not None:
             yield run.end()
 
-    def _run(self, frame: AudioFrame) -> "Mono | SideBySide":
+    def _run(self, frame: AudioFrame) -> "MonoResampler | ChannelResampler":
         """Return what turns *frame* and those of its kind into samples."""
         block, channels = 1 if self._live else frame.sample_rate, frame.layout.nb_channels
         if self._separate is not None:
             picks = [pick_of(channel, channels) for channel in range(self._separate)]
-            return SideBySide([Mono(*kind_of(frame), block=block, pick=pick) for pick in picks])
+            return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
         pick = None if self._channel is None else pick_of(self._channel, channels)
-        return Mono(*kind_of(frame), block=block, pick=pick)
+        return MonoResampler(*kind_of(frame), block=block, pick=pick)
 
     def _silence(self, length: int) -> Samples:
         return np.zeros(length if self._separate is None else (length, self._separate), np.float32)

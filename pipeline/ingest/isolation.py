@@ -35,7 +35,7 @@ from pipeline.ingest.crossing import (
     DecodeOrder,
     Done,
     Failed,
-    Garbled,
+    MalformedMessage,
     Message,
     Opened,
     length_of,
@@ -225,7 +225,7 @@ class Decoding:
         """Return the next message. Raises the error in it, or the reason why the process ended without one."""
         try:
             message = self._process.message(self._wait_s)
-        except Garbled:
+        except MalformedMessage:
             raise self._broken() from None
         except EOFError:
             raise _reason(self._process.end()) from None
@@ -283,7 +283,7 @@ class _Process:
         self._exit: int | None = None
 
     def message(self, wait_s: float | None) -> Message:
-        """Return the next message. Raises EOFError, Garbled, and DecodeTimeout after *wait_s* without a byte."""
+        """Return the next message. Raises EOFError, MalformedMessage; DecodeTimeout after *wait_s* without a byte."""
         kind, length = length_of(self._exactly(HEAD.size, wait_s))
         return unpack(kind, self._exactly(length, wait_s))
 

@@ -22,7 +22,7 @@ class Resampler:
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
-        self._mono = Mono("flt", "mono", rate, block=1)
+        self._mono = MonoResampler("flt", "mono", rate, block=1)
 
     def receive(self, samples: Samples) -> Samples:
         if not len(samples):
@@ -36,7 +36,7 @@ class Resampler:
         return self._mono.end()
 
 
-class Mono:
+class MonoResampler:
     """Turns frames of one sample format, layout and rate into samples at RATE, within -1..1.
 
     Frames pass the filter in blocks of at least *block* samples, because a pass takes longer than decoding a frame.
@@ -99,10 +99,10 @@ class Mono:
         return np.clip(samples, -1.0, 1.0, out=samples)
 
 
-class SideBySide:
+class ChannelResampler:
     """Turns frames into samples of several channels side by side, of shape (n, channels)."""
 
-    def __init__(self, channels: Sequence[Mono]) -> None:
+    def __init__(self, channels: Sequence[MonoResampler]) -> None:
         self._channels = channels
 
     def takes(self, frame: AudioFrame) -> bool:

@@ -39,7 +39,7 @@ class DecodeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RecognitionResult:
     """What was recognised in one window. Words are in order and inside it; none if a gate refused the answer.
 
     In a translation the place of a word is about where its meaning was said.
@@ -78,7 +78,7 @@ class Engine(Protocol):
 
     @property
     def max_batch(self) -> int:
-        """The most requests in one call of hear()."""
+        """The most requests in one call of recognise()."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Engine(Protocol):
         """
         ...
 
-    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+    def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         """Return an answer for each of 1..max_batch requests of one bucket. Answers do not depend on each other.
 
         Raises EngineFailed, EngineTimeout.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipeline.audio import RATE
-from pipeline.recognition.engine import Heard
+from pipeline.recognition.engine import RecognitionResult
 from pipeline.words import Segment, Word
 
 LONG_PAUSE = round(0.8 * RATE)  # begins a new segment after any word
@@ -11,7 +11,7 @@ SENTENCE_PAUSE = round(0.2 * RATE)  # enough after a full stop; less follows an 
 SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")  # noqa: RUF001  full-width marks end sentences too
 
 
-def phrases(heard: Heard) -> tuple[Segment, ...]:
+def phrases(heard: RecognitionResult) -> tuple[Segment, ...]:
     """Return the words of *heard*, all of them in order, cut at the ends of sentences and at long pauses."""
     return tuple(Segment(tuple(run), heard.avg_logprob, heard.no_speech_prob) for run in _runs(heard.words))
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, EngineTimeout
-from pipeline.recognition.engine import DecodeRequest, Engine, Heard
+from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
 
 MAX_WAITING = 4096
 """The most windows that may wait. Each holds up to 30 s of audio, 2 MB."""
@@ -131,14 +131,14 @@ class Scheduler:
         self._file_window_s = 0.0  # the average time of the model for one window of a file; 0: unknown
         self._closed = False
 
-    async def hear(
+    async def recognise(
         self,
         request: DecodeRequest,
         *,
         tenant: str,
         urgency: Urgency | None = None,
         newer: Callable[[], DecodeRequest | None] | None = None,
-    ) -> Heard:
+    ) -> RecognitionResult:
         """Return what is recognised in *request*. Without *urgency* it is a live window. May be cancelled.
 
         *newer* is called when the request is about to be served. If it returns a request, that one is served instead,
@@ -148,8 +148,8 @@ class Scheduler:
             urgency = _urgency(request)
         audio_s = len(request.samples) / RATE
         bucket = self._engine.bucket(request)
-        work = _Work(self._engine.hear, request, bucket, urgency, tenant, audio_s, time.monotonic(), newer)
-        heard: Heard = await self._submit(work)
+        work = _Work(self._engine.recognise, request, bucket, urgency, tenant, audio_s, time.monotonic(), newer)
+        heard: RecognitionResult = await self._submit(work)
         return heard
 
     async def detect_language(

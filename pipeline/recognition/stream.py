@@ -34,7 +34,7 @@ from pipeline.events import (
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, goes_on
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
@@ -71,7 +71,7 @@ class StreamCore:
         self._before = options.language if options.multilingual else None  # the language of the turn before
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
-        self._last_words: Heard | None = None  # the answer to it, if it was a final
+        self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
         self._asked_from = 0  # where the audio of the newest request begins
         self._near = False  # finals about the turn begin where partials do, because an answer stopped before the turn
         self._alone = False  # it is recognised without the speech before it, because an answer stopped there again
@@ -209,9 +209,9 @@ class StreamCore:
         elif self._failed >= ATTEMPTS:
             self._failed = 0
             self._events.append(Warned("engine_failed", "the end of an utterance was taken from an earlier hypothesis"))
-            self._answer(ask, Heard(self._agreement.pending, self._language, None, 0.0, 0.0))
+            self._answer(ask, RecognitionResult(self._agreement.pending, self._language, None, 0.0, 0.0))
 
-    def receive_hypothesis(self, heard: Heard) -> None:
+    def receive_hypothesis(self, heard: RecognitionResult) -> None:
         """Take the answer to the request in flight."""
         ask = self._take_in_flight()
         self.counts.partials += ask.aim is Aim.PARTIAL
@@ -281,7 +281,7 @@ class StreamCore:
             raise ValueError("no request is in flight")
         return ask
 
-    def _answer(self, ask: WindowRequest, heard: Heard) -> None:
+    def _answer(self, ask: WindowRequest, heard: RecognitionResult) -> None:
         self._answered = ask
         self._last_words = heard if ask.aim is Aim.FINAL else None
         if ask.aim is Aim.CUT:
@@ -320,7 +320,7 @@ class StreamCore:
         while self._finalizing and (turn is None or turn.start >= self._finalizing[0]):
             self._events.append(Finalized(self._finalizing.popleft()))
 
-    def _cut(self, ask: WindowRequest, heard: Heard) -> None:
+    def _cut(self, ask: WindowRequest, heard: RecognitionResult) -> None:
         """End a segment that is too long: commit the words that are safe, and keep the rest for the next segment."""
         guard = self._options.agreement.guard
         self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask), guard=guard))
@@ -341,7 +341,7 @@ class StreamCore:
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(turn.start - self._options.lead)
 
-    def _close(self, heard: Heard, *, forced: bool) -> None:
+    def _close(self, heard: RecognitionResult, *, forced: bool) -> None:
         """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
         if not self._segment:
             self._report_pending()
@@ -373,7 +373,7 @@ class StreamCore:
         """Return where the audio of a request ends, without padding."""
         return ask.end if self._end is None else min(ask.end, self._end)
 
-    def _select_spoken(self, ask: WindowRequest, heard: Heard) -> tuple[Word, ...]:
+    def _select_spoken(self, ask: WindowRequest, heard: RecognitionResult) -> tuple[Word, ...]:
         """Return the words of *heard* at whose place somebody spoke, moved to where the speech was."""
         start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
@@ -386,7 +386,7 @@ class StreamCore:
         # Earlier turns are decided, but a number may have begun in one.
         return tuple(word for word in words if word.start + word.end >= 2 * edge or goes_on(word, turn))
 
-    def _learn_language(self, heard: Heard, ask: WindowRequest) -> None:
+    def _learn_language(self, heard: RecognitionResult, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
         if self._language is not None or heard.language is None or not heard.words:
             return
@@ -416,7 +416,7 @@ class StreamCore:
             options=options,
         )
 
-    def _misses_speech(self, ask: WindowRequest, heard: Heard) -> bool:
+    def _misses_speech(self, ask: WindowRequest, heard: RecognitionResult) -> bool:
         """Return whether *heard* begins before the first turn and has no words for speech in that turn.
 
         A final counts only if it has no words at all where the last partial had some: the engine itself looks for other

@@ -43,7 +43,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class RedactedSpans:
     """Where something was said that nobody is to hear: starts and ends, in positions of the channel.
 
     After *known_to* it is not known yet.
@@ -53,7 +53,7 @@ class Hidden:
     known_to: int
 
 
-NOTHING_HIDDEN = Hidden((), sys.maxsize)
+NOTHING_REDACTED = RedactedSpans((), sys.maxsize)
 
 
 class SpeechOfVoices:
@@ -74,7 +74,7 @@ class SpeechOfVoices:
                 self._reached = end
 
     def by_label(
-        self, label_of: Callable[[Stretch], str | None], recent: int, hidden: Hidden = NOTHING_HIDDEN
+        self, label_of: Callable[[Stretch], str | None], recent: int, hidden: RedactedSpans = NOTHING_REDACTED
     ) -> dict[str, Samples]:
         """Return up to MOST samples of each label, the longest stretches first, and forget all others.
 

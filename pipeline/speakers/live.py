@@ -23,7 +23,7 @@ from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
-from pipeline.speakers.excerpts import NOTHING_HIDDEN, Excerpts, Hidden, SpeechOfVoices, Stretch
+from pipeline.speakers.excerpts import NOTHING_REDACTED, Excerpts, RedactedSpans, SpeechOfVoices, Stretch
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.timeline import voice_turns
@@ -45,7 +45,7 @@ _BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows 
 
 
 @dataclass(slots=True)
-class ToldWord:
+class LabelledWord:
     """A word that was told, in positions of the stream, and the label that readers know, if any."""
 
     word: Word
@@ -62,7 +62,7 @@ class LiveSpeakers:
         models: SpeakerModels | None,
         options: SpeakerOptions,
         origins: Mapping[int | None, int],
-        told: Sequence[ToldWord] = (),
+        told: Sequence[LabelledWord] = (),
         excerpts: Excerpts | None = None,
     ) -> None:
         """*origins* has, by channel, the position at which its samples begin; *told* the speakers told before that.
@@ -75,7 +75,7 @@ class LiveSpeakers:
         self._options = options if models is None else replace(options, labelled=_voices_in(self._excerpts, models))
         self._told = list(told)
         self._before = len(told)
-        self._told_on: dict[int | None, list[ToldWord]] = {channel: [] for channel in origins}  # since then
+        self._told_on: dict[int | None, list[LabelledWord]] = {channel: [] for channel in origins}  # since then
         self._firsts = {one.first for one in told if one.first is not None}  # labels that words were told with
         self._sentences: Counter[int | None] = Counter()
         numbers = _Numbers(one.label for one in told)
@@ -88,7 +88,7 @@ class LiveSpeakers:
     def label(self, word: Word, channel: int | None) -> str | None:
         """Return the label of the next word that is told; None where nobody is known yet."""
         label = self._label(word, channel)
-        self._told.append(ToldWord(word, channel, label, label))
+        self._told.append(LabelledWord(word, channel, label, label))
         self._told_on[channel].append(self._told[-1])
         if label is not None:
             self._firsts.add(label)
@@ -126,7 +126,7 @@ class LiveSpeakers:
         """Whether a label was told that new_excerpts() has not been asked for: perhaps after the last samples came."""
         return self._models is not None and self._numbers.next > self._asked
 
-    def new_excerpts(self, hidden: Hidden = NOTHING_HIDDEN) -> Excerpts | None:
+    def new_excerpts(self, hidden: RedactedSpans = NOTHING_REDACTED) -> Excerpts | None:
         """Return the excerpts to keep from now on, if a label is new or has twice the speech of those kept so far.
 
         Nothing that is *hidden* on any channel is in them.
@@ -245,7 +245,7 @@ class _Channel:
         """Let a voice have this label, unless it has one."""
         self._names.setdefault(voice, label)
 
-    def excerpts(self, hidden: Hidden) -> dict[str, Samples]:
+    def excerpts(self, hidden: RedactedSpans) -> dict[str, Samples]:
         """Return the speech of each label that is to be kept."""
         times, names = self._known
 
@@ -264,14 +264,14 @@ class _Channel:
         names[voice] = self._numbers.take()
         return names[voice]
 
-    def listen(self, samples: Samples, options: SpeakerOptions, told: Sequence[ToldWord]) -> int | None:
+    def listen(self, samples: Samples, options: SpeakerOptions, told: Sequence[LabelledWord]) -> int | None:
         """Take samples. Return the position after which turns were found anew, None if none were."""
         self._kept.append(samples)
         self._received += len(samples)
         before = self._heard
         while (waiting := self._received - self._heard) >= LIVE_STEP * STEP:
             step = FILE_STEP if waiting > _BEHIND else LIVE_STEP
-            self._hear(self._heard + step * STEP)
+            self._listen_to(self._heard + step * STEP)
         if self._heard == before:
             return None
         if self._voices is not None and len(self.windows) < self._clustered * GROWTH:
@@ -283,9 +283,9 @@ class _Channel:
     def end(self) -> None:
         """Listen to the samples after the last window."""
         if self._received > self._heard:
-            self._hear(self._received)
+            self._listen_to(self._received)
 
-    def use(self, voices: NDArray[np.float32], people: Sequence[str | None], told: Sequence[ToldWord]) -> None:
+    def use(self, voices: NDArray[np.float32], people: Sequence[str | None], told: Sequence[LabelledWord]) -> None:
         """Find all turns of these voices, and name each as the words that are its now were named."""
         self._voices = voices
         found = voice_turns(self.windows, voices, self._heard)
@@ -315,7 +315,7 @@ class _Channel:
         self._known = SpeakerTimes(self._turns), self._names
         return border
 
-    def _hear(self, end: int) -> None:
+    def _listen_to(self, end: int) -> None:
         """Listen to the window that ends at *end*. Of those that begin with the stream only the last is kept."""
         assert self._models is not None
         start = max(0, -((LENGTH - end) // STEP))
@@ -332,7 +332,7 @@ class _Channel:
             del self.windows[at]  # of what is older, every other window is enough
 
 
-def _inherit(times: SpeakerTimes, told: Sequence[ToldWord], taken: set[object]) -> dict[int, str]:
+def _inherit(times: SpeakerTimes, told: Sequence[LabelledWord], taken: set[object]) -> dict[int, str]:
     """Return the labels that voices take over: of those whose first words are mostly theirs, the lowest.
 
     *taken* has voices and labels that have each other already.

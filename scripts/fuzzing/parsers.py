@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import AudioTooLong
 from pipeline.ingest.containers import Probe
-from pipeline.ingest.crossing import HEAD, Done, Failed, Garbled, Message, Opened, length_of, pack, unpack
+from pipeline.ingest.crossing import HEAD, Done, Failed, MalformedMessage, Message, Opened, length_of, pack, unpack
 from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, mutated, seeds
 from scripts.fuzzing.target import Finding, Target
 from server.accounts.addresses import address_key, client_address
@@ -127,7 +127,7 @@ def _message(seed: int) -> None:
     try:
         kind, _ = length_of(data[: HEAD.size])
         unpack(kind, data[HEAD.size :])
-    except Garbled:
+    except MalformedMessage:
         return
 
 

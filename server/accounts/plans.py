@@ -9,7 +9,7 @@ from server.storage.ports import AccountStore
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Looks up plans for the routes, the workers and the desk."""
+    """Looks up plans for the routes, the workers and live sessions."""
 
     accounts: AccountStore
     limits: Limits

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from server.dialects.live_sessions import Switchboard
+from server.dialects.live_sessions import SessionOpener
 from server.http.operation import Operation
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
@@ -18,7 +18,7 @@ from server.model.accounts import SigningKeys
 from server.model.offers import Offer
 from server.records.records import CallbackBody
 from server.routes.door import Door
-from server.routes.seats import Seats
+from server.routes.stream_limits import StreamLimits
 from server.routes.transcriptions import Transcriptions
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
@@ -30,11 +30,11 @@ class DialectParts:
     """The parts of the server that dialects are built on."""
 
     door: Door
-    seats: Seats
+    stream_limits: StreamLimits
     keys: SigningKeys
     offers: Mapping[str, Offer]  # by environment
     transcriptions: Transcriptions
-    switchboard: Switchboard
+    session_opener: SessionOpener
     waiter: JobWaiter
     eraser: Eraser
     jobs: JobStore

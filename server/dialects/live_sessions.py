@@ -1,7 +1,7 @@
 """Live sessions behind one socket, for the dialects of other services.
 
-Such a client opens a socket first and says later what it will send. So a session, called a line here, is made when its
-first audio comes. It ends with the socket, or earlier; audio that comes then makes another one.
+Such a client opens a socket first and says later what it will send. So its live session is made when its first audio
+comes. It ends with the socket, or earlier; audio that comes later makes another session.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -14,9 +14,9 @@ from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
 from server.jobs.acceptance import Acceptance
-from server.jobs.orders import Asked
-from server.live.desk import Desk
+from server.jobs.orders import ParsedRequest
 from server.live.session import LiveSession
+from server.live.session_registry import SessionRegistry
 from server.live.writers import Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
@@ -31,59 +31,60 @@ MAX_CHANGEOVER_S = 5.0  # how long a client waits for the end of the session tha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switchboard:
-    """Opens lines."""
+class SessionOpener:
+    """Opens live sessions for sockets."""
 
     door: Door
-    desk: Desk
+    session_registry: SessionRegistry
     acceptance: Acceptance
     following: Following
     quiet_s: float
 
     @property
     def closing(self) -> bool:
-        """Whether the server is stopping, so that no more lines are opened."""
-        return self.desk.closing
+        """Whether the server is stopping, so that no more sessions are opened."""
+        return self.session_registry.closing
 
     @asynccontextmanager
-    async def line(
+    async def open(
         self, connection: HTTPConnection, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]] = ()
-    ) -> AsyncIterator["Line"]:
+    ) -> AsyncIterator["SocketSession"]:
         """A new live session of the caller. It takes no more audio after the block, and ends by itself.
 
-        It counts as a request. Raises what Desk.admit(), Acceptance.accept() and Desk.open() raise, and RateLimited.
+        It counts as a request. Raises RateLimited, and what the registry's admit() and open() and
+        Acceptance.accept() raise.
         """
         await self.door.count(connection, caller)
         submitted = await self._submit(caller, order, warnings)
-        live = await self.desk.open(submitted.job)
+        live = await self.session_registry.open(submitted.job)
         try:
             async with live.seat() as seat:
-                yield Line(self, live, seat)
+                yield SocketSession(self, live, seat)
         finally:
             live.end()
 
     async def _submit(self, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> Submitted:
-        """Make the job of a line.
+        """Make the job of a new session.
 
         These clients close a socket and open the next one at once, and some give up for good when that is refused. So
         an account at its limit of sessions waits for one that is ending, and is not refused.
         """
-        asked = Asked(order, None, None, tuple(warnings))
+        asked = ParsedRequest(order, None, None, tuple(warnings))
         try:
-            self.desk.admit(caller.environment, order)
+            self.session_registry.admit(caller.environment, order)
             return await self.acceptance.accept(caller.customer, asked)
         except ConcurrencyLimited:
-            if not await self.desk.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
+            if not await self.session_registry.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
                 raise
-        self.desk.admit(caller.environment, order)
+        self.session_registry.admit(caller.environment, order)
         return await self.acceptance.accept(caller.customer, asked)
 
 
-class Line:
+class SocketSession:
     """One live session: a task of its socket writes to it, another follows its events."""
 
-    def __init__(self, switchboard: Switchboard, live: LiveSession, seat: Seat) -> None:
-        self._switchboard = switchboard
+    def __init__(self, session_opener: SessionOpener, live: LiveSession, seat: Seat) -> None:
+        self._opener = session_opener
         self._live = live
         self._seat = seat
 
@@ -98,7 +99,7 @@ class Line:
 
     @property
     def heard_s(self) -> float:
-        """Seconds of audio that came, as far as they are decoded."""
+        """Seconds of audio that came and were decoded."""
         return self._live.progress().received_s or 0.0
 
     async def take(self, data: bytes) -> bool:
@@ -117,15 +118,15 @@ class Line:
         await self._live.over.wait()
 
     def end(self) -> None:
-        """Take no more audio. What came is still heard, and told to those who follow."""
+        """Take no more audio. What came is still recognised, and those who follow get its words."""
         self._live.end()
 
     async def follow(self, tell: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
         """Pass every event and partial on until the session is over. Raises Refused if its writer did not end it."""
-        following = self._switchboard.following
-        with following.open_reader(self.job_id, after=0, quiet_s=self._switchboard.quiet_s) as reader:
+        following = self._opener.following
+        with following.open_reader(self.job_id, after=0, quiet_s=self._opener.quiet_s) as reader:
             async for batch in reader:
                 if batch is not None:
                     async with reader.record_delivery(batch):
                         await tell([orjson.loads(item.form(json_with_type)) for item in batch.items])
-        await self._switchboard.desk.check_end(self._live)
+        await self._opener.session_registry.check_end(self._live)

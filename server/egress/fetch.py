@@ -6,7 +6,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from server.egress.guard import Egress, Patience
+from server.egress.guard import Egress, RequestTimeouts
 from server.egress.names import Unresolvable
 from server.egress.targets import Target, TargetNotAllowed
 from server.http.headers import clean_filename
@@ -17,7 +17,7 @@ from server.waiting import MIN_BYTES_S, in_pace
 MAX_REDIRECTS = 3
 TOTAL_S = 300.0
 PACE_WINDOW_S = 30.0  # within which a source must send at least MIN_BYTES_S on average
-PATIENCE = Patience(connect_s=10.0, read_s=30.0)
+REQUEST_TIMEOUTS = RequestTimeouts(connect_s=10.0, read_s=30.0)
 USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may be gone at another attempt
@@ -68,7 +68,7 @@ class Fetcher:
                 target,
                 asker=asker,
                 headers={"User-Agent": USER_AGENT, "Accept": "*/*"},
-                patience=PATIENCE,
+                timeouts=REQUEST_TIMEOUTS,
             ) as response:
                 if response.status_code not in REDIRECTS:
                     size = await self._keep(response, blob, most)

@@ -22,7 +22,7 @@ def _anywhere(_address: Address) -> AbstractContextManager[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RequestTimeouts:
     """How many seconds a request may take."""
 
     connect_s: float
@@ -73,7 +73,7 @@ class Egress:
         *,
         asker: str,
         headers: Mapping[str, str],
-        patience: Patience,
+        timeouts: RequestTimeouts,
         content: bytes | None = None,
         place: Callable[[Address], AbstractContextManager[None]] = _anywhere,
     ) -> AsyncIterator[httpx.Response]:
@@ -92,7 +92,7 @@ class Egress:
                     Target(target.scheme, str(address), target.port, target.resource).url,
                     content=content,
                     headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
-                    timeout=httpx.Timeout(patience.read_s, connect=patience.connect_s),
+                    timeout=httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s),
                     extensions={"sni_hostname": target.host},
                 )
                 try:

@@ -21,9 +21,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.http.address_limits import PAUSE_S, AddressLimits
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.http.strangers import PAUSE_S, Strangers
 from server.logs import log, log_request, shown_path
 from server.metrics import Metrics
 from server.model.errors import RateLimited
@@ -89,7 +89,7 @@ def with_middleware(
     metrics: Metrics,
     new_request_id: Callable[[], str],
     sandbox_host: str | None,
-    strangers: Strangers,
+    address_limits: AddressLimits,
     query_fields: Mapping[str, int],
 ) -> ASGIApp:
     """Wrap *routes* in every layer. *query_fields* are the paths whose queries may have more than MAX_QUERY_FIELDS."""
@@ -99,7 +99,7 @@ def with_middleware(
         metrics=metrics,
         new_request_id=new_request_id,
         sandbox_host=sandbox_host,
-        strangers=strangers,
+        address_limits=address_limits,
         query_fields=query_fields,
     )
 
@@ -156,7 +156,7 @@ class Envelope:
     metrics: Metrics
     new_request_id: Callable[[], str]
     sandbox_host: str | None
-    strangers: Strangers
+    address_limits: AddressLimits
     query_fields: Mapping[str, int]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,7 +167,7 @@ class Envelope:
         state = scope["state"] = {**scope.get("state", {}), "given": given}
         state["request_id"] = _request_id(given) or self.new_request_id()
         state["environment"] = _enter_environment(scope, given, self.sandbox_host)
-        state["strangers"] = self.strangers
+        state["address_limits"] = self.address_limits
         if scope["type"] == "websocket":
             await self._routes(scope)(scope, receive, send)
             return
@@ -188,7 +188,7 @@ class Envelope:
     def _routes(self, scope: Scope) -> ASGIApp:
         """The app that answers, or a refusal of an address with too many connections, or of too many query fields."""
         try:
-            self.strangers.check_connections(scope)
+            self.address_limits.check_connections(scope)
         except Problem as error:
             return problem_response(HTTPConnection(scope), error)
         query: bytes = scope["query_string"]
@@ -216,7 +216,7 @@ class Envelope:
             "duration_ms": round(exchange.took_s * 1000, 1),
             "account": state.get("account"),
         }
-        if self.strangers.may_log(scope, LINE_BYTES + len(fields["path"]) + len(fields["request_id"])):
+        if self.address_limits.may_log(scope, LINE_BYTES + len(fields["path"]) + len(fields["request_id"])):
             log_request(level, fields)
 
 
@@ -279,7 +279,7 @@ class _Exchange:
             return False
         self._counted = True
         try:
-            self._state["strangers"].check_refusals(self._scope)
+            self._state["address_limits"].check_refusals(self._scope)
         except RateLimited as error:
             await asyncio.sleep(PAUSE_S)
             answer = problem_response(HTTPConnection(self._scope), error)

@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
+from server.http.address_limits import PAUSE_S, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
-from server.http.strangers import PAUSE_S, ConnectionUse
 from server.logs import log, shown_path
 from server.metrics import Metrics
 from server.model.errors import RateLimited
@@ -85,7 +85,7 @@ def own_error_frame(problem: Problem, path: str, request_id: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class SocketErrorStyle:
     """How a socket tells of errors. By default as our own API does."""
 
     denial: Callable[[HTTPConnection, Exception], Response] = problem_response  # before the WebSocket opens
@@ -93,15 +93,17 @@ class Manners:
     close_code: Callable[[Problem], int] = close_code
 
 
-OWN_MANNERS = Manners()
+OWN_ERROR_STYLE = SocketErrorStyle()
 
 
 class Socket:
     """One WebSocket. send() may be called from several tasks."""
 
-    def __init__(self, websocket: WebSocket, *, route: str, metrics: Metrics, manners: Manners = OWN_MANNERS) -> None:
+    def __init__(
+        self, websocket: WebSocket, *, route: str, metrics: Metrics, error_style: SocketErrorStyle = OWN_ERROR_STYLE
+    ) -> None:
         self.websocket = websocket
-        self._manners = manners
+        self._error_style = error_style
         self._route = route
         self._metrics = metrics
         self._code: int | None = None
@@ -129,7 +131,7 @@ class Socket:
         """Write the line of the log."""
         state, path = self.websocket.state, shown_path(self.websocket.scope["path"])
         fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
-        if state.strangers.may_log(self.websocket.scope, LINE_BYTES + len(path)):
+        if state.address_limits.may_log(self.websocket.scope, LINE_BYTES + len(path)):
             log.info("websocket", extra=fields)
 
     @property
@@ -186,7 +188,7 @@ class Socket:
     async def _refuse(self, error: Exception) -> None:
         error, reads_http = await self._count_refusal(error), "token" not in self.websocket.query_params
         if self._connecting and (reads_http or isinstance(error, RateLimited)):
-            response = self._manners.denial(self.websocket, error)
+            response = self._error_style.denial(self.websocket, error)
             response.headers["X-Request-Id"] = self.websocket.state.request_id
             self._code = response.status_code
             await self.websocket.send_denial_response(response)
@@ -195,7 +197,7 @@ class Socket:
         if problem is None:
             log.error("websocket broke", exc_info=error, extra={"request_id": self.websocket.state.request_id})
             problem = Problem("internal", "the server failed; it has been logged")
-        code = self._manners.close_code(problem)
+        code = self._error_style.close_code(problem)
         with suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSING_S):
                 await self.accept()
@@ -212,7 +214,7 @@ class Socket:
             return error
         if self._account is None:
             try:
-                self.websocket.state.strangers.check_refusals(self.websocket.scope)
+                self.websocket.state.address_limits.check_refusals(self.websocket.scope)
             except RateLimited as too_often:
                 await asyncio.sleep(PAUSE_S)
                 return too_often
@@ -223,7 +225,7 @@ class Socket:
     async def _tell(self, problem: Problem) -> None:
         if not self._gone:
             path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
-            await self.send(self._manners.error_frame(problem, path, request_id))
+            await self.send(self._error_style.error_frame(problem, path, request_id))
 
     @property
     def _connecting(self) -> bool:

@@ -23,7 +23,7 @@ from server.clock import now_ms
 from server.egress.guard import Egress
 from server.egress.targets import TargetNotAllowed
 from server.jobs.known_speakers import REFERENCES
-from server.jobs.orders import Asked, with_latency, with_retention
+from server.jobs.orders import ParsedRequest, with_latency, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
 from server.jobs.transcriber import Transcriber
@@ -137,7 +137,7 @@ class Acceptance:
     async def accept(
         self,
         customer: Customer,
-        asked: Asked,
+        asked: ParsedRequest,
         upload: ReceivedAudio | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
@@ -212,7 +212,7 @@ class Acceptance:
         finally:
             places.release()
 
-    async def _audio(self, customer: Customer, asked: Asked, upload: ReceivedAudio) -> _Audio:
+    async def _audio(self, customer: Customer, asked: ParsedRequest, upload: ReceivedAudio) -> _Audio:
         """Look at the audio of a file. An address is only checked: it is downloaded later."""
         if upload.file is None:
             assert asked.url is not None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.ingest.containers import Probe
 from server.jobs.leases import HeldLease, LeaseKeeper
-from server.jobs.running import Tools, source_key
+from server.jobs.running import WorkerTools, source_key
 from server.model.accounts import Plan
 from server.model.leases import HandBack
 
@@ -14,7 +14,7 @@ class Downloading:
 
     patience_s = 0.0  # a download that the server's stop cuts off begins anew
 
-    def __init__(self, held: HeldLease, *, tools: Tools, plan: Plan) -> None:
+    def __init__(self, held: HeldLease, *, tools: WorkerTools, plan: Plan) -> None:
         self.held = held
         self.keeper = LeaseKeeper(held, tools.jobs, tools.rules)
         self._tools = tools

@@ -11,7 +11,7 @@ from server.clock import now_ms
 from server.faults import contain
 from server.logs import log
 from server.metrics import Metrics
-from server.model.erasures import What, Why
+from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import BlobsAway
 from server.storage.ports import Storage
 from server.waiting import set_within
@@ -34,11 +34,11 @@ class Eraser:
     _erased: list[str] = field(default_factory=list)  # since the last tidy()
     _next_scrub: float = 0.0
 
-    async def delete(self, job_id: str, *, why: Why) -> None:
+    async def delete(self, job_id: str, *, why: ErasureReason) -> None:
         """Delete the job with everything that is its own. It is fine if there is none."""
         prefix = await self.storage.jobs.delete(job_id, why=why)
         if prefix is not None:
-            await self._finish(prefix, What.JOB, why)
+            await self._finish(prefix, ErasedPart.JOB, why)
 
     @contextmanager
     def holding(self, job_id: str) -> Iterator[None]:
@@ -105,9 +105,9 @@ class Eraser:
     async def _erase_outputs(self, job_id: str) -> None:
         prefix = await self.storage.jobs.erase_outputs(job_id)
         if prefix is not None:
-            await self._finish(prefix, What.OUTPUTS, Why.NOT_KEPT)
+            await self._finish(prefix, ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
 
-    async def _finish(self, prefix: str, what: What, why: Why) -> None:
+    async def _finish(self, prefix: str, what: ErasedPart, why: ErasureReason) -> None:
         self._erased.append(prefix)  # tidy() deletes its bytes if that cannot be done now
         try:
             await self.storage.blobs.delete(prefix)

@@ -15,7 +15,7 @@ from server.jobs.running import source_key
 from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
-from server.model.erasures import Why
+from server.model.erasures import ErasureReason
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore, Storage
 from server.waiting import set_within
@@ -108,7 +108,7 @@ class Sweeper:
         """Delete every expired job, every prefix whose job is gone, and what the storage keeps for a time only."""
         while expired := await self.storage.jobs.list_expired(limit=AT_ONCE):
             for job_id in expired:
-                await self.eraser.delete(job_id, why=Why.EXPIRED)
+                await self.eraser.delete(job_id, why=ErasureReason.EXPIRED)
             log.info("expired jobs deleted", extra={"count": len(expired)})
         for prefix, changed_at in await self.storage.blobs.prefixes():
             with contain("sweep", self.eraser.metrics, prefix=prefix):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from server.jobs.members import Fields, Member, Members, Parser, Wrong
+from server.jobs.members import Fields, InvalidValue, Member, Members, Parser
 from server.model import bounds
 from server.model.errors import FieldError
 
@@ -20,9 +20,9 @@ def _texts(values: Sequence[object]) -> list[str]:
     if len(values) == 1 and isinstance(items[0], list):
         items = items[0]
     if not all(isinstance(item, str) for item in items):
-        raise Wrong("invalid_type", "must be a list of strings")
+        raise InvalidValue("invalid_type", "must be a list of strings")
     if len(items) > bounds.MAX_SPEAKERS[-1]:
-        raise Wrong("too_many", f"must be at most {bounds.MAX_SPEAKERS[-1]}, got {len(items)}")
+        raise InvalidValue("too_many", f"must be at most {bounds.MAX_SPEAKERS[-1]}, got {len(items)}")
     return [str(item) for item in items]
 
 
@@ -32,7 +32,7 @@ def _parse_list(value: object) -> object:
         try:
             return orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise Wrong("invalid_json", "must be a JSON array, or the part repeated") from None
+            raise InvalidValue("invalid_json", "must be a JSON array, or the part repeated") from None
     return value
 
 
@@ -40,11 +40,13 @@ def _names(values: Sequence[object]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in _texts(values))
     for name in names:
         if not 1 <= len(name) <= bounds.MAX_SPEAKER_CHARS or not name.isprintable():
-            raise Wrong("invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control")
+            raise InvalidValue(
+                "invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control"
+            )
         if _TAKEN.fullmatch(name):
-            raise Wrong("invalid_value", f"{name!r} could be a speaker without a name")
+            raise InvalidValue("invalid_value", f"{name!r} could be a speaker without a name")
     if len({name.casefold() for name in names}) < len(names):
-        raise Wrong("repeated", "must differ from each other in more than capitals")
+        raise InvalidValue("repeated", "must differ from each other in more than capitals")
     return names
 
 
@@ -53,13 +55,13 @@ def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:
     for text in _texts(values):
         head = _DATA_URL.match(text)
         if head is None:
-            raise Wrong("invalid_value", "must be data URLs in base64, as data:audio/wav;base64,...")
+            raise InvalidValue("invalid_value", "must be data URLs in base64, as data:audio/wav;base64,...")
         if (len(text) - head.end()) * 3 // 4 > bounds.MAX_REFERENCE_BYTES + 2:
-            raise Wrong("too_long", f"must have at most {bounds.MAX_REFERENCE_BYTES} bytes each")
+            raise InvalidValue("too_long", f"must have at most {bounds.MAX_REFERENCE_BYTES} bytes each")
         try:
             recordings.append(base64.b64decode(text[head.end() :], validate=True))
         except (binascii.Error, ValueError):
-            raise Wrong("invalid_value", "must be data URLs in base64") from None
+            raise InvalidValue("invalid_value", "must be data URLs in base64") from None
     return tuple(recordings)
 
 

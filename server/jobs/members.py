@@ -27,7 +27,7 @@ T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 
 
-class Wrong(Exception):
+class InvalidValue(Exception):
     """A value cannot be used; *code* and message go into a FieldError."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -116,7 +116,7 @@ class Members:
             return default
         try:
             return parse(self._values(name))
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             self.errors.append(FieldError(name, wrong.code, str(wrong)))
             return default
 
@@ -150,14 +150,14 @@ def members_of(body: Mapping[str, object]) -> Members:
 
 def single(values: Sequence[object]) -> object:
     if len(values) > 1:
-        raise Wrong("repeated", "may be given only once")
+        raise InvalidValue("repeated", "may be given only once")
     return values[0]
 
 
 def string(values: Sequence[object]) -> str:
     value = single(values)
     if not isinstance(value, str):
-        raise Wrong("invalid_type", "must be a string")
+        raise InvalidValue("invalid_type", "must be a string")
     return value
 
 
@@ -172,7 +172,7 @@ def text_up_to(most: int, schema: Schema | None = None) -> Parser[str]:
     def parse(values: Sequence[object]) -> str:
         text = string(values)
         if len(text) > most:
-            raise Wrong("too_long", f"must have at most {most} characters, got {len(text)}")
+            raise InvalidValue("too_long", f"must have at most {most} characters, got {len(text)}")
         return text
 
     return Parser(parse, {"type": "string", "maxLength": most, **(schema or {})})
@@ -188,7 +188,7 @@ def _boolean(values: Sequence[object]) -> bool:
     try:
         return {"true": True, "1": True, "false": False, "0": False}[_plain(value).strip().lower()]
     except KeyError:
-        raise Wrong("invalid_type", "must be true or false") from None
+        raise InvalidValue("invalid_type", "must be true or false") from None
 
 
 boolean = Parser(_boolean, {"type": "boolean"}, FORM_SWITCH)
@@ -198,7 +198,7 @@ def _whole_seconds(values: Sequence[object]) -> int:
     """A whole number of seconds, not negative. The caller limits it."""
     value = _plain(single(values)).strip()
     if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
-        raise Wrong("invalid_type", "must be a whole number of seconds")
+        raise InvalidValue("invalid_type", "must be a whole number of seconds")
     return int(value)
 
 
@@ -209,7 +209,7 @@ def whole_in(allowed: range) -> Parser[int]:
     def parse(values: Sequence[object]) -> int:
         value = single(values)
         if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
-            raise Wrong("out_of_range", f"must be a whole number from {allowed[0]} to {allowed[-1]}")
+            raise InvalidValue("out_of_range", f"must be a whole number from {allowed[0]} to {allowed[-1]}")
         return value
 
     return Parser(parse, {"type": "integer", "minimum": allowed[0], "maximum": allowed[-1]})
@@ -219,7 +219,7 @@ def number_in(least: float, most: float) -> Parser[float]:
     def parse(values: Sequence[object]) -> float:
         value = single(values)
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-            raise Wrong("out_of_range", f"must be a number from {least:g} to {most:g}")
+            raise InvalidValue("out_of_range", f"must be a number from {least:g} to {most:g}")
         return float(value)
 
     return Parser(parse, {"type": "number", "minimum": least, "maximum": most})
@@ -243,7 +243,7 @@ def one_of(allowed: Sequence[str]) -> Parser[str]:
         for candidate in allowed:
             if candidate.lower() == value:
                 return candidate
-        raise Wrong("unknown_value", f"unknown value {value[:100]!r}; allowed: {', '.join(allowed)}")
+        raise InvalidValue("unknown_value", f"unknown value {value[:100]!r}; allowed: {', '.join(allowed)}")
 
     return Parser(parse, {"enum": [*allowed]})
 
@@ -252,14 +252,14 @@ def _keywords(values: Sequence[object]) -> tuple[str, ...]:
     """Names and terms: a JSON array or a repeated member has one in each item, other text is a comma list."""
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(item, str) for item in items):
-        raise Wrong("invalid_type", "must be a list of strings")
+        raise InvalidValue("invalid_type", "must be a list of strings")
     whole = len(items) > 1 or isinstance(values[0], list)
     parts = map(str, items) if whole else str(items[0]).split(",")
     terms = tuple(dict.fromkeys(term for part in parts if (term := " ".join(part.split()))))
     if len(terms) > bounds.MAX_KEYWORDS:
-        raise Wrong("too_many", f"must be at most {bounds.MAX_KEYWORDS}, got {len(terms)}")
+        raise InvalidValue("too_many", f"must be at most {bounds.MAX_KEYWORDS}, got {len(terms)}")
     if sum(map(len, terms)) > bounds.MAX_KEYWORDS_CHARS:
-        raise Wrong("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
+        raise InvalidValue("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
     return terms
 
 
@@ -274,13 +274,13 @@ def subset(allowed: Sequence[str]) -> Parser[tuple[str, ...]]:
         for value in values:
             for item in value if isinstance(value, list) else [value]:
                 if not isinstance(item, str):
-                    raise Wrong("invalid_type", "must be a list of strings")
+                    raise InvalidValue("invalid_type", "must be a list of strings")
                 parts.update((part.strip().lower(), None) for part in item.split(",") if part.strip())
         for part in parts:
             if part not in allowed:
-                raise Wrong("unknown_value", f"unknown value {part[:100]!r}; allowed: {', '.join(allowed)}")
+                raise InvalidValue("unknown_value", f"unknown value {part[:100]!r}; allowed: {', '.join(allowed)}")
         if not parts:
-            raise Wrong("empty", f"must name at least one of {', '.join(allowed)}")
+            raise InvalidValue("empty", f"must name at least one of {', '.join(allowed)}")
         return tuple(parts)
 
     form = {**FORM_LIST, "examples": [",".join(allowed)]}

@@ -15,9 +15,9 @@ from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import (
+    InvalidValue,
     Member,
     Parser,
-    Wrong,
     boolean,
     form_properties,
     from_text,
@@ -46,14 +46,14 @@ def parse_channel_name(values: Sequence[object]) -> str:
     """The name of a channel. It is shown to people and typed by them."""
     name = text_up_to(bounds.MAX_CHANNEL_CHARS)(values).strip()
     if not name.isprintable() or not name:
-        raise Wrong("invalid_value", "must be text without control characters")
+        raise InvalidValue("invalid_value", "must be text without control characters")
     return name
 
 
 def _mixed_channels(values: Sequence[object]) -> int:
     """A number of channels that are heard together."""
     if isinstance(single(values), str):
-        raise Wrong("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
+        raise InvalidValue("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
     return whole_in(CHANNELS)(values)
 
 
@@ -63,23 +63,23 @@ def _metadata(values: Sequence[object]) -> Mapping[str, str]:
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise Wrong("invalid_json", "must be a JSON object") from None
+            raise InvalidValue("invalid_json", "must be a JSON object") from None
     if not isinstance(value, dict):
-        raise Wrong("invalid_type", "must be a JSON object")
+        raise InvalidValue("invalid_type", "must be a JSON object")
     if len(value) > bounds.MAX_METADATA_KEYS:
-        raise Wrong("too_many", f"must have at most {bounds.MAX_METADATA_KEYS} keys")
+        raise InvalidValue("too_many", f"must have at most {bounds.MAX_METADATA_KEYS} keys")
     for key, text in value.items():
         if not isinstance(text, str):
-            raise Wrong("invalid_type", f"{key[:40]!r} must be a string")
+            raise InvalidValue("invalid_type", f"{key[:40]!r} must be a string")
         if len(key) > bounds.MAX_METADATA_CHARS or len(text) > bounds.MAX_METADATA_CHARS:
-            raise Wrong("too_long", f"keys and values must have at most {bounds.MAX_METADATA_CHARS} characters")
+            raise InvalidValue("too_long", f"keys and values must have at most {bounds.MAX_METADATA_CHARS} characters")
     return value
 
 
 def _live_task(values: Sequence[object]) -> None:
     """Live words never change, and a translation has another order than what is still being said."""
     if one_of(TASKS)(values) == TRANSLATE:
-        raise Wrong("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
+        raise InvalidValue("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
 
 
 TEXT = {"type": "string"}

@@ -12,7 +12,7 @@ from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
 from server.jobs.known_speakers import known_speakers, without_brackets
-from server.jobs.members import Fields, Members, Wrong, boolean, one_of, string
+from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
 from server.jobs.text_members import text_options
 from server.model import bounds
 from server.model.errors import FieldError, Refused, invalid
@@ -23,7 +23,7 @@ MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: not said)."""
 
     order: Order
@@ -33,7 +33,7 @@ class Asked:
     known_speakers: Mapping[str, bytes] = field(default_factory=dict)  # a recording of each person, by name
 
 
-def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> Asked:
+def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> ParsedRequest:
     """Parse a request for a file's transcription. Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
     fields = without_brackets(fields)
     members = Members(fields)
@@ -56,7 +56,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     if not given:
         raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
-    return Asked(
+    return ParsedRequest(
         replace(order, task=task, separate=separate, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
@@ -193,12 +193,12 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         tags = [tag for item in items if isinstance(item, str) for tag in item.split(",")]
         given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := tag.strip().lower())]
         if not all(isinstance(item, str) for item in items):
-            raise Wrong("invalid_type", "must be a language or a list of languages")
+            raise InvalidValue("invalid_type", "must be a language or a list of languages")
         if declared.MULTI in given and len(offer.languages) > 1:
             return declared.MULTI
         heard = set(given) & offer.languages
         if given and not heard:
-            raise Wrong("unknown_value", offer.refusal(given[0]))
+            raise InvalidValue("unknown_value", offer.refusal(given[0]))
         return heard.pop() if len(set(given)) == 1 else None
 
     return parse
@@ -208,7 +208,7 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
     def parse(values: Sequence[object]) -> str:
         value = string(values).strip().lower()
         if value not in offer.languages and not (value == declared.MULTI and len(offer.languages) > 1):
-            raise Wrong("unknown_value", offer.refusal(value))
+            raise InvalidValue("unknown_value", offer.refusal(value))
         return value
 
     return parse
@@ -217,7 +217,7 @@ def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
 def _diarize(offer: Offer) -> Callable[[Sequence[object]], bool]:
     def parse(values: Sequence[object]) -> bool:
         if (wanted := boolean(values)) and not offer.speakers:
-            raise Wrong("not_offered", NOT_INSTALLED)
+            raise InvalidValue("not_offered", NOT_INSTALLED)
         return wanted
 
     return parse
@@ -227,7 +227,7 @@ def _task(offer: Offer) -> Callable[[Sequence[object]], str]:
     def parse(values: Sequence[object]) -> str:
         task = one_of(TASKS)(values)
         if task == TRANSLATE and (refusal := offer.translation_refusal) is not None:
-            raise Wrong("unknown_value", refusal)
+            raise InvalidValue("unknown_value", refusal)
         return task
 
     return parse

@@ -31,7 +31,7 @@ from server.storage.ports import BlobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class WorkerTools:
     """The parts that a process uses for every job."""
 
     jobs: JobStore
@@ -44,7 +44,7 @@ class Tools:
 class Running:
     """One attempt at one file."""
 
-    def __init__(self, held: HeldLease, *, tools: Tools, batch: Transcriber, plan: Plan) -> None:
+    def __init__(self, held: HeldLease, *, tools: WorkerTools, batch: Transcriber, plan: Plan) -> None:
         self.held = held
         self.keeper = LeaseKeeper(held, tools.jobs, tools.rules)
         self.patience_s = tools.rules.handback_s  # a chunk that the server's stop finds in work is worth finishing

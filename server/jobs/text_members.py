@@ -9,7 +9,7 @@ from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.phones import regions
 from pipeline.text.stage import MAX_HELD_WORDS
-from server.jobs.members import Member, Members, Parser, Wrong, boolean, one_of, subset
+from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset
 from server.model import bounds
 from server.model.errors import FieldError
 
@@ -20,9 +20,11 @@ def _replacements(values: Sequence[object]) -> tuple[str, ...]:
     for pair in pairs:
         heard, colon, _ = pair.partition(":")
         if not colon or not any(sign.isalnum() for sign in heard):
-            raise Wrong("invalid_value", f"must be heard:wanted, not {pair[:100]!r}")
+            raise InvalidValue("invalid_value", f"must be heard:wanted, not {pair[:100]!r}")
         if len(heard.split()) > MAX_HELD_WORDS:
-            raise Wrong("too_long", f"must have at most {MAX_HELD_WORDS} words before the colon, not {pair[:100]!r}")
+            raise InvalidValue(
+                "too_long", f"must have at most {MAX_HELD_WORDS} words before the colon, not {pair[:100]!r}"
+            )
     return pairs
 
 
@@ -31,7 +33,7 @@ def _terms(values: Sequence[object]) -> tuple[str, ...]:
     found = _texts(values)
     for term in found:
         if not any(sign.isalnum() for sign in term):
-            raise Wrong("invalid_value", f"must be words, not {term[:100]!r}")
+            raise InvalidValue("invalid_value", f"must be words, not {term[:100]!r}")
     return found
 
 
@@ -46,7 +48,7 @@ def _items(value: object) -> list[object]:
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise Wrong("invalid_json", "must be text or a JSON array of texts") from None
+            raise InvalidValue("invalid_json", "must be text or a JSON array of texts") from None
     return value if isinstance(value, list) else [value]
 
 
@@ -54,13 +56,13 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
     items = [item for value in values for item in _items(value)]
     texts = tuple(dict.fromkeys(" ".join(item.split()) for item in items if isinstance(item, str)))
     if not all(isinstance(item, str) for item in items):
-        raise Wrong("invalid_type", "must be a list of strings")
+        raise InvalidValue("invalid_type", "must be a list of strings")
     if not all(text.isprintable() for text in texts):
-        raise Wrong("invalid_value", "must be text without control characters")
+        raise InvalidValue("invalid_value", "must be text without control characters")
     if len(texts) > bounds.MAX_TEXT_TERMS:
-        raise Wrong("too_many", f"must be at most {bounds.MAX_TEXT_TERMS}, got {len(texts)}")
+        raise InvalidValue("too_many", f"must be at most {bounds.MAX_TEXT_TERMS}, got {len(texts)}")
     if sum(map(len, texts)) > bounds.MAX_KEYWORDS_CHARS:
-        raise Wrong("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
+        raise InvalidValue("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
     return texts
 
 

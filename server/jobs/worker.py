@@ -15,7 +15,7 @@ from server.jobs.end_report import report_end
 from server.jobs.leases import HeldLease, LeaseKeeper
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import Running, Tools
+from server.jobs.running import Running, WorkerTools
 from server.jobs.transcriber import Transcriber
 from server.logs import log
 from server.metrics import Metrics
@@ -55,7 +55,7 @@ class Workers:
     """Transcribes *count* jobs at a time and downloads the audio of others."""
 
     name: str
-    tools: Tools
+    tools: WorkerTools
     batches: Mapping[str, Transcriber]  # by environment
     plans: Plans
     metrics: Metrics

@@ -18,7 +18,7 @@ from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.jobs.voices import voices_key
 from server.live.engine import LiveEngine
 from server.live.event_rendering import closed_segment, revised_event
-from server.live.resuming import Past
+from server.live.resuming import SessionPast
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway
@@ -100,7 +100,7 @@ class Endings:
         outcome = Outcome(state=State.CANCELED, duration_s=seconds(duration), heard_s=_heard_s(held, duration))
         await self._end(held, outcome)
 
-    async def close_open_words(self, held: HeldLease, past: Past) -> Past:
+    async def close_open_words(self, held: HeldLease, past: SessionPast) -> SessionPast:
         """Store the words after the last closed segment of each channel as a segment of its own. Raises LeaseLost."""
         for still_open in past.open:
             segment, channel = still_open.closed, still_open.channel
@@ -133,7 +133,7 @@ class Endings:
         assert heard.told is not None
         turns, runs = heard.told
         channel = held.job.order.live_channels[0]
-        end = Past(tuple([unpack_chunk(body) for body in chunks])).end(channel)
+        end = SessionPast(tuple([unpack_chunk(body) for body in chunks])).end(channel)
         chunk = Chunk(
             index=len(chunks),
             jobs_done=0,
@@ -177,7 +177,7 @@ def _heard_s(held: HeldLease, duration: int) -> float | None:
 def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:
     """The transcript of the stored chunks, with silence from the last of each channel to the end."""
     chunks = [unpack_chunk(body) for body in bodies]
-    past = Past(tuple(chunks))
+    past = SessionPast(tuple(chunks))
     for channel in order.live_channels:
         language, probability = past.language(channel)
         rest = Chunk(

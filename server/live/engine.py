@@ -10,7 +10,7 @@ from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
-from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
+from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.spoken_form import may_pause
@@ -18,7 +18,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import Happened, Listener, Session, SessionStatistics, TurnEnds
+from pipeline.session import LiveRecogniser, Session, SessionStatistics, TimedEvent, TurnEnds
 from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
@@ -29,20 +29,20 @@ from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
 from server.jobs.transcriber import speaker_options
-from server.live.resuming import Past
+from server.live.resuming import SessionPast
 from server.model.orders import SEMANTIC, Order
 
 UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 
-class Hearing(Protocol):
+class LiveRecognition(Protocol):
     """What hears a live stream: a Session, or one for each of its channels. See pipeline/session.py."""
 
     async def feed(self, samples: Samples) -> None: ...
     async def wait_for_room(self) -> None: ...
     def finalize(self) -> int: ...
     def end(self) -> None: ...
-    def events(self) -> AsyncIterator[Happened]: ...
+    def events(self) -> AsyncIterator[TimedEvent]: ...
     def decided_positions(self) -> Mapping[int | None, int]: ...
     def redacted_spans(self) -> Sequence[tuple[int, int]]: ...
     def redaction_position(self) -> int: ...
@@ -64,7 +64,7 @@ class LiveEngine:
 
     engine: str
     model: str
-    listener: Listener
+    recogniser: LiveRecogniser
     headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # a scripted engine needs none: its two speakers take turns by sentences
@@ -83,7 +83,13 @@ class LiveEngine:
         return order.counted_sessions * (1 + self.speakers_load * order.diarize)
 
     def live_speakers(
-        self, order: Order, past: Past, *, isolation: Isolation, recordings: Mapping[str, bytes], excerpts: Excerpts
+        self,
+        order: Order,
+        past: SessionPast,
+        *,
+        isolation: Isolation,
+        recordings: Mapping[str, bytes],
+        excerpts: Excerpts,
     ) -> LiveSpeakers | None:
         """Make what tells the speakers of a session apart by their voices; None where its order does not ask for it.
 
@@ -97,7 +103,7 @@ class LiveEngine:
         origins = dict.fromkeys(past.channels, past.origin.position)
         return LiveSpeakers(self.speakers, options, origins, past.told, excerpts)
 
-    def session(self, order: Order, *, tenant: str, past: Past) -> Hearing:
+    def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues where *past* says, which must have no open words.
 
         The session counts positions from its own first sample (or each channel's), the engine from the start of the
@@ -109,7 +115,7 @@ class LiveEngine:
         origin = past.origin
         return MultichannelSession(each, skipped=[origin.positions[one] - origin.position for one in past.channels])
 
-    def _session(self, order: Order, tenant: str, past: Past, channel: int | None) -> Session:
+    def _session(self, order: Order, tenant: str, past: SessionPast, channel: int | None) -> Session:
         """Make the session of one channel, or with None of all channels together."""
         assert order.live is not None
         origin, settled = past.origin.positions[channel], past.settled_position(channel)
@@ -130,36 +136,40 @@ class LiveEngine:
             open_until = past.open_turns.get(channel)
             options = with_turn_checks(options, eagerness, None if open_until is None else open_until - origin)
         vad = self.voice.stream() if self.voice else _all_speech
-        listener = _Later(self.listener, origin, settled, past.last_units(channel)) if settled else self.listener
+        recogniser = (
+            _OffsetRecogniser(self.recogniser, origin, settled, past.last_units(channel))
+            if settled
+            else self.recogniser
+        )
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
             stage = TextStage(order.text, language=options.language, said=said, settings=self.text)
             rewriter = TextRewriter(stage)
         core = StreamCore(options)
-        return Session(core, vad=vad, listener=listener, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
+        return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
 
 
 @dataclass(frozen=True, slots=True)
-class _Later:
-    """A listener for a session that began *by* samples into its stream, of which *settled* was decided before.
+class _OffsetRecogniser:
+    """A recogniser for a session that began *by* samples into its stream, of which *settled* was decided before.
 
     The last words before that, *said*, may be heard again, in another spelling and as the beginning of a number.
     """
 
-    listener: Listener
+    recogniser: LiveRecogniser
     by: int
     settled: int
     said: Sequence[Word]
 
-    async def hear(
+    async def recognise(
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-    ) -> Heard:
+    ) -> RecognitionResult:
         def renew() -> DecodeRequest | None:
             newest = newer() if newer is not None else None
             return None if newest is None else self._place(newest)
 
-        heard = await self.listener.hear(self._place(request), tenant=tenant, newer=renew)
+        heard = await self.recogniser.recognise(self._place(request), tenant=tenant, newer=renew)
         fresh, _ = find_new_words(self.said, [word for word in heard.words if self._is_new(word)], self.settled)
         return replace(heard, words=tuple(self._move(word) for word in fresh))
 

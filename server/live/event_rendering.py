@@ -21,7 +21,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.session import Happened
+from pipeline.session import TimedEvent
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.words import Segment, Word, join_words, speaker_members
 from server.model.events import NewEvent
@@ -59,7 +59,7 @@ class LogBatch:
     warnings: list[Warned] = field(default_factory=list)
 
 
-class Telling:
+class EventRenderer:
     """Describes what a session reports. Words and segments of all its channels are counted together."""
 
     def __init__(self, origin: Origin, speakers: LiveSpeakers | None = None) -> None:
@@ -71,14 +71,14 @@ class Telling:
         self._segments = origin.segments
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
 
-    def batch(self, happened: Iterable[Happened]) -> LogBatch:
+    def batch(self, happened: Iterable[TimedEvent]) -> LogBatch:
         """Describe what *happened* since the last batch."""
         batch = LogBatch()
         for one in happened:
             self._add(batch, one)
         return batch
 
-    def _add(self, batch: LogBatch, one: Happened) -> None:
+    def _add(self, batch: LogBatch, one: TimedEvent) -> None:
         origin, channel = self._positions[one.channel], one.channel
         where = {} if channel is None else {"channel": channel}
         match one.event:
@@ -112,7 +112,7 @@ class Telling:
             case _:
                 assert_never(one.event)
 
-    def _add_words(self, batch: LogBatch, one: Happened, event: WordsCommitted) -> None:
+    def _add_words(self, batch: LogBatch, one: TimedEvent, event: WordsCommitted) -> None:
         batch.shown[one.channel] = None
         segment, at = self._id(one.channel, event.segment), iso(round(one.at_s * 1000))
         words = [shift_word(word, self._positions[one.channel]) for word in event.words]

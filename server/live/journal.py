@@ -11,12 +11,12 @@ from types import MappingProxyType
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import position, seconds
 from pipeline.events import SegmentClosed
-from pipeline.session import Happened
+from pipeline.session import TimedEvent
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
-from server.live.event_rendering import LogBatch, Telling, revised_event
-from server.live.resuming import Past
+from server.live.event_rendering import EventRenderer, LogBatch, revised_event
+from server.live.resuming import SessionPast
 from server.metrics import Metrics
 from server.model.events import NewEvent
 from server.storage.job_store import EventLog
@@ -32,7 +32,7 @@ class Journal:
     def __init__(
         self,
         held: HeldLease,
-        past: Past,
+        past: SessionPast,
         *,
         events: EventLog,
         partials: Partials,
@@ -48,7 +48,7 @@ class Journal:
         self._job_id = held.job.id
         self._base = past.origin.position
         self._positions = past.origin.positions
-        self._telling = Telling(past.origin, speakers)
+        self._renderer = EventRenderer(past.origin, speakers)
         self._events = events
         self._partials = partials
         self._interim = interim
@@ -87,7 +87,7 @@ class Journal:
         self._last = await self._events.last(self._job_id)
 
     async def write(
-        self, happened: Sequence[Happened], *, heard: int, decided: Mapping[int | None, int] = MappingProxyType({})
+        self, happened: Sequence[TimedEvent], *, heard: int, decided: Mapping[int | None, int] = MappingProxyType({})
     ) -> None:
         """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock.
 
@@ -102,9 +102,9 @@ class Journal:
             self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
             self._partials.move(self._job_id, after=self._last)
 
-    async def _write_all(self, happened: Sequence[Happened], heard: int, decided: Mapping[int | None, int]) -> None:
+    async def _write_all(self, happened: Sequence[TimedEvent], heard: int, decided: Mapping[int | None, int]) -> None:
         for some in _by_chunk(happened):
-            batch = self._telling.batch(some)
+            batch = self._renderer.batch(some)
             async with nullcontext() if batch.finalized is None else self._finalizing:
                 await self._write(batch, heard)
         if any(isinstance(one.event, SegmentClosed) for one in happened):
@@ -187,7 +187,7 @@ class Journal:
             self._metrics.word_lag.observe(lag_s)
 
 
-def _by_chunk(happened: Sequence[Happened]) -> Iterator[Sequence[Happened]]:
+def _by_chunk(happened: Sequence[TimedEvent]) -> Iterator[Sequence[TimedEvent]]:
     """Cut *happened* so that no part closes segments of two channels: a part is stored in one commit, as one chunk."""
     begin, closing = 0, None
     for at, one in enumerate(happened):

@@ -29,7 +29,7 @@ def silent_spans(redacted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
 
 
-class Tape:
+class AudioRecorder:
     """add() only keeps samples; flush() writes them to a file in *folder*, outside the event loop."""
 
     def __init__(self, folder: Path, *, channels: int = 1) -> None:

@@ -15,7 +15,7 @@ import orjson
 from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.spoken_form import units_of
-from pipeline.speakers.live import ToldWord
+from pipeline.speakers.live import LabelledWord
 from pipeline.words import Chunk, Segment, Word
 from server.live.event_rendering import TURN_ENDED, Origin
 from server.model.events import Event
@@ -43,7 +43,7 @@ class OpenSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class SessionPast:
     """What a live job has said so far, on the channels that are heard by themselves, or with None on all together."""
 
     chunks: tuple[Chunk, ...] = ()
@@ -52,7 +52,7 @@ class Past:
     numbered: int = 0  # segments that have an id
     open_turns: Mapping[int | None, int] = field(default_factory=dict)
     """By channel the end of the last word of a turn that was not told to be over. See turn.ended in api.md."""
-    told: tuple[ToldWord, ...] = ()  # every word with its speaker, where speakers are told apart by their voices
+    told: tuple[LabelledWord, ...] = ()  # every word with its speaker, where speakers are told apart by their voices
 
     @property
     def begun(self) -> bool:
@@ -117,16 +117,16 @@ def resumed_at(settled: int) -> int:
     return max(0, settled - LEAD)
 
 
-def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> Past:
+def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> SessionPast:
     """The past in the bodies of a job's chunks and in its log."""
-    closed = Past(tuple(unpack_chunk(body) for body in bodies), channels=channels)
+    closed = SessionPast(tuple(unpack_chunk(body) for body in bodies), channels=channels)
     events = list(log)
     said = [orjson.loads(event.body) for event in events if event.type == "word"]
     still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
     told = _with_speakers(said, events)
     open_words = tuple(one for one in still_open if one is not None)
-    return Past(closed.chunks, open_words, channels, numbered, _open_turns(events), told)
+    return SessionPast(closed.chunks, open_words, channels, numbered, _open_turns(events), told)
 
 
 def _open_turns(log: Iterable[Event]) -> Mapping[int | None, int]:
@@ -140,14 +140,14 @@ def _open_turns(log: Iterable[Event]) -> Mapping[int | None, int]:
     return turns
 
 
-def told_words(log: Iterable[Event]) -> tuple[ToldWord, ...]:
+def labelled_words(log: Iterable[Event]) -> tuple[LabelledWord, ...]:
     """The words of the log with the speakers that its readers know by now."""
     events = list(log)
     return _with_speakers([orjson.loads(event.body) for event in events if event.type == "word"], events)
 
 
-def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> tuple[ToldWord, ...]:
-    told = [ToldWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
+def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> tuple[LabelledWord, ...]:
+    told = [LabelledWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
     for event in log:
         for run in orjson.loads(event.body)["words"] if event.type == "speakers.revised" else ():
             for one in told[run["first"] : run["last"] + 1]:
@@ -155,7 +155,7 @@ def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> t
     return tuple(told)
 
 
-def _open_segment(closed: Past, said: Sequence[Mapping[str, Any]], channel: int | None) -> OpenSegment | None:
+def _open_segment(closed: SessionPast, said: Sequence[Mapping[str, Any]], channel: int | None) -> OpenSegment | None:
     """The words of the log that come after those in the chunks of this channel."""
     chunks = [chunk for chunk in closed.chunks if chunk.channel == channel]
     count = sum(len(segment.words) for chunk in chunks for segment in chunk.segments)

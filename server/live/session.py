@@ -13,17 +13,17 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import MemoryPart
-from pipeline.speakers.excerpts import NOTHING_HIDDEN, Hidden
+from pipeline.speakers.excerpts import NOTHING_REDACTED, RedactedSpans
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
-from server.live.engine import Hearing
+from server.live.engine import LiveRecognition
 from server.live.excerpts import KeptExcerpts
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
-from server.live.recording import MARGIN, Tape, recording_key, silent_spans
-from server.live.resuming import Past, resumed_at
+from server.live.recording import MARGIN, AudioRecorder, recording_key, silent_spans
+from server.live.resuming import SessionPast, resumed_at
 from server.live.rules import LiveRules
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
@@ -46,8 +46,8 @@ class LiveSession:
     def __init__(
         self,
         held: HeldLease,
-        past: Past,
-        session: Hearing,
+        past: SessionPast,
+        session: LiveRecognition,
         *,
         journal: Journal,
         speakers: LiveSpeakers | None = None,
@@ -85,7 +85,9 @@ class LiveSession:
         self._metrics = metrics
         self._closing = closing
         channels = len(self.job.order.live_channels)
-        self._tape = Tape(endings.storage.blobs.scratch, channels=channels) if self.options.record else None
+        self._recorder = (
+            AudioRecorder(endings.storage.blobs.scratch, channels=channels) if self.options.record else None
+        )
         self.resumed = past.begun
         self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
@@ -198,8 +200,8 @@ class LiveSession:
             self.over.set()
             self._intake.close()
             self._journal.close()
-            if self._tape is not None:
-                self._tape.close()
+            if self._recorder is not None:
+                self._recorder.close()
 
     async def _live_and_end(self) -> None:
         async with racing(self._work(), self._watch()) as (work, watch):
@@ -227,7 +229,7 @@ class LiveSession:
         """Hear everything until the audio ends. Returns the error if the audio broke off."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._hear(), name="hear")
+                tasks.create_task(self._recognise(), name="hear")
                 tasks.create_task(self._tell(), name="tell")
                 tasks.create_task(self._end_intake(), name="end intake")
                 if self._speakers is not None:
@@ -242,7 +244,7 @@ class LiveSession:
             raise
         return broken
 
-    async def _hear(self) -> None:
+    async def _recognise(self) -> None:
         try:
             await self._session.run()
         finally:
@@ -273,7 +275,7 @@ class LiveSession:
             happened = [first, *[await anext(events) for _ in range(unread)]]
             await self._journal.write(happened, heard=self._heard, decided=self._session.decided_positions())
             if self._speakers is not None:
-                self._speakers.note_told()
+                self._speakers.note_new_words()
             self._count_retractions()
 
     def _count_retractions(self) -> None:
@@ -293,17 +295,17 @@ class LiveSession:
             self.end(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
-            if self._tape is not None:
-                self._tape.add(samples)
+            if self._recorder is not None:
+                self._recorder.add(samples)
             if self._speakers is not None:
                 await self._speakers.feed(samples)
             await self._session.feed(samples)
 
-    def _hidden(self) -> Hidden:
+    def _hidden(self) -> RedactedSpans:
         """Where something is redacted, which may not be in what is kept of the voices."""
         if not self.job.order.text.redact:
-            return NOTHING_HIDDEN
-        return Hidden(silent_spans(self._session.redacted_spans()), self._session.redaction_position() - MARGIN)
+            return NOTHING_REDACTED
+        return RedactedSpans(silent_spans(self._session.redacted_spans()), self._session.redaction_position() - MARGIN)
 
     async def _end(self, broken: PipelineError | None) -> None:
         """End the job with what was heard, or as failed if nothing could be heard."""
@@ -314,7 +316,7 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
-        audio = await self._store_tape()
+        audio = await self._store_recording()
         result = LiveResult(
             duration=max(self._heard, self._journal.reached),
             received_bytes=received_bytes,
@@ -324,16 +326,16 @@ class LiveSession:
         )
         await self._endings.complete(self._held, result)
 
-    async def _store_tape(self) -> Artifact | None:
+    async def _store_recording(self) -> Artifact | None:
         """The recording, if it was ordered and could be made. It begins where this process took the session over."""
-        if self._tape is None:
+        if self._recorder is None:
             return None
-        tape, key = self._tape, recording_key(self.job.id, epoch=self._held.lease.epoch)
+        recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)
         blobs = self._endings.storage.blobs
         audio = await self._endings.insist(
-            self._held, key, lambda: tape.store(key, blobs, redacted=self._session.redacted_spans())
+            self._held, key, lambda: recorder.store(key, blobs, redacted=self._session.redacted_spans())
         )
-        if self._tape.torn:
+        if self._recorder.torn:
             self._journal.warn("recording_failed", "the audio could not be kept")
         elif self.resumed:
             self._journal.warn("recording_incomplete", "the audio before a restart of the server was not kept")
@@ -354,8 +356,8 @@ class LiveSession:
             except StorageError:
                 log.exception("live session cannot reach its storage", extra={"job": self.job.id})
             self._held.check()
-            if self._tape is not None:
-                await self._tape.flush()
+            if self._recorder is not None:
+                await self._recorder.flush()
             self._end_if_due()
             await self._pause()
 

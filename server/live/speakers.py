@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.excerpts import Excerpts, Hidden
+from pipeline.speakers.excerpts import Excerpts, RedactedSpans
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
@@ -34,7 +34,7 @@ class SpeakerListener:
         *,
         revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]],
         keep: Callable[[Excerpts], Awaitable[None]],
-        hidden: Callable[[], Hidden],
+        hidden: Callable[[], RedactedSpans],
         metrics: Metrics,
     ) -> None:
         self._speakers = speakers
@@ -55,7 +55,7 @@ class SpeakerListener:
         self._changes.tell()
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
-    def note_told(self) -> None:
+    def note_new_words(self) -> None:
         """Note that words were told: whoever has a label only now is to be known after a restart too."""
         if self._speakers.label_is_new:
             self._changes.tell()

@@ -16,7 +16,7 @@ from server.model.errors import Refused
 from server.waiting import set_within
 
 
-class Written(Protocol):
+class WritableSession(Protocol):
     """What writers do with a session. See LiveSession."""
 
     @property
@@ -30,7 +30,7 @@ class Written(Protocol):
 class Seat:
     """A writer's place at a session. Its methods raise Refused ingest_busy once another writer has taken it."""
 
-    def __init__(self, session: Written) -> None:
+    def __init__(self, session: WritableSession) -> None:
         self._session = session
         self.lost = asyncio.Event()
         """Another writer came, when this one had not been heard of for long."""
@@ -47,7 +47,7 @@ class Seat:
     def end(self) -> None:
         self._ours().end()
 
-    def _ours(self) -> Written:
+    def _ours(self) -> WritableSession:
         if self.lost.is_set():
             raise Refused("ingest_busy", "another writer has taken over")
         return self._session
@@ -65,7 +65,7 @@ class Writers:
         self._sign_of_life = self._audio_at = time.monotonic()
 
     @asynccontextmanager
-    async def seat(self, session: Written) -> AsyncIterator[Seat]:
+    async def seat(self, session: WritableSession) -> AsyncIterator[Seat]:
         """The right to write to *session* while the block lasts. Raises Refused ingest_finished, ingest_busy."""
         if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
             await set_within(self._vacant, self._rules.seat_s)

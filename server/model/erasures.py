@@ -18,14 +18,14 @@ IDLE_ACCOUNTS_KEPT_MS = 365 * DAY_MS
 ERASURES_KEPT_MS = 730 * DAY_MS
 
 
-class What(StrEnum):
+class ErasedPart(StrEnum):
     """What was erased of a job."""
 
     JOB = "job"  # everything: record, words, events, deliveries, audio and outputs
     OUTPUTS = "outputs"  # text, words, prompt and output files; the record stands
 
 
-class Why(StrEnum):
+class ErasureReason(StrEnum):
     """Why it was erased."""
 
     REQUESTED = "requested"  # by its owner
@@ -39,5 +39,5 @@ class Erasure:
 
     job_id: str
     at: int  # ms since 1970 UTC
-    what: What
-    why: Why
+    what: ErasedPart
+    why: ErasureReason

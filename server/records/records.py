@@ -29,7 +29,7 @@ CallbackBody: TypeAlias = Callable[[Job, Sequence[bytes] | None], dict[str, Any]
 
 
 class ProgressSource(Protocol):
-    """Knows how far live jobs are: the desk."""
+    """Knows how far live jobs are: the SessionRegistry."""
 
     async def progress(self, job: Job) -> LiveProgress: ...
 

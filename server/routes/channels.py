@@ -30,10 +30,10 @@ from server.model.events import Event
 from server.model.ids import Prefix
 from server.model.instants import iso
 from server.records.links import Links
+from server.routes.address_counters import check_account
 from server.routes.door import Door
 from server.routes.requests import JSON_CODES
-from server.routes.seats import Seated, Seats
-from server.routes.strangers import check_account
+from server.routes.stream_limits import CountedStream, StreamLimits
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.storage.ports import ChannelStore
 from server.streams.channels import ChannelFollowing, ChannelPosition
@@ -65,7 +65,7 @@ class Channels:
     keys: SigningKeys
     following: ChannelFollowing
     subtitles: Subtitles
-    seats: Seats
+    stream_limits: StreamLimits
 
     def operations(self) -> list[Operation]:
         return [*self._owners(), *self._readers()]
@@ -183,10 +183,10 @@ class Channels:
         channel = await self._admit(request)
         place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
         with ExitStack() as seat:
-            seat.enter_context(self.seats.watching(channel))
+            seat.enter_context(self.stream_limits.watching(channel))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
-            return Seated(self._lines(channel.id, place), seat.pop_all(), headers=STREAM_HEADERS)
+            return CountedStream(self._lines(channel.id, place), seat.pop_all(), headers=STREAM_HEADERS)
 
     async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
         channel = await self._admit(request)
@@ -209,7 +209,7 @@ class Channels:
         return channel
 
     async def _lines(self, channel_id: str, place: ChannelPosition) -> AsyncGenerator[bytes]:
-        rules = self.seats.rules
+        rules = self.stream_limits.rules
         yield retry(rules.retry_ms)
         sent = time.monotonic()
         async for told in self.following.follow(channel_id, place):

@@ -25,7 +25,7 @@ from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
-from server.routes.strangers import address_of, check_account
+from server.routes.address_counters import address_of, check_account
 from server.storage.ports import AccountStore, Counter, RateCounter
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again

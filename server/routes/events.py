@@ -16,7 +16,7 @@ from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastE
 from server.metrics import Metrics
 from server.routes.door import Door
 from server.routes.requests import JOB_ID, admit_reader
-from server.routes.seats import Seated, Seats
+from server.routes.stream_limits import CountedStream, StreamLimits
 from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
 from server.streams.rendering import Rendered
@@ -39,7 +39,7 @@ class EventStreams:
     jobs: JobStore
     events: EventLog
     following: Following
-    seats: Seats
+    stream_limits: StreamLimits
     metrics: Metrics
 
     def operations(self) -> list[Operation]:
@@ -97,13 +97,13 @@ class EventStreams:
             if job.terminal and after == last:
                 return Response(status_code=204)
         with ExitStack() as seat:
-            seat.enter_context(self.seats.reading(job))
+            seat.enter_context(self.stream_limits.reading(job))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
-            return Seated(self._lines(job.id, after), seat.pop_all(), headers=STREAM_HEADERS)
+            return CountedStream(self._lines(job.id, after), seat.pop_all(), headers=STREAM_HEADERS)
 
     async def _lines(self, job_id: str, after: int) -> AsyncGenerator[bytes]:
-        rules = self.seats.rules
+        rules = self.stream_limits.rules
         with (
             self.metrics.subscribers.track_inprogress(),
             self.following.open_reader(job_id, after=after, quiet_s=rules.keep_alive_s) as reader,

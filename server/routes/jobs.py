@@ -22,7 +22,7 @@ from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
-from server.model.erasures import Why
+from server.model.erasures import ErasureReason
 from server.model.errors import FieldError, invalid
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
@@ -46,8 +46,8 @@ from server.routes.requests import (
     query_seconds,
     query_switch,
 )
-from server.routes.response_cache import JobAnswers, Tagged
-from server.routes.seats import Seated, Seats
+from server.routes.response_cache import JobResponseCache, TaggedResponse
+from server.routes.stream_limits import CountedStream, StreamLimits
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
 
@@ -75,10 +75,10 @@ class Jobs:
     blobs: BlobStore
     records: Records
     links: Links
-    seats: Seats
+    stream_limits: StreamLimits
     eraser: Eraser
     wait_max_s: int
-    answers: JobAnswers = field(default_factory=JobAnswers)
+    answers: JobResponseCache = field(default_factory=JobResponseCache)
 
     def operations(self) -> list[Operation]:
         return [
@@ -189,7 +189,7 @@ class Jobs:
             headers = {"ETag": _etag(job, record.get("live"), ttl_s=ttl_s, expires_s=expires_s)}
             if not job.terminal:
                 headers["Retry-After"] = str(JOB_POLL_S)
-            answer = Tagged(orjson.dumps(record), headers=headers)
+            answer = TaggedResponse(orjson.dumps(record), headers=headers)
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
             return answer.not_modified()
@@ -226,7 +226,7 @@ class Jobs:
         job = await self.mine(request, caller)
         if not job.terminal and not force:
             raise Problem("job_active", f"the job is {job.state}; cancel it first, or add ?force=true")
-        await self.eraser.delete(job.id, why=Why.REQUESTED)
+        await self.eraser.delete(job.id, why=ErasureReason.REQUESTED)
         return Response(status_code=204)
 
     async def download(self, request: Request, _caller: Caller) -> Response:
@@ -246,7 +246,7 @@ class Jobs:
         if artifact is None:
             raise Problem("job_not_completed", f"the job is {job.state}")
         with ExitStack() as seat:
-            seat.enter_context(self.seats.downloading(job))
+            seat.enter_context(self.stream_limits.downloading(job))
             return await self._file(request, job, artifact, seat)
 
     async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
@@ -273,7 +273,7 @@ class Jobs:
             return Response(status_code=status, headers=headers)
         source = self.blobs.read(artifact.blob, start, stop)
         first = await first_piece(source)
-        return Seated(source, seat.pop_all(), first=first, status=status, headers=headers)
+        return CountedStream(source, seat.pop_all(), first=first, status=status, headers=headers)
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")

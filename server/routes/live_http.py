@@ -16,10 +16,10 @@ from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, 
 from server.http.schema_parts import ref
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
-from server.jobs.orders import Asked, parse_live_order
+from server.jobs.orders import ParsedRequest, parse_live_order
 from server.jobs.waiter import JobWaiter
-from server.live.desk import Desk
 from server.live.session import LiveSession
+from server.live.session_registry import SessionRegistry
 from server.live.writers import Seat
 from server.model.channels import Channel
 from server.model.errors import FieldError, invalid
@@ -73,7 +73,7 @@ class LiveRequests:
 
     door: Door
     jobs: JobStore
-    desk: Desk
+    session_registry: SessionRegistry
     channels: ChannelStore
     acceptance: Acceptance
     waiter: JobWaiter
@@ -164,7 +164,7 @@ class LiveRequests:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         check_query(request)
-        self.desk.admit(caller.environment, Order())
+        self.session_registry.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
         members = json_object(await body_without_file(request, most=MAX_BODY))
         fields = {name: [value] for name, value in members.items()}
@@ -173,13 +173,13 @@ class LiveRequests:
         channel = await self._channel(caller, order)
         key = idempotency_key_of(request, caller)
         async with self.acceptance.reserve(key):
-            self.desk.admit(caller.environment, order)
-            asked = Asked(order, None, None, warnings, people)
+            self.session_registry.admit(caller.environment, order)
+            asked = ParsedRequest(order, None, None, warnings, people)
             submitted = await self.acceptance.accept(caller.customer, asked, key=key)
         job = submitted.job
         if channel is not None:
             await self.channels.show(channel.id, job.id)
-        expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.desk.rules.margin_s)
+        expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.session_registry.rules.margin_s)
         await self.eraser.settle(job.id)
         asked_at = now_ms()
         shown = await self.records.full(job, asked_at=asked_at)
@@ -209,7 +209,7 @@ class LiveRequests:
 
     async def send_audio(self, request: Request, _caller: Caller) -> Response:
         final = query_switch(request, "final")
-        live = await self.desk.open(await live_job(request, door=self.door, jobs=self.jobs))
+        live = await self.session_registry.open(await live_job(request, door=self.door, jobs=self.jobs))
         async with live.seat() as seat:
             try:
                 await _pour(request, live, seat)
@@ -220,13 +220,13 @@ class LiveRequests:
                 seat.end()
         if live.ending:
             await self._over(live)
-            await self.desk.check_end(live)
+            await self.session_registry.check_end(live)
         return await self._progress(live.job)
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
         job = await live_job(request, door=self.door, jobs=self.jobs)
         if not job.terminal:
-            live = await self.desk.open(job)
+            live = await self.session_registry.open(job)
             live.end()
             await self._over(live)
         return await self._progress(job)
@@ -239,7 +239,7 @@ class LiveRequests:
         now = await self.jobs.get(job.id)
         if now is None:
             raise no_such_job()
-        progress = await self.desk.progress(now)
+        progress = await self.session_registry.progress(now)
         return json_response({"job_id": job.id, "status": now.state.value, **progress.to_json()})
 
 

@@ -14,16 +14,16 @@ from server.accounts.signed import Scope
 from server.http.problems import Problem
 from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, text_frame
 from server.http.sse import InvalidLastEventId, last_event_id
-from server.live.desk import Desk
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession
+from server.live.session_registry import SessionRegistry
 from server.live.writers import Seat, finished_refusal
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
 from server.routes.door import Door
 from server.routes.requests import admit_reader, live_job, no_such_job
-from server.routes.seats import Seats
+from server.routes.stream_limits import StreamLimits
 from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
 from server.streams.rendering import Rendered, json_with_type
@@ -41,9 +41,9 @@ class LiveSockets:
     door: Door
     jobs: JobStore
     events: EventLog
-    desk: Desk
+    session_registry: SessionRegistry
     following: Following
-    seats: Seats
+    stream_limits: StreamLimits
     metrics: Metrics
 
     def routes(self) -> list[BaseRoute]:
@@ -60,7 +60,7 @@ class LiveSockets:
         job = await live_job(socket.websocket, door=self.door, jobs=self.jobs)
         after = await self._place(socket.websocket, job)
         await socket.accept()
-        live = await self.desk.open(job)
+        live = await self.session_registry.open(job)
         async with live.seat() as seat:
             await socket.send(_started_frame(live))
             await self._converse(socket, live, seat, after)
@@ -83,7 +83,7 @@ class LiveSockets:
         if tasks[0] in ended:
             live.count_lost_writer()
         else:
-            await self.desk.check_end(live)
+            await self.session_registry.check_end(live)
 
     async def _leave(self, live: LiveSession, seat: Seat) -> None:
         """Wait until this writer has nothing more to wait for. Raises Problem ingest_busy if another took over."""
@@ -113,7 +113,7 @@ class LiveSockets:
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""
-        with self.following.open_reader(job_id, after=after, quiet_s=self.seats.rules.keep_alive_s) as reader:
+        with self.following.open_reader(job_id, after=after, quiet_s=self.stream_limits.rules.keep_alive_s) as reader:
             async for batch in reader:
                 socket.rest_while(batch is None)
                 if batch is not None:
@@ -142,7 +142,7 @@ class LiveSockets:
         job = await admit_reader(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
-        seat, job_id = self.seats.reading(job), job.id
+        seat, job_id = self.stream_limits.reading(job), job.id
         del job  # not to be kept in memory for every reader
         with seat, self.metrics.subscribers.track_inprogress():
             async with racing(self._tell_reader(socket, job_id, after), _refuse_data(websocket)) as (tell, listen):

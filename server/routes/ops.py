@@ -17,11 +17,11 @@ from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, js
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.metrics import Metrics
-from server.routes.response_cache import Prepared
+from server.routes.response_cache import CachedResponse
 from server.storage.job_store import JobStore
 from server.storage.ports import Outbox
 
-ALIVE = Prepared(b'{"status":"ok"}')
+ALIVE = CachedResponse(b'{"status":"ok"}')
 DAY = {"Cache-Control": "public, max-age=86400"}
 
 

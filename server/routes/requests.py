@@ -16,8 +16,8 @@ from server.model.errors import FieldError, Refused, invalid
 from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
+from server.routes.address_counters import check_account
 from server.routes.door import Door
-from server.routes.strangers import check_account
 from server.storage.job_store import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over

@@ -13,7 +13,7 @@ from server.model.jobs import Job
 MAX_BYTES_KEPT = 32 * 1024  # of the body of such an answer
 
 
-class Prepared(Response):
+class CachedResponse(Response):
     """An answer that can be sent any number of times."""
 
     def __init__(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> None:
@@ -26,7 +26,7 @@ class Prepared(Response):
         await send({"type": "http.response.body", "body": self.body})
 
 
-class Tagged(Prepared):
+class TaggedResponse(CachedResponse):
     """One that has an ETag among its *headers*."""
 
     def __init__(self, body: bytes, *, headers: Mapping[str, str]) -> None:
@@ -41,13 +41,13 @@ class Tagged(Prepared):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    answer: Tagged
+    answer: TaggedResponse
     ttl_s: int
     until_ms: int
     job: "ref[Job]"
 
 
-class JobAnswers:
+class JobResponseCache:
     """The records of ended jobs, as the last client got them.
 
     The store returns the same Job object until the job changes, in whatever process. The cached response lives exactly
@@ -57,12 +57,12 @@ class JobAnswers:
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}  # by the id of the object
 
-    def of(self, job: Job, ttl_s: int) -> Tagged | None:
+    def of(self, job: Job, ttl_s: int) -> TaggedResponse | None:
         """The answer about *job* with links for *ttl_s* seconds, if it is in memory and still true."""
         kept = self._kept.get(id(job))
         return None if kept is None or kept.ttl_s != ttl_s or now_ms() >= kept.until_ms else kept.answer
 
-    def keep(self, job: Job, ttl_s: int, answer: Tagged, *, until_ms: int) -> None:
+    def keep(self, job: Job, ttl_s: int, answer: TaggedResponse, *, until_ms: int) -> None:
         """Give *answer* again until *until_ms* (since 1970 UTC), unless the record may change by then or is long."""
         if job.terminal and job.order.kept and job.order.live is None and len(answer.body) <= MAX_BYTES_KEPT:
             number = id(job)

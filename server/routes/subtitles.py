@@ -28,7 +28,7 @@ from server.http.problems import Problem
 from server.jobs.members import Members
 from server.jobs.order_members import SUBTITLE_MEMBERS
 from server.jobs.orders import subtitle_shape
-from server.live.resuming import told_words
+from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.door import Door
@@ -171,7 +171,7 @@ def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[
     if turns is not None:
         said = spoken_words(segments, turns)
     elif log is not None:
-        labelled = [(one.label, one) for one in told_words(log)]
+        labelled = [(one.label, one) for one in labelled_words(log)]
         said = [word_turn(label, one.word, one.channel) for label, one in labelled if label is not None]
     return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said)
 

@@ -17,7 +17,7 @@ from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
-from server.jobs.orders import Asked, parse_order
+from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import refuse_at_the_door
 from server.jobs.waiter import JobWaiter
 from server.model.ids import Prefix
@@ -131,8 +131,8 @@ class Transcriptions:
         return await self._answer(request, submitted, self._choose_wait(request, asked, wish))
 
     async def accept(
-        self, request: Request, caller: Caller, parse: Callable[[Received], Asked], *, raw: bool = False
-    ) -> tuple[Asked, Submitted]:
+        self, request: Request, caller: Caller, parse: Callable[[Received], ParsedRequest], *, raw: bool = False
+    ) -> tuple[ParsedRequest, Submitted]:
         """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job.
 
         *raw*: the body is the audio itself, unless it is JSON.
@@ -155,7 +155,7 @@ class Transcriptions:
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
                 return asked, await self.acceptance.accept(customer, asked, received, key)
 
-    def _parse(self, received: Received, caller: Caller) -> Asked:
+    def _parse(self, received: Received, caller: Caller) -> ParsedRequest:
         asked = parse_order(
             received.fields,
             offer=self.acceptance.offers[caller.environment],
@@ -167,7 +167,7 @@ class Transcriptions:
         refuse_at_the_door(asked.order.scenario)
         return asked
 
-    def _choose_wait(self, request: Request, asked: Asked, wish: Preference) -> ChosenWait:
+    def _choose_wait(self, request: Request, asked: ParsedRequest, wish: Preference) -> ChosenWait:
         """The wait parameter, then Prefer, then a default that suits the request.
 
         `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for ten seconds at most (RFC 7240, 4.3).

@@ -27,7 +27,7 @@ from server.routes.requests import JOB_ID, JSON_CODES, own_job
 from server.storage.job_store import JobStore
 from server.storage.ports import Outbox
 from server.webhooks.courier import Courier
-from server.webhooks.seats import Crowded, SendingSeats, crowding_refusal
+from server.webhooks.delivery_slots import Crowded, DeliverySlots, crowding_refusal
 
 MAX_BODY = 10_000
 BODY_CODES = (*JSON_CODES, "url_not_allowed")
@@ -41,7 +41,7 @@ class Webhooks:
     outbox: Outbox
     egress: Egress
     courier: Courier
-    seats: SendingSeats
+    slots: DeliverySlots
     records: Records
 
     def operations(self) -> list[Operation]:
@@ -117,7 +117,7 @@ class Webhooks:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
         account = caller.require_account()[0]
         self.egress.parse(url)
-        with self.seats.taken(account.id, host_of(url)):
+        with self.slots.taken(account.id, host_of(url)):
             await self.egress.check(url, asker=account.id, known=True)
             message_id = fresh_id(Prefix.MESSAGE)
             body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
 from server.model.accounts import Quota
-from server.model.erasures import Why
+from server.model.erasures import ErasureReason
 from server.model.events import Event, NewEvent
 from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
 from server.model.leases import Lease, Renewal
@@ -149,7 +149,7 @@ class JobStore(Protocol):
         """Cancel a queued job now, as finish() would; request it of a processing one. Returns the job afterwards."""
         ...
 
-    async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
+    async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
         """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
 
         Returns the blob prefix to delete, None if there is no job. A worker that holds its lease finds it lost. The

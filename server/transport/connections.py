@@ -171,7 +171,7 @@ class TrackedConnection:
         self._forget_idleness()
 
     def count_for(self, account: str) -> bool:
-        """See ConnectionUse in http/strangers.py."""
+        """See ConnectionUse in http/address_limits.py."""
         if self.account == account or self._left:
             return True
         self._leave_account()
@@ -180,7 +180,7 @@ class TrackedConnection:
         return self.account is not None
 
     def count_forwarded(self, address: str) -> bool:
-        """See ConnectionUse in http/strangers.py."""
+        """See ConnectionUse in http/address_limits.py."""
         if self._address is not None or self._forwarded == address or self._left:  # it comes through no proxy
             return True
         self._leave_forwarded()

@@ -10,13 +10,13 @@ import httpx
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
-from server.egress.guard import Egress, Patience
+from server.egress.guard import Egress, RequestTimeouts
 from server.egress.names import Unresolvable
 from server.egress.targets import TargetNotAllowed
 from server.logs import log
 from server.model.accounts import Account
 from server.webhooks.backoff import retry_after_s
-from server.webhooks.seats import Crowded, SendingSeats
+from server.webhooks.delivery_slots import Crowded, DeliverySlots
 from server.webhooks.signing import signed_headers
 
 USER_AGENT = "scribewire/1"
@@ -42,7 +42,7 @@ class Courier:
 
     egress: Egress
     rules: WebhookRules
-    seats: SendingSeats
+    slots: DeliverySlots
 
     async def bring(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
         """Send *body* to *url* for *account*, signed with its secret of *environment*, and say what came back.
@@ -79,8 +79,8 @@ class Courier:
             asker=account.id,
             headers=headers,
             content=body,
-            patience=Patience(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s),
-            place=partial(self.seats.at, account.id),
+            timeouts=RequestTimeouts(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s),
+            place=partial(self.slots.at, account.id),
         )
         async with sending as response:
             await _read_some(response, self.rules.reply_bytes)

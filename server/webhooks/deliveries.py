@@ -19,7 +19,7 @@ from server.storage.ports import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
 from server.webhooks.courier import GONE, Courier, Reply
-from server.webhooks.seats import Crowded, SendingSeats
+from server.webhooks.delivery_slots import Crowded, DeliverySlots
 
 MARGIN_S = 15.0  # a claimed delivery stays reserved for this much longer than an attempt may take
 CROWDED_AGAIN_MS = 5_000  # a delivery that found its receiver's network address crowded comes due after this time
@@ -36,7 +36,7 @@ class Deliveries:
     records: Records
     courier: Courier
     eraser: Eraser
-    seats: SendingSeats
+    slots: DeliverySlots
     metrics: Metrics
     rules: WebhookRules
     poll_s: float = 1.0
@@ -50,18 +50,18 @@ class Deliveries:
         async with asyncio.TaskGroup() as tasks:
             while not self._stopping.is_set():
                 for delivery in await self._claim_due():
-                    self.seats.take(delivery.account, delivery.host)
+                    self.slots.take(delivery.account, delivery.host)
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
         """The deliveries to send now, possibly none after waiting for a moment."""
-        await self.seats.wait_for_free()
+        await self.slots.wait_for_free()
         try:
             return await self.storage.outbox.claim_due(
-                limit=self.seats.free,
+                limit=self.slots.free,
                 busy_s=self.rules.timeout_s + MARGIN_S,
                 wait_s=self.poll_s,
-                crowding=self.seats.crowding(),
+                crowding=self.slots.crowding(),
             )
         except Exception:  # noqa: BLE001  the next round may succeed
             self.metrics.faults.labels("outbox").inc()
@@ -88,7 +88,7 @@ class Deliveries:
             await set_within(self._stopping, CROWDED_PAUSE_S)
             return None
         finally:
-            self.seats.leave(delivery.account, delivery.host)
+            self.slots.leave(delivery.account, delivery.host)
 
     async def _send(self, delivery: Delivery) -> Reply | None:
         """The receiver's reply; None if the job was deleted meanwhile. Raises Crowded, StorageError."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.file_scores import Heard, row
+from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown, Truth
 from benchmarks.tracks import Track
 from pipeline.audio import RATE
@@ -15,8 +15,8 @@ def track(*words: str, edges: tuple[int, int] = (0, 0), language: str = "en") ->
     return Track("clip", language, SECOND, truth, edges=edges)
 
 
-def heard(*words: str, late: float = 0.0, language: str = "en") -> Heard:
-    return Heard([Shown(word, at + late, at + 0.5 - late) for at, word in enumerate(words)], language)
+def heard(*words: str, late: float = 0.0, language: str = "en") -> RecognitionResult:
+    return RecognitionResult([Shown(word, at + late, at + 0.5 - late) for at, word in enumerate(words)], language)
 
 
 def test_errors_are_a_share_of_all_words_of_the_group() -> None:
@@ -32,7 +32,7 @@ def test_how_a_word_is_written_is_no_error() -> None:
 def test_times_are_those_of_words_that_were_heard_right() -> None:
     figures = row([(track("the", "dog", "barks"), heard("the", "fog", "barks", late=0.125))])
     assert [figures[f"{edge} p{share} ms"] for edge in ("start", "end") for share in (50, 95)] == [125] * 4
-    apart = row([(track("the", "dog"), Heard([Shown("the", 0.0, 0.5), Shown("dog", 3.0, 3.5)], "en"))])
+    apart = row([(track("the", "dog"), RecognitionResult([Shown("the", 0.0, 0.5), Shown("dog", 3.0, 3.5)], "en"))])
     assert (apart["start p50 ms"], apart["start p95 ms"]) == (1000, 1900)
 
 

@@ -18,7 +18,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.words import Word, join_words
@@ -26,11 +26,11 @@ from pipeline.words import Word, join_words
 QUIET = np.zeros(WINDOW, np.float32)
 NEVER = 10**9
 
-Listener = Callable[[DecodeRequest], Heard | None]
+ScriptedRecogniser = Callable[[DecodeRequest], RecognitionResult | None]
 
 
-def heard(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> Heard:
-    return Heard(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, rejected=rejected)
+def heard(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> RecognitionResult:
+    return RecognitionResult(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, rejected=rejected)
 
 
 def spoken(*words: tuple[str, float, float]) -> tuple[Word, ...]:
@@ -50,10 +50,10 @@ def voice(words: tuple[Word, ...], end: int) -> Iterator[float]:
         yield 0.95 if any(word.start < stop and word.end > start for word in words) else 0.02
 
 
-def perfect(words: tuple[Word, ...]) -> Listener:
+def perfect(words: tuple[Word, ...]) -> ScriptedRecogniser:
     """Recognise every word whose middle is in the window, or its beginning if it is not over yet."""
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         end = request.start + len(request.samples)
         inside = [word for word in words if request.start <= (word.start + word.end) // 2 < end]
         return heard(tuple(word if word.end <= end else replace(word, text=word.text[:1], end=end) for word in inside))
@@ -81,7 +81,7 @@ class Run:
 
 def stream(
     speech: Iterator[float],
-    listen: Listener,
+    listen: ScriptedRecogniser,
     *,
     options: StreamOptions | None = None,
     delays: Iterable[int] = (2,),
@@ -139,7 +139,7 @@ def stream(
 
 
 def assert_well_formed(run: Run) -> None:
-    """Check what readers may rely on, whatever the listener says."""
+    """Check what readers may rely on, whatever the recogniser says."""
     count, segment, current, open_turn, last_end = 0, 0, [], False, 0
     for event in run.events:
         match event:

@@ -7,7 +7,7 @@ from itertools import groupby
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Word
 from tests.pipeline.listening import heard
@@ -62,7 +62,7 @@ def spelt(words: Sequence[Word]) -> list[str]:
 
 
 class Respelling:
-    """A listener that hears every word in its window, and writes the figures otherwise each time.
+    """A recogniser that hears every word in its window, and writes the figures otherwise each time.
 
     Like bigger models it may write a number as "830-166-1318". A word that the end of the window cuts is not heard.
     """
@@ -70,7 +70,7 @@ class Respelling:
     def __init__(self, words: Sequence[Word]) -> None:
         self._words = words
 
-    def __call__(self, request: DecodeRequest) -> Heard:
+    def __call__(self, request: DecodeRequest) -> RecognitionResult:
         end = request.start + len(request.samples)
         inside = [word for word in self._words if request.start <= (word.start + word.end) // 2 and word.end <= end]
         return heard(respelled(inside, request.start * 31 + len(request.samples)))

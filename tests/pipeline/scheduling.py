@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.scheduler import Scheduler, Urgency
 
 
@@ -31,12 +31,12 @@ class Model:
     def bucket(self, request: DecodeRequest) -> Hashable:
         return len(request.samples)
 
-    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+    def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         self.calls.append([request.start for request in requests])
         self.gate.acquire()
         if (error := self.fail()) is not None:
             raise error
-        return [Heard((), "en", 1.0, float(-request.start), 0.0) for request in requests]
+        return [RecognitionResult((), "en", 1.0, float(-request.start), 0.0) for request in requests]
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
         return "en", len(windows) / 10
@@ -51,11 +51,11 @@ def window(start: int, length: int = 100, *, final: bool = True) -> DecodeReques
 
 async def asked(
     scheduler: Scheduler, *orders: tuple[int, str, Urgency], length: int = 100
-) -> list["asyncio.Task[Heard]"]:
+) -> list["asyncio.Task[RecognitionResult]"]:
     """Ask for the recognition of windows by (start, tenant, urgency), in this order. Returns the tasks that wait."""
     tasks = []
     for start, tenant, urgency in orders:
-        tasks.append(asyncio.create_task(scheduler.hear(window(start, length), tenant=tenant, urgency=urgency)))
+        tasks.append(asyncio.create_task(scheduler.recognise(window(start, length), tenant=tenant, urgency=urgency)))
         await asyncio.sleep(0)
     return tasks
 

@@ -1,4 +1,4 @@
-"""Sessions in virtual time, with a listener of known speed and a detector that knows the speech, for tests."""
+"""Sessions in virtual time, with a recogniser of known speed and a detector that knows the speech, for tests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -13,10 +13,10 @@ from pipeline.errors import EngineFailed
 from pipeline.events import WordsCommitted
 from pipeline.ingest.framer import Windows
 from pipeline.multichannel import MultichannelSession
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Happened, Session
+from pipeline.session import Session, TimedEvent
 from pipeline.words import Word
 from tests.pipeline.listening import talk
 
@@ -46,7 +46,7 @@ class Voice:
         return [0.95 if any(w.start < at + WINDOW and w.end > at for w in self._words) else 0.02 for at in places]
 
 
-class Listener:
+class ScriptedRecogniser:
     """Recognises those of *words* that are in the window. *takes* has the seconds that each call takes."""
 
     def __init__(
@@ -63,9 +63,9 @@ class Listener:
         self._fails = cycle(fails)
         self.requests: list[DecodeRequest] = []
 
-    async def hear(
+    async def recognise(
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-    ) -> Heard:
+    ) -> RecognitionResult:
         assert tenant == "acct"
         assert newer is not None
         if self._queue_s:
@@ -78,12 +78,12 @@ class Listener:
         end = request.start + len(request.samples)
         inside = [w for w in self._words if request.start <= (w.start + w.end) // 2 < end]
         words = tuple(w if w.end <= end else Word(w.text[:1], w.start, end, w.probability) for w in inside)
-        return Heard(words, "en", 0.9, -0.2, 0.05)
+        return RecognitionResult(words, "en", 0.9, -0.2, 0.05)
 
 
-async def heard(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[Happened]:
+async def heard(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:
     """Run a whole session: *feed*, then the end."""
-    happened: list[Happened] = []
+    happened: list[TimedEvent] = []
 
     async def read() -> None:
         happened.extend([one async for one in session.events()])
@@ -97,14 +97,17 @@ async def heard(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> l
 
 
 async def streamed(
-    feed: Callable[[Session], Coroutine[Any, Any, None]], listener: Listener, *, words: tuple[Word, ...] = SPOKEN
-) -> tuple[Session, list[Happened]]:
+    feed: Callable[[Session], Coroutine[Any, Any, None]],
+    recogniser: ScriptedRecogniser,
+    *,
+    words: tuple[Word, ...] = SPOKEN,
+) -> tuple[Session, list[TimedEvent]]:
     """Run a whole session that hears *words*."""
-    session = Session(StreamCore(StreamOptions()), vad=Voice(words), listener=listener, tenant="acct")
+    session = Session(StreamCore(StreamOptions()), vad=Voice(words), recogniser=recogniser, tenant="acct")
     return session, await heard(session, feed)
 
 
-def committed(happened: Iterable[Happened]) -> tuple[Word, ...]:
+def committed(happened: Iterable[TimedEvent]) -> tuple[Word, ...]:
     """Return the words that were committed."""
     return tuple(chain.from_iterable(one.event.words for one in happened if isinstance(one.event, WordsCommitted)))
 

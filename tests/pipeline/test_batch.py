@@ -16,7 +16,7 @@ from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.decode import TRUNCATED
 from pipeline.ingest.isolation import Isolation
-from pipeline.recognition.engine import TASKS, DecodeRequest, Heard
+from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, Urgency
 from pipeline.words import Chunk, Transcript
@@ -41,7 +41,7 @@ class Recognition:
     open: asyncio.Event = field(default_factory=asyncio.Event)
     full: asyncio.Event = field(default_factory=asyncio.Event)  # set when the most requests wait
 
-    async def hear(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> Heard:
+    async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult:
         self.asked += 1
         self.tasks.add(request.task)
         self.waiting += 1
@@ -50,7 +50,7 @@ class Recognition:
             self.full.set()
         try:
             await self.open.wait()
-            return await self.scheduler.hear(request, tenant=tenant, urgency=urgency)
+            return await self.scheduler.recognise(request, tenant=tenant, urgency=urgency)
         finally:
             self.waiting -= 1
 
@@ -84,7 +84,7 @@ def use(body: Callable[[Batch, Recognition], object], *, held: bool = False) -> 
         if not held:
             recognition.open.set()
         with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            batch = Batch(engine=Small(), recognition=recognition, voice=None, isolation=isolation, threads=threads)
+            batch = Batch(engine=Small(), recogniser=recognition, voice=None, isolation=isolation, threads=threads)
             await body(batch, recognition)  # type: ignore[misc]  # any coroutine
         recognition.scheduler.close()
 

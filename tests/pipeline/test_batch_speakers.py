@@ -58,7 +58,7 @@ def use(body: Callable[[Batch], Coroutine[None, None, None]], *, voices: Speaker
             await body(
                 Batch(
                     engine=Recogniser(),
-                    recognition=scheduler,
+                    recogniser=scheduler,
                     voice=VoiceDetector(),
                     isolation=isolation,
                     threads=threads,

@@ -78,7 +78,7 @@ def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call: Pa
             voice: object = Loudness()
             batch = Batch(
                 engine=ScriptedEngine(),
-                recognition=scheduler,
+                recogniser=scheduler,
                 voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
                 isolation=isolation,
                 threads=threads,
@@ -104,7 +104,7 @@ def test_no_channel_runs_far_ahead_of_another(call: Path) -> None:
         scheduler = Scheduler(ScriptedEngine())
         with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
             batch = Batch(
-                engine=ScriptedEngine(), recognition=scheduler, voice=None, isolation=isolation, threads=threads
+                engine=ScriptedEngine(), recogniser=scheduler, voice=None, isolation=isolation, threads=threads
             )
             reached = {0: 0, 1: 0}
             for chunk in await chunks_of(batch, call):

@@ -16,7 +16,7 @@ from pipeline.ingest.crossing import (
     DecodeOrder,
     Done,
     Failed,
-    Garbled,
+    MalformedMessage,
     Message,
     Opened,
     length_of,
@@ -81,7 +81,7 @@ def test_a_head_that_promises_too_much_is_garbled(head: bytes) -> None:
     if kind in (b"O", b"S", b"D", b"F") and length <= MAX_BYTES:
         assert length_of(head) == (kind, length)
     else:
-        with pytest.raises(Garbled):
+        with pytest.raises(MalformedMessage):
             length_of(head)
 
 
@@ -100,6 +100,6 @@ JSON = st.recursive(
 def test_whatever_a_broken_decoder_says_is_a_message_or_garbled(kind: bytes, payload: bytes) -> None:
     try:
         message = unpack(kind, payload)
-    except Garbled:
+    except MalformedMessage:
         return
     assert isinstance(message, Opened | Done | Failed | np.ndarray)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.audio import RATE
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import fitting
 from pipeline.recognition.engines.fitting import Clip, bundled_speech, measure_fit
 from pipeline.recognition.engines.prompts import WINDOWS_S
@@ -42,13 +42,13 @@ class Script:
     def __init__(self, lost: Callable[[int, float], float]) -> None:
         self.lost = lost
 
-    def __call__(self, fit: Fit, request: DecodeRequest) -> Heard:
+    def __call__(self, fit: Fit, request: DecodeRequest) -> RecognitionResult:
         told = np.round(100 * request.samples[:: RATE // 50]).astype(int)
         numbers = [one for one, other in pairwise([*told, 0]) if one and one != other]
         window_s = fit.window_s(len(request.samples), final=request.final)
         share = self.lost(window_s, len(request.samples) / RATE)
         words = [Word(TEXT[number - 1], 0, 1, 1.0) for number in numbers]
-        return Heard(tuple(words[round(share * len(words)) :]), "en", 1.0, -0.1, 0.0)
+        return RecognitionResult(tuple(words[round(share * len(words)) :]), "en", 1.0, -0.1, 0.0)
 
 
 def fit(lost: Callable[[int, float], float]) -> Fit:

@@ -38,7 +38,7 @@ def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled: P
     engine = load(EngineSettings(model=str(bundled)))
 
     def heard(track: Track, hint: str) -> str:
-        return join_words(engine.hear([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
+        return join_words(engine.recognise([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
 
     try:
         found = {"unaided": 0, "named": 0}

@@ -17,7 +17,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.events import LanguageDetected, SegmentClosed
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.whisper import WhisperEngine
 from pipeline.recognition.languages import likeliest
 from pipeline.recognition.scheduler import Scheduler
@@ -52,21 +52,21 @@ def test_each_turn_of_a_stream_has_its_language_and_readers_are_told_of_each_cha
     words = tuple(Word(f"w{n}", position(at), position(at + 0.4), 0.9) for n, at in enumerate((1, 1.5, 5, 5.5, 9, 9.5)))
     requests: list[DecodeRequest] = []
 
-    class Listener:
-        async def hear(self, request: DecodeRequest, **_: object) -> Heard:
+    class ScriptedRecogniser:
+        async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
             requests.append(request)
             await asyncio.sleep(0.05)
             end = request.start + len(request.samples)
             inside = tuple(word for word in words if request.start <= word.start and word.end <= end)
             language = "es" if inside and position(4) < inside[0].start < position(8) else "en"
-            return Heard(inside, request.language or language, 0.9, -0.2, 0.05)
+            return RecognitionResult(inside, request.language or language, 0.9, -0.2, 0.05)
 
     async def feed(session: Session) -> None:
         await session.feed(np.zeros(position(12), np.float32))
 
     async def main() -> None:
         core = StreamCore(StreamOptions(multilingual=True))
-        session = Session(core, vad=Voice(words), listener=Listener(), tenant="acct")
+        session = Session(core, vad=Voice(words), recogniser=ScriptedRecogniser(), tenant="acct")
         happened = await heard(session, feed)
         events = [one.event for one in happened]
         assert [event.language for event in events if isinstance(event, LanguageDetected)] == ["en", "es", "en"]
@@ -103,7 +103,7 @@ def transcribed(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()
     async def main() -> list[Chunk]:
         with ThreadPoolExecutor(2) as threads, closing(Scheduler(engine)) as scheduler:
             batch = Batch(
-                engine=engine, recognition=scheduler, voice=VoiceDetector(), isolation=isolation(), threads=threads
+                engine=engine, recogniser=scheduler, voice=VoiceDetector(), isolation=isolation(), threads=threads
             )
             options = BatchOptions(tenant="acct", multilingual=True)
             return [chunk async for chunk in batch.transcribe(path, options, done=done)]

@@ -71,7 +71,7 @@ def test_whatever_it_says_is_words_in_order_inside_the_window(
         DecodeRequest(samples=samples, start=RATE, language=language, hint="so they said", final=final)
         for language in (*languages, None)
     ]
-    for heard in engine.hear(requests):
+    for heard in engine.recognise(requests):
         assert heard.language in engine.languages
         assert heard.words
         assert all(word.text.strip() for word in heard.words)
@@ -94,7 +94,7 @@ def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
     monkeypatch.setattr(engine, "_model", noting)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 2 * RATE]
     wanted = [(code, task) for code in ("en", "ja") if code in engine.languages for task in TASKS]
-    engine.hear(
+    engine.recognise(
         [
             DecodeRequest(samples=samples, start=0, language=code, task=task, hint=hint, final=False)
             for code, task in wanted
@@ -116,7 +116,7 @@ def test_a_translation_has_the_words_of_english_in_order_inside_the_window(
 ) -> None:
     monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", lambda _text, **_numbers: None)  # nonsense
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
-    spoken, english = engine.hear(
+    spoken, english = engine.recognise(
         [
             DecodeRequest(samples=samples, start=RATE, language="ja", task=task, said="so they", final=False)
             for task in TASKS

@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.excerpts import Hidden, read_excerpts, stored_excerpts
+from pipeline.speakers.excerpts import RedactedSpans, read_excerpts, stored_excerpts
 from pipeline.speakers.known import known_voices
-from pipeline.speakers.live import LiveSpeakers, ToldWord
+from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Word
 from tests.pipeline.conversing import clip, conversation, error_rate, hear, models, recording
@@ -77,7 +77,7 @@ def test_one_person_is_one_however_unlike_some_words_sound(name: str) -> None:
 
 
 def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_ones(talk: Samples) -> None:
-    before = [ToldWord(Word("w", n * RATE, (n + 1) * RATE, 1.0), None, f"S{n + 1}") for n in range(3)]
+    before = [LabelledWord(Word("w", n * RATE, (n + 1) * RATE, 1.0), None, f"S{n + 1}") for n in range(3)]
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 5 * RATE}, before)
     stream(speakers, {None: talk[: 12 * RATE]}, origin=5 * RATE)
     turns, runs = speakers.finish()
@@ -95,7 +95,7 @@ def test_after_a_restart_voices_that_were_heard_before_keep_their_labels(talk: S
     assert kept is not None
     assert {len(samples) >= RATE // 2 for samples in kept[None].values()} == {True}
     assert first.new_excerpts() is None, "nothing is new"
-    before = [ToldWord(word, None, told[number]) for number, word in enumerate(words(talk[:cut]))]
+    before = [LabelledWord(word, None, told[number]) for number, word in enumerate(words(talk[:cut]))]
     assert {one.label for one in before} == {"S1", "S2"}
     excerpts = read_excerpts(stored_excerpts(kept))
     second = LiveSpeakers(models(), SpeakerOptions(), {None: cut}, before, excerpts)
@@ -117,11 +117,11 @@ def test_excerpts_have_nothing_of_what_is_hidden_or_may_turn_out_to_be(talk: Sam
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 5 * RATE})
     stream(speakers, {None: marked}, origin=5 * RATE)
     spans = [(7 * RATE, 7 * RATE), (2 * RATE, 3 * RATE)]
-    kept = speakers.new_excerpts(Hidden(spans, known_to=8 * RATE))
+    kept = speakers.new_excerpts(RedactedSpans(spans, known_to=8 * RATE))
     assert kept is not None
     assert sum(map(len, kept[None].values())) > 3 * RATE
     assert not any(secret in samples for samples in kept[None].values())
-    later = speakers.new_excerpts(Hidden([*spans, (8 * RATE, 10 * RATE)], known_to=12 * RATE))
+    later = speakers.new_excerpts(RedactedSpans([*spans, (8 * RATE, 10 * RATE)], known_to=12 * RATE))
     assert later is None or not any(secret in samples for samples in later[None].values())
 
 
@@ -149,7 +149,7 @@ def test_scripted_speakers_change_after_each_sentence() -> None:
 
 
 def test_scripted_speakers_go_on_after_a_restart_where_they_were() -> None:
-    before = [ToldWord(Word(text, 0, RATE, 1.0), None, label) for text, label in (("One.", "S1"), ("Two", "S2"))]
+    before = [LabelledWord(Word(text, 0, RATE, 1.0), None, label) for text, label in (("One.", "S1"), ("Two", "S2"))]
     speakers = LiveSpeakers(None, SpeakerOptions(), {None: RATE}, before)
     assert [speakers.label(Word(text, RATE, 2 * RATE, 1.0), None) for text in ("and.", "Three")] == ["S2", "S1"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.audio import position
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as fits
@@ -52,9 +52,9 @@ def strange(tmp_path: Path) -> str:
     return str(folder)
 
 
-def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[Heard]:
+def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[RecognitionResult]:
     """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
-    heard: list[Heard] = []
+    heard: list[RecognitionResult] = []
 
     def measure_fit(hear: Any, clips: Any) -> Fit:
         request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, position
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.merging import find_new_words, merge
 from pipeline.words import Word, join_words
 from tests.pipeline.listening import heard, spoken, stream, voice
@@ -104,7 +104,7 @@ NUMBERS = (  # of one word each: when it is said, what is heard of its beginning
 AROUND = (("costs", 0.5, 1.0), ("today", 3.4, 3.9), ("call", 4.6, 5.0), ("or", 11.2, 11.5), ("now", 14.0, 14.4))
 
 
-def bigger_model(request: DecodeRequest) -> Heard:
+def bigger_model(request: DecodeRequest) -> RecognitionResult:
     """Hear numbers as bigger models write them: as one word that grows, or without its beginning if that is cut off."""
     first, last = request.start, request.start + len(request.samples)
     words = [word for word in spoken(*AROUND) if first <= word.start and word.end <= last]

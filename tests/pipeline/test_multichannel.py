@@ -12,17 +12,30 @@ from pipeline.events import Finalized, Partial
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Happened, Session
+from pipeline.session import Session, TimedEvent
 from pipeline.words import Word
 from tests.pipeline.listening import talk
-from tests.pipeline.sessions import LENGTH, SPOKEN, Listener, Voice, at_once, committed, heard, streamed, virtually
+from tests.pipeline.sessions import (
+    LENGTH,
+    SPOKEN,
+    ScriptedRecogniser,
+    Voice,
+    at_once,
+    committed,
+    heard,
+    streamed,
+    virtually,
+)
 
 OTHER = talk(9, start=1.3, each=0.3)
 
 
 def one_channel(words: tuple[Word, ...], takes_s: float = 0.08) -> Session:
     return Session(
-        StreamCore(StreamOptions()), vad=Voice(words), listener=Listener(words, takes=[takes_s]), tenant="acct"
+        StreamCore(StreamOptions()),
+        vad=Voice(words),
+        recogniser=ScriptedRecogniser(words, takes=[takes_s]),
+        tenant="acct",
     )
 
 
@@ -35,7 +48,7 @@ async def whole(session: MultichannelSession) -> None:
         await session.feed(frames(min(RATE, LENGTH - begin)))
 
 
-def of_channel(happened: Sequence[Happened], channel: int) -> list[object]:
+def of_channel(happened: Sequence[TimedEvent], channel: int) -> list[object]:
     """Return the events of a channel without partials, whose number depends on the speed of everything else."""
     return [one.event for one in happened if one.channel == channel and not isinstance(one.event, Partial)]
 
@@ -45,7 +58,7 @@ def test_each_channel_is_heard_as_if_it_were_alone():
         session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)], skipped=[0, 0])
         happened = await heard(session, whole)
         for channel, words in enumerate((SPOKEN, OTHER)):
-            _, alone = await streamed(at_once(), Listener(words), words=words)
+            _, alone = await streamed(at_once(), ScriptedRecogniser(words), words=words)
             expected = [one.event for one in alone if not isinstance(one.event, Partial)]
             assert of_channel(happened, channel) == expected
         statistics = session.statistics()

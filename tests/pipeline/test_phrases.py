@@ -5,19 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.engine import Heard
+from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.phrases import phrases
 from pipeline.words import Word
 
 
-def heard(*words: tuple[str, float]) -> Heard:
+def heard(*words: tuple[str, float]) -> RecognitionResult:
     """Return words of a tenth of a second, each so many seconds after the one before."""
     at, placed = 0, []
     for text, pause_s in words:
         start = at + position(pause_s)
         at = start + position(0.1)
         placed.append(Word(text, start, at, 0.9))
-    return Heard(tuple(placed), "en", 1.0, avg_logprob=-0.1, no_speech_prob=0.2)
+    return RecognitionResult(tuple(placed), "en", 1.0, avg_logprob=-0.1, no_speech_prob=0.2)
 
 
 @pytest.mark.parametrize(

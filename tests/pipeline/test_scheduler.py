@@ -81,7 +81,7 @@ def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_plac
         newer = iter([window(11, final=False), None])
         grown = iter([window(22, 200, final=False), None])
         for start, renewed in ((1, newer), (2, grown), (3, iter([None]))):
-            hearing = scheduler.hear(
+            hearing = scheduler.recognise(
                 window(start, final=False), tenant="a", newer=lambda renewed=renewed: next(renewed)
             )
             tasks.append(asyncio.create_task(hearing))
@@ -99,7 +99,7 @@ def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_doe
 
     async def body(model: Model, scheduler: Scheduler) -> None:
         tasks = await asked(scheduler, (0, "a", Urgency.PARTIAL))
-        broken = asyncio.create_task(scheduler.hear(window(1, final=False), tenant="b", newer=failing))
+        broken = asyncio.create_task(scheduler.recognise(window(1, final=False), tenant="b", newer=failing))
         await asyncio.sleep(0)
         tasks += await asked(scheduler, (2, "c", Urgency.PARTIAL))
         model.gate.release(2)
@@ -143,14 +143,14 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
         assert all(isinstance(answer, EngineTimeout) for answer in answers)
         assert not admits(scheduler)
         with pytest.raises(EngineTimeout):
-            await scheduler.hear(window(2), tenant="a")
+            await scheduler.recognise(window(2), tenant="a")
         with pytest.raises(Overloaded):
             scheduler.admit()
         scheduler._longest_call_s = 60.0  # later calls may take longer than the one that hangs
         model.gate.release(2)
         while not admits(scheduler):  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
-        assert (await scheduler.hear(window(3), tenant="a")).avg_logprob == -3
+        assert (await scheduler.recognise(window(3), tenant="a")).avg_logprob == -3
 
     run(body, max_batch=1)
 
@@ -159,7 +159,7 @@ def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch)
     async def body(model: Model, scheduler: Scheduler) -> None:
         tasks = await asked(scheduler, *((number, "a", Urgency.FINAL) for number in range(3)))
         with pytest.raises(Overloaded):
-            await scheduler.hear(window(3), tenant="a")
+            await scheduler.recognise(window(3), tenant="a")
         model.gate.release(3)
         await asyncio.gather(*tasks)
 
@@ -203,7 +203,7 @@ def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
         model.gate.release(2)
         while not admits(scheduler):  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
-        assert (await scheduler.hear(window(5), tenant="a")).avg_logprob == -5
+        assert (await scheduler.recognise(window(5), tenant="a")).avg_logprob == -5
 
     run(body, max_batch=1, replicas=2)
 
@@ -216,6 +216,6 @@ def test_closing_fails_whoever_waits() -> None:
         answers = await asyncio.gather(first, second, return_exceptions=True)
         assert isinstance(answers[1], EngineFailed)
         with pytest.raises(EngineFailed):
-            await scheduler.hear(window(2), tenant="a")
+            await scheduler.recognise(window(2), tenant="a")
 
     run(body, max_batch=1)

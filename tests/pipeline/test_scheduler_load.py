@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from pipeline.recognition.engine import Heard
+from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
 from tests.pipeline.scheduling import Model, asked, begun, run
 
@@ -33,7 +33,7 @@ class Speakers:
 
     def __init__(self, model: Model, scheduler: Scheduler, count: int) -> None:
         self._model, self._scheduler, self._count = model, scheduler, count
-        self._tasks: list[asyncio.Task[Heard]] = []
+        self._tasks: list[asyncio.Task[RecognitionResult]] = []
 
     async def speak(self, calls: int, *, call_s: float) -> None:
         for number in range(calls):

@@ -14,7 +14,7 @@ windows = st.tuples(st.integers(0, 60 * RATE), st.integers(1, LONGEST_JOB))
 
 def heard(start: int, length: int) -> tuple[Word, ...]:
     request = DecodeRequest(samples=np.zeros(length, np.float32), start=start)
-    return ScriptedEngine().hear([request])[0].words
+    return ScriptedEngine().recognise([request])[0].words
 
 
 @given(windows, windows)

@@ -1,4 +1,4 @@
-"""Tests of session.py in virtual time, with a listener of known speed and a detector that knows the speech."""
+"""Tests of session.py in virtual time, with a recogniser of known speed and a detector that knows the speech."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import TooFast
 from pipeline.events import Event, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
 from pipeline.ingest.framer import Windows
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Session, _Promised
@@ -24,7 +24,7 @@ from tests.pipeline.listening import speeches, talk
 from tests.pipeline.sessions import (
     LENGTH,
     SPOKEN,
-    Listener,
+    ScriptedRecogniser,
     Voice,
     at_once,
     committed,
@@ -39,7 +39,7 @@ from tests.pipeline.sessions import (
 @given(st.lists(st.integers(0, 3 * RATE), max_size=30))
 def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
     async def main() -> None:
-        session, happened = await streamed(at_once(*sizes), Listener(SPOKEN))
+        session, happened = await streamed(at_once(*sizes), ScriptedRecogniser(SPOKEN))
         assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
@@ -49,7 +49,7 @@ def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
 @pytest.mark.parametrize("piece", [WINDOW, 160, 4000, RATE])
 def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(piece):
     async def main() -> None:
-        slow, fast = Listener(SPOKEN), Listener(SPOKEN)
+        slow, fast = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN)
         _, live = await streamed(in_real_time(piece=piece), slow)
         _, upload = await streamed(at_once(), fast)
         assert committed(live) == committed(upload)
@@ -60,7 +60,7 @@ def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(pie
 
 def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
     async def main() -> None:
-        _, happened = await streamed(in_real_time(), Listener(SPOKEN))
+        _, happened = await streamed(in_real_time(), ScriptedRecogniser(SPOKEN))
         lags = [lag for one in happened for lag in one.lags_s]
         assert len(lags) == len(SPOKEN)
         assert min(lags) >= StreamOptions().pause / RATE
@@ -75,7 +75,7 @@ def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
 def test_the_last_words_come_out_however_the_stream_ends():
     async def main() -> None:
         for length in range(SPOKEN[-1].end, SPOKEN[-1].end + position(0.7), 1111):
-            session, happened = await streamed(in_real_time(length), Listener(SPOKEN))
+            session, happened = await streamed(in_real_time(length), ScriptedRecogniser(SPOKEN))
             assert join_words(committed(happened)) == join_words(SPOKEN)
             assert session.statistics().received == length
             assert committed(happened)[-1].end <= length, "padding is not audio"
@@ -92,7 +92,7 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
         await in_real_time(LENGTH - position(3))(session)
 
     async def main() -> None:
-        session, happened = await streamed(feed, Listener(SPOKEN))
+        session, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
         assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
         assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
@@ -110,12 +110,12 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
 )
 def test_windows_that_are_processed_together_change_nothing_but_the_work(words, takes, queue_s, fails, piece):
     async def told(together: int) -> None:
-        listener = Listener(words, takes=takes, fails=fails, queue_s=queue_s)
+        recogniser = ScriptedRecogniser(words, takes=takes, fails=fails, queue_s=queue_s)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(session_module, "TOGETHER", together)
-            session, happened = await streamed(in_real_time(words[-1].end + RATE, piece=piece), listener, words=words)
+            session, happened = await streamed(in_real_time(words[-1].end + RATE, piece=piece), recogniser, words=words)
         events = [(one.event, round(one.at_s - session._epoch_s, 6), one.lags_s) for one in happened]
-        asked = [(request.start, len(request.samples), request.final) for request in listener.requests]
+        asked = [(request.start, len(request.samples), request.final) for request in recogniser.requests]
         runs.append((events, asked))
 
     runs: list[tuple[list[tuple[Event, float, tuple[float, ...]]], list[tuple[int, int, bool]]]] = []
@@ -143,7 +143,7 @@ def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instan
                 return
 
     async def main() -> None:
-        session, happened = await streamed(feed, Listener(SPOKEN, takes=takes, queue_s=queue_s))
+        session, happened = await streamed(feed, ScriptedRecogniser(SPOKEN, takes=takes, queue_s=queue_s))
         assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
@@ -160,7 +160,9 @@ def test_while_nothing_can_change_windows_are_processed_together():
             calls.append(len(windows))
             return voice(windows)
 
-        session = Session(StreamCore(StreamOptions()), vad=counted, listener=Listener(SPOKEN), tenant="acct")
+        session = Session(
+            StreamCore(StreamOptions()), vad=counted, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
+        )
         await heard(session, in_real_time())
 
     virtually(main())
@@ -176,7 +178,7 @@ def test_finalize_takes_effect_where_it_stands_among_the_audio():
         await session.feed(np.zeros(LENGTH - split, np.float32))
 
     async def main() -> None:
-        _, happened = await streamed(feed, Listener(SPOKEN))
+        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
         closed = [one.event for one in happened if isinstance(one.event, SegmentClosed)]
         assert len(closed[0].segment.words) == 4
         assert join_words(committed(happened)) == join_words(SPOKEN)
@@ -186,7 +188,7 @@ def test_finalize_takes_effect_where_it_stands_among_the_audio():
 
 def test_a_flood_of_finalize_is_one_finalize():
     async def main() -> None:
-        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), listener=Listener(SPOKEN))
+        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=ScriptedRecogniser(SPOKEN))
         for _ in range(3):
             await session.feed(np.zeros(WINDOW, np.float32))
             for _ in range(10_000):
@@ -207,7 +209,7 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
         await session.feed(np.zeros(LENGTH - split - WINDOW // 2, np.float32))
 
     async def main() -> None:
-        _, happened = await streamed(feed, Listener(SPOKEN))
+        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
         events = [one.event for one in happened]
         [at] = [number for number, event in enumerate(events) if isinstance(event, Finalized)]
         assert join_words(committed(happened[:at])) == join_words(SPOKEN[:4])
@@ -219,7 +221,7 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
 
 def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
     async def main() -> None:
-        quick, slow = Listener(SPOKEN), Listener(SPOKEN, takes=[2.5])
+        quick, slow = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN, takes=[2.5])
         await streamed(in_real_time(), quick)
         session, happened = await streamed(in_real_time(), slow)
         assert len(slow.requests) <= 6 < len(quick.requests)
@@ -230,17 +232,17 @@ def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
 
 
 def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
-    async def mean_lag(listener: Listener) -> float:
-        session, happened = await streamed(in_real_time(), listener)
+    async def mean_lag(recogniser: ScriptedRecogniser) -> float:
+        session, happened = await streamed(in_real_time(), recogniser)
         assert join_words(committed(happened)) == join_words(SPOKEN)
         counts = session.statistics().counts
-        assert counts.partials + counts.finals == len(listener.requests), "what was taken back does not count"
+        assert counts.partials + counts.finals == len(recogniser.requests), "what was taken back does not count"
         lags = [lag for one in happened for lag in one.lags_s]
         return sum(lags) / len(lags)
 
     async def main() -> None:
-        stale = await mean_lag(Listener(SPOKEN, takes=[1.28]))
-        fresh = await mean_lag(Listener(SPOKEN, queue_s=1.2))
+        stale = await mean_lag(ScriptedRecogniser(SPOKEN, takes=[1.28]))
+        fresh = await mean_lag(ScriptedRecogniser(SPOKEN, queue_s=1.2))
         assert fresh <= stale - 0.6
 
     virtually(main())
@@ -254,7 +256,7 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
 
     async def main() -> None:
         words = talk(90)
-        session, happened = await streamed(feed, Listener(words, takes=[1.0]), words=words)
+        session, happened = await streamed(feed, ScriptedRecogniser(words, takes=[1.0]), words=words)
         assert join_words(committed(happened)) == join_words(words)
         assert session.statistics().waiting == 0
 
@@ -272,7 +274,7 @@ def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
         assert max(before - after for before, after in pairwise(steps)) <= WINDOWS * WINDOW
 
     async def main() -> None:
-        await streamed(feed, Listener(()), words=())
+        await streamed(feed, ScriptedRecogniser(()), words=())
 
     virtually(main())
 
@@ -285,7 +287,7 @@ def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goe
         await at_once()(session)
 
     async def main() -> None:
-        _, happened = await streamed(feed, Listener(SPOKEN))
+        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
         assert join_words(committed(happened)) == join_words(SPOKEN)
 
     virtually(main())
@@ -293,7 +295,7 @@ def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goe
 
 def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
     async def main() -> None:
-        session = Session(StreamCore(StreamOptions()), vad=Flicker(), listener=Listener(()), tenant="acct")
+        session = Session(StreamCore(StreamOptions()), vad=Flicker(), recogniser=ScriptedRecogniser(()), tenant="acct")
         running = asyncio.create_task(session.run())
         with suppress(TimeoutError):
             async with asyncio.timeout(3600):
@@ -325,8 +327,8 @@ class Flicker:
 
 def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
     async def main() -> None:
-        listener = Listener(SPOKEN, fails=[True, False, False, True, False])
-        session, happened = await streamed(in_real_time(), listener)
+        recogniser = ScriptedRecogniser(SPOKEN, fails=[True, False, False, True, False])
+        session, happened = await streamed(in_real_time(), recogniser)
         assert join_words(committed(happened)) == join_words(SPOKEN)
         assert session.statistics().counts.failures >= 3
         assert not [one for one in happened if isinstance(one.event, Warned)]
@@ -336,7 +338,7 @@ def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
 
 def test_an_engine_that_stays_away_ends_no_session():
     async def main() -> None:
-        session, happened = await streamed(in_real_time(), Listener(SPOKEN, fails=[True]))
+        session, happened = await streamed(in_real_time(), ScriptedRecogniser(SPOKEN, fails=[True]))
         assert committed(happened) == ()
         assert {one.event.code for one in happened if isinstance(one.event, Warned)} == {"engine_failed"}
         assert isinstance(happened[-1].event, Finalized)
@@ -346,14 +348,14 @@ def test_an_engine_that_stays_away_ends_no_session():
 
 
 def test_an_error_nobody_expected_ends_run_events_and_feed():
-    class Broken(Listener):
-        async def hear(
+    class Broken(ScriptedRecogniser):
+        async def recognise(
             self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-        ) -> Heard:
+        ) -> RecognitionResult:
             raise ZeroDivisionError(request.start, tenant, newer)
 
     async def main() -> None:
-        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), listener=Broken(SPOKEN), tenant="acct")
+        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=Broken(SPOKEN), tenant="acct")
         running = asyncio.create_task(session.run())
         await session.feed(np.zeros(20 * RATE, np.float32))
         with pytest.raises(ValueError, match="after the end"):
@@ -375,7 +377,7 @@ def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
             with pytest.raises(ValueError, match="after the end"):
                 await session.feed(np.zeros(1, np.float32))
 
-        _, happened = await streamed(feed, Listener(SPOKEN))
+        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
         assert join_words(committed(happened)) == join_words(SPOKEN)
 
     virtually(main())
@@ -391,10 +393,10 @@ def test_a_session_without_audio_or_speech_ends_without_events():
 
     async def main() -> None:
         for feed in (nothing, silence):
-            listener = Listener(())
-            _, happened = await streamed(feed, listener, words=())
+            recogniser = ScriptedRecogniser(())
+            _, happened = await streamed(feed, recogniser, words=())
             assert happened == []
-            assert listener.requests == []
+            assert recogniser.requests == []
 
     virtually(main())
 

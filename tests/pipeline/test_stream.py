@@ -19,7 +19,7 @@ from pipeline.events import (
     WordsCommitted,
 )
 from pipeline.ingest.gain import QUIET_INPUT
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import ATTEMPTS, StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import TurnOptions
@@ -51,9 +51,9 @@ def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays
 @settings(max_examples=60, derandomize=True)  # one in thousands of examples differs: its window is full meanwhile
 @given(words=speeches(), delays=ANY_DELAYS, finalize_at=st.frozensets(st.integers(0, 1500), max_size=2))
 def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, delays, finalize_at):
-    """Half, wrong and doubtful words are included. The listener gives the same answer to the same window."""
+    """Half, wrong and doubtful words are included. The recogniser gives the same answer to the same window."""
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         said = perfect(words)(request).words
         seed = request.start // WINDOW + len(request.samples) // WINDOW
         return heard(tuple(replace(w, text=w.text[::-1]) if (seed + n) % 5 == 0 else w for n, w in enumerate(said)))
@@ -69,13 +69,13 @@ def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, dela
 @settings(max_examples=60)
 @given(words=speeches(), delays=ANY_DELAYS, data=st.data())
 def test_a_mad_listener_gets_well_formed_events(words, delays, data):
-    """The listener says random words at random times: out of order, outside the window, of no length, or fails."""
+    """The recogniser says random words at random times: out of order, outside the window, of no length, or fails."""
     times = st.integers(0, position(60))
     word = st.builds(Word, st.sampled_from(("a", "b", "?")), times, times, st.floats(0, 1))
     answers = data.draw(st.lists(st.lists(word, max_size=8) | st.none() | st.just("gate"), min_size=1, max_size=8))
     script = cycle(answers)
 
-    def listen(_: DecodeRequest) -> Heard | None:
+    def listen(_: DecodeRequest) -> RecognitionResult | None:
         said = next(script)
         if said is None:
             return None
@@ -186,7 +186,7 @@ def test_words_where_nobody_spoke_are_not_believed():
     words = talk(4)
     ghosts = spoken(("thank", 2.15, 2.3), ("you", 2.3, 2.4))  # speech ends at 2.1 s, the window at 2.3 s or later
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         end = request.start + len(request.samples)
         return heard((*perfect(words)(request).words, *(word for word in ghosts if word.start < end)))
 
@@ -222,7 +222,7 @@ def test_case_and_punctuation_do_not_hold_a_word_back_and_the_first_form_stays()
     words = talk(12)
     turn = cycle([str.upper, str.lower, lambda text: text + ","])
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         form = next(turn)
         return heard(tuple(replace(w, text=form(w.text), probability=0.3) for w in perfect(words)(request).words))
 
@@ -236,7 +236,7 @@ def test_the_language_is_settled_once_on_enough_speech_and_asked_for_until_then(
     words = talk(20)
     certain = iter([0.9, 0.9, 0.9, 0.2, 0.3])  # the first three hear less than 1.5 s, the others are not sure
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         return replace(perfect(words)(request), language_probability=next(certain, 0.9))
 
     run = stream(voice(words, position(10)), listen)
@@ -249,7 +249,7 @@ def test_a_word_said_in_one_language_only_once_is_not_believed_while_the_languag
     other = tuple(replace(word, text=f"v{n}") for n, word in enumerate(words))
     languages = iter([other, words, other])
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         return perfect(next(languages, words))(request)
 
     run = stream(voice(words, position(10)), listen)
@@ -331,7 +331,7 @@ def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}") for n, word in enumerate(talk(8, start=3.5)))
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         return perfect(first if request.start <= first[0].start else second)(request)
 
     run = stream(voice((*first, *second), position(7.5)), listen)
@@ -347,7 +347,7 @@ def test_a_final_that_stops_before_a_turn_is_heard_again_with_less_before_it(fro
     before = (*talk(20), *talk(3, start=9.2))
     last = spoken(("in", 11.1, 11.4), ("short", 11.4, 11.8))
 
-    def listen(request: DecodeRequest) -> Heard:
+    def listen(request: DecodeRequest) -> RecognitionResult:
         deaf = request.final and request.start < position(from_s)
         return perfect(before if deaf else (*before, *last))(request)
 

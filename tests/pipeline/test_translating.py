@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.errors import EngineFailed
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, Heard
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.gates import failed_gate
 from pipeline.words import join_words
@@ -30,17 +30,17 @@ def engine() -> Iterator[WhisperEngine]:
     engine.close()
 
 
-def texts(heard: list[Heard]) -> list[str]:
+def texts(heard: list[RecognitionResult]) -> list[str]:
     return [join_words(answer.words) for answer in heard]
 
 
 def test_both_tasks_share_a_call_and_neither_disturbs_the_other(engine: WhisperEngine) -> None:
     asked = [DecodeRequest(samples=TWO, start=0, task=task) for task in TASKS]
     assert engine.bucket(asked[0]) == engine.bucket(asked[1])
-    alone = [engine.hear([request])[0] for request in asked]
+    alone = [engine.recognise([request])[0] for request in asked]
     assert texts(alone)[0] != texts(alone)[1]
     for order in ((0, 1), (1, 0)):
-        together = engine.hear([asked[index] for index in order])
+        together = engine.recognise([asked[index] for index in order])
         assert texts(together) == [texts(alone)[index] for index in order]
         for index, heard in zip(order, together, strict=True):
             times = [(word.start, word.end) for word in heard.words]
@@ -54,14 +54,14 @@ def test_words_are_aligned_with_the_task_that_their_answer_began_with(
 ) -> None:
     noting = Noting(engine._model)
     monkeypatch.setattr(engine, "_model", noting)
-    engine.hear([DecodeRequest(samples=TWO, start=0, task=task) for task in TASKS])
+    engine.recognise([DecodeRequest(samples=TWO, start=0, task=task) for task in TASKS])
     [prompts] = noting.calls
     assert sorted(noting.starts) == sorted(prompt[:-1] for prompt in prompts), "without <|notimestamps|>"
 
 
 def test_english_speech_is_transcribed_for_both_tasks(engine: WhisperEngine) -> None:
     samples = read(SPEECH / "espeak" / "en_02.flac")
-    first, second = engine.hear([DecodeRequest(samples=samples, start=0, task=task) for task in TASKS])
+    first, second = engine.recognise([DecodeRequest(samples=samples, start=0, task=task) for task in TASKS])
     assert texts([second]) == texts([first]) != [""]
 
 
@@ -75,7 +75,7 @@ def test_speech_that_a_translation_seems_to_leave_out_is_not_heard_twice(
         noting = Noting(engine._model)
         with monkeypatch.context() as patched:
             patched.setattr(engine, "_model", noting)
-            engine.hear([replace(asked, task=task)])
+            engine.recognise([replace(asked, task=task)])
         calls[task] = len(noting.calls)
     assert calls[TRANSCRIBE] > calls[TRANSLATE] == 1
 
@@ -95,7 +95,7 @@ def test_each_stretch_of_speech_is_translated_once_where_the_whole_is_refused(
     monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", refuse_the_whole)
     noting = Noting(engine._model)
     monkeypatch.setattr(engine, "_model", noting)
-    (heard,) = engine.hear([asked])
+    (heard,) = engine.recognise([asked])
     assert heard.rejected is None
     assert {(word.start + word.end) // 2 < second for word in heard.words} == {True, False}
     assert len(noting.calls) == 4, "the whole, its second look, and each stretch"
@@ -105,7 +105,7 @@ def test_a_model_that_cannot_translate_says_so_and_does_not_pretend() -> None:
     engine = WhisperEngine(MODEL, model="tiny-turbo")
     assert not engine.translates
     asked = DecodeRequest(samples=ONE, start=0, language="es", task=TRANSLATE)
-    for ask in (engine.bucket, lambda request: engine.hear([request])):
+    for ask in (engine.bucket, lambda request: engine.recognise([request])):
         with pytest.raises(EngineFailed, match="tiny-turbo does not translate"):
             ask(asked)
         assert ask(replace(asked, task=TRANSCRIBE))

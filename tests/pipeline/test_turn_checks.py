@@ -17,13 +17,13 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel, mel_filters
-from pipeline.session import Happened, Session
+from pipeline.session import Session, TimedEvent
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
 from tests.pipeline.listening import spoken
-from tests.pipeline.sessions import Listener, Voice, committed, heard, in_real_time, virtually
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, heard, in_real_time, virtually
 from tests.pipeline.sounds import SPEECH
 
 TWO_PHRASES = spoken(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
@@ -58,20 +58,20 @@ def hear(
     words: tuple[Word, ...] = TWO_PHRASES,
     feed: Callable[[Session], Coroutine[Any, Any, None]] | None = None,
     text: TextRewriter | None = None,
-) -> list[Happened]:
+) -> list[TimedEvent]:
     """Return what happens in a session in which *words* are said within LENGTH_S."""
-    happened: list[Happened] = []
+    happened: list[TimedEvent] = []
 
     async def main() -> None:
-        core, listener = StreamCore(options), Listener(words, takes=(0.15,))
-        session = Session(core, vad=Voice(words), listener=listener, tenant="acct", text=text, turn_ends=ends)
+        core, recogniser = StreamCore(options), ScriptedRecogniser(words, takes=(0.15,))
+        session = Session(core, vad=Voice(words), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
         happened.extend(await heard(session, feed or in_real_time(position(LENGTH_S))))
 
     virtually(main())
     return happened
 
 
-def turns(happened: Iterable[Happened]) -> list[tuple[float, float | None]]:
+def turns(happened: Iterable[TimedEvent]) -> list[tuple[float, float | None]]:
     """Return the ends of turns, in tenths of a second, and their probabilities."""
     ends = [one.event for one in happened if isinstance(one.event, TurnEnded)]
     return [(round(seconds(end.at), 1), end.probability) for end in ends]
@@ -132,7 +132,9 @@ def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
     noise = Voice(spoken(("noise", 0.5, 1.5)))
 
     async def main() -> None:
-        session = Session(StreamCore(semantic()), vad=noise, listener=Listener(()), tenant="acct", turn_ends=ends)
+        session = Session(
+            StreamCore(semantic()), vad=noise, recogniser=ScriptedRecogniser(()), tenant="acct", turn_ends=ends
+        )
         assert turns(await heard(session, in_real_time(position(3)))) == []
 
     virtually(main())

@@ -19,7 +19,7 @@ from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.windows import FULL, KNOWN_FITS, Fit
 from pipeline.words import Word, join_words
@@ -57,12 +57,12 @@ def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
 
 
 @pytest.fixture(scope="module")
-def alone(engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]]) -> dict[str, list[Heard]]:
+def alone(engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]]) -> dict[str, list[RecognitionResult]]:
     """Return the answer to each job alone in a call."""
-    return {name: [engine.hear([request])[0] for request in requests] for name, requests in jobs.items()}
+    return {name: [engine.recognise([request])[0] for request in requests] for name, requests in jobs.items()}
 
 
-def clip_words(answers: list[Heard]) -> list[Word]:
+def clip_words(answers: list[RecognitionResult]) -> list[Word]:
     return [word for heard in answers for word in heard.words]
 
 
@@ -74,10 +74,10 @@ def request(samples: Samples, **settings: Any) -> DecodeRequest:
     return DecodeRequest(samples=samples, start=0, **settings)
 
 
-def same(one: Heard, two: Heard) -> bool:
+def same(one: RecognitionResult, two: RecognitionResult) -> bool:
     """Return whether both are equal except for rounding: a call pads token lists, and adds in another order."""
 
-    def bare(heard: Heard) -> Heard:
+    def bare(heard: RecognitionResult) -> RecognitionResult:
         words = tuple(replace(word, probability=0.0) for word in heard.words)
         return replace(heard, words=words, avg_logprob=0.0, no_speech_prob=0.0)
 
@@ -87,7 +87,7 @@ def same(one: Heard, two: Heard) -> bool:
     return bare(one) == bare(two) and bool(np.allclose(*numbers, atol=2e-3))
 
 
-def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, list[Heard]]) -> None:
+def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, list[RecognitionResult]]) -> None:
     errors = words = 0
     for row in KNOWN:
         said = spoken(row["text"])
@@ -97,7 +97,7 @@ def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, li
 
 
 def test_the_language_of_every_clip_is_right(
-    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
 ) -> None:
     for row in KNOWN:
         windows = [job.samples for job in jobs[row["file"]]]
@@ -107,7 +107,7 @@ def test_the_language_of_every_clip_is_right(
         assert {heard.language for heard in alone[row["file"]] if heard.words} == {row["language"]}
 
 
-def test_word_times_are_true(alone: dict[str, list[Heard]]) -> None:
+def test_word_times_are_true(alone: dict[str, list[RecognitionResult]]) -> None:
     starts, ends = [], []
     for row in KNOWN:
         heard = clip_words(alone[row["file"]])
@@ -121,7 +121,7 @@ def test_word_times_are_true(alone: dict[str, list[Heard]]) -> None:
 
 
 def test_words_are_in_order_inside_their_window_with_some_length(
-    jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+    jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
 ) -> None:
     for name, requests in jobs.items():
         for job, heard in zip(requests, alone[name], strict=True):
@@ -131,11 +131,11 @@ def test_words_are_in_order_inside_their_window_with_some_length(
 
 
 def test_company_in_a_call_changes_nothing(
-    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
 ) -> None:
     """English and Spanish, with and without a given language, in one call and in any order."""
     pairs = [(job, heard) for name in jobs for job, heard in zip(jobs[name], alone[name], strict=True)]
-    by_bucket: dict[Any, list[tuple[DecodeRequest, Heard]]] = {}
+    by_bucket: dict[Any, list[tuple[DecodeRequest, RecognitionResult]]] = {}
     for index, (job, heard) in enumerate(pairs):
         named = replace(job, language=heard.language) if index % 3 == 0 else job
         by_bucket.setdefault(engine.bucket(named), []).append((named, heard))
@@ -143,7 +143,7 @@ def test_company_in_a_call_changes_nothing(
         members.sort(key=lambda pair: len(pair[0].samples) % 997)
         for first in range(0, len(members), TOGETHER):
             group = members[first : first + TOGETHER]
-            for heard, (job, expected) in zip(engine.hear([job for job, _ in group]), group, strict=True):
+            for heard, (job, expected) in zip(engine.recognise([job for job, _ in group]), group, strict=True):
                 if job.language is not None:
                     heard = replace(heard, language_probability=expected.language_probability)  # noqa: PLW2901  the compared copy
                 assert same(heard, expected)
@@ -151,7 +151,7 @@ def test_company_in_a_call_changes_nothing(
 
 def test_the_same_request_gives_the_same_answer(engine: WhisperEngine) -> None:
     asked = request(clip("espeak/en_noisy_1.flac"))
-    assert engine.hear([asked]) == engine.hear([asked])
+    assert engine.recognise([asked]) == engine.recognise([asked])
 
 
 @pytest.mark.parametrize("row", OTHER, ids=lambda row: str(row["file"]))
@@ -161,7 +161,9 @@ def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[st
     samples = clip(row["file"])
     engine.fit = fit
     try:
-        answers = [engine.hear([request(part)])[0] for part in (samples, samples[: position(3)], samples[: RATE // 2])]
+        answers = [
+            engine.recognise([request(part)])[0] for part in (samples, samples[: position(3)], samples[: RATE // 2])
+        ]
     finally:
         engine.fit = SHORT
     assert [heard.words for heard in answers] == [()] * 3
@@ -170,21 +172,21 @@ def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[st
 
 def test_a_partial_is_heard_at_once_and_almost_as_well(engine: WhisperEngine) -> None:
     row = next(row for row in KNOWN if row["file"] == "espeak/en_07.flac")
-    (heard,) = engine.hear([request(clip(row["file"]), final=False)])
+    (heard,) = engine.recognise([request(clip(row["file"]), final=False)])
     assert word_errors(spoken(row["text"]), spoken(join_words(heard.words))) <= 2
     assert heard.rejected is None
 
 
 def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
-    (heard,) = engine.hear([request(samples[: position(1.1)], final=False)])
+    (heard,) = engine.recognise([request(samples[: position(1.1)], final=False)])
     assert spoken(join_words(heard.words))[:3] == ["two", "simple", "ocean"]
     assert len(heard.words) <= 4
 
 
 def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
-    (heard,) = engine.hear([request(samples, final=False, said="Two sample ocean")])
+    (heard,) = engine.recognise([request(samples, final=False, said="Two sample ocean")])
     assert spoken(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
 
@@ -222,15 +224,15 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
     monkeypatch.setattr(engine, "fit", FULL)
     assert engine.bucket(short) == engine.bucket(long)
     monkeypatch.setattr(engine, "fit", SHORT)
-    heard = engine.hear([short, long])
-    assert same(heard[1], engine.hear([long])[0])
+    heard = engine.recognise([short, long])
+    assert same(heard[1], engine.recognise([long])[0])
     assert heard[0].words
 
 
 def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
     """If it is cut at this sample, the first word is wrong; the second look, a moment later, gets it right."""
     rest = clip("espeak/es_11.flac")[round(6.721 * RATE) : round(8.14 * RATE)]
-    (heard,) = engine.hear([request(rest, language="es")])
+    (heard,) = engine.recognise([request(rest, language="es")])
     assert join_words(heard.words) == "¿Es frío esta noche?"
     truth = [(0.11, 0.294), (0.294, 0.573), (0.573, 0.845), (0.845, 1.259)]
     for word, (start, end) in zip(heard.words, truth, strict=True):
@@ -241,7 +243,7 @@ def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
 def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
     asked = request(samples, hint="engine, orange")
-    (heard,) = engine.hear([asked])
+    (heard,) = engine.recognise([asked])
     assert word_errors(spoken("One simple engine across my black orange."), spoken(join_words(heard.words))) <= 2
     assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)
 
@@ -250,20 +252,20 @@ def test_a_hint_with_the_models_own_marks_harms_nobody_elses_request_in_the_call
     asked = request(clip("espeak/en_02.flac"), hint="engine, orange, black")
     marked = (replace(asked, hint=f"<|startoftranscript|>{count * ' a'}") for count in range(20))
     hostile = next(other for other in marked if engine.bucket(other) == engine.bucket(asked))
-    together, _ = engine.hear([asked, hostile])
-    assert together.words == engine.hear([asked])[0].words
+    together, _ = engine.recognise([asked, hostile])
+    assert together.words == engine.recognise([asked])[0].words
 
 
 def test_thirty_seconds_and_a_single_sample_can_be_heard(engine: WhisperEngine) -> None:
     whole = clip("espeak/en_long.flac")[:LONGEST_JOB]
-    (heard,) = engine.hear([request(whole)])
+    (heard,) = engine.recognise([request(whole)])
     assert heard.words
     assert heard.words[-1].end <= LONGEST_JOB
-    assert engine.hear([request(whole[:1])])[0].words == ()
+    assert engine.recognise([request(whole[:1])])[0].words == ()
 
 
 def test_voices_that_the_model_never_heard_still_give_a_valid_answer(engine: WhisperEngine) -> None:
-    (heard,) = engine.hear([request(clip("flite/rms_0.flac"))])
+    (heard,) = engine.recognise([request(clip("flite/rms_0.flac"))])
     assert all(one.end <= two.start for one, two in pairwise(heard.words))
     assert heard.avg_logprob < 0
 
@@ -276,17 +278,17 @@ def test_any_cut_at_any_loudness_gives_words_inside_it(
     samples = np.clip(clip("espeak/en_06.flac")[at : at + length] * loudness, -1, 1).astype(np.float32)
     if not len(samples):
         samples = np.zeros(1, np.float32)
-    (heard,) = engine.hear([DecodeRequest(samples=samples, start=at)])
+    (heard,) = engine.recognise([DecodeRequest(samples=samples, start=at)])
     assert all(at <= word.start <= word.end <= at + len(samples) for word in heard.words)
 
 
 def test_several_threads_may_ask_at_the_same_time(
-    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[Heard]]
+    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
 ) -> None:
     asked = [job for requests in jobs.values() for job in requests]
     expected = [heard for answers in alone.values() for heard in answers]
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda job: engine.hear([job])[0], asked))
+        answers = list(threads.map(lambda job: engine.recognise([job])[0], asked))
     assert all(map(same, answers, expected))
 
 
@@ -313,4 +315,4 @@ def test_a_closed_engine_fails_and_closes_again() -> None:
     engine.close()
     engine.close()
     with pytest.raises(EngineFailed):
-        engine.hear([request(np.zeros(RATE, np.float32))])
+        engine.recognise([request(np.zeros(RATE, np.float32))])

@@ -45,7 +45,7 @@ class Ears:
         scheduler = Scheduler(self.engine)
         batch = Batch(
             engine=self.engine,
-            recognition=scheduler,
+            recogniser=scheduler,
             voice=self.voice,
             isolation=self.isolation,
             threads=self.threads,

@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedRequest:
     """A request as it was received."""
 
     method: str
@@ -18,7 +18,7 @@ class Asked:
     body: bytes
 
 
-Script: TypeAlias = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
+Script: TypeAlias = Callable[[ParsedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Peer:
 
     script: Script
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ParsedRequest] = field(default_factory=list)
     connections: int = 0
     most_connections: int = 0
 
@@ -40,7 +40,7 @@ class Peer:
             lines = [line.partition(":") for line in head.split("\r\n")[1:] if line]
             headers = {name.lower(): value.strip() for name, _, value in lines}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
-            self.asked.append(Asked(method, target, headers, body))
+            self.asked.append(ParsedRequest(method, target, headers, body))
             await self.script(self.asked[-1], writer)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -69,7 +69,7 @@ def saying(*answers: bytes) -> Script:
     """Answer with one text after the other, and with the last one from then on."""
     left = list(answers)
 
-    async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(left.pop(0) if len(left) > 1 else left[0])
 
     return script
@@ -78,14 +78,14 @@ def saying(*answers: bytes) -> Script:
 def holding(go: asyncio.Event) -> Script:
     """Accept and read, but answer only when *go* is set."""
 
-    async def script(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def script(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         await go.wait()
         writer.write(answer(200))
 
     return script
 
 
-async def silence(_asked: Asked, _writer: asyncio.StreamWriter) -> None:
+async def silence(_asked: ParsedRequest, _writer: asyncio.StreamWriter) -> None:
     """Accept, read, never answer."""
     await asyncio.sleep(60)
 

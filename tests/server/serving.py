@@ -289,8 +289,8 @@ async def _serving(
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, scheduler: Scheduler, headroom: Headroom, threads: ThreadPoolExecutor
 ) -> dict[str, ServedEngine]:
-    rehearsal = Batch(engine=engine, recognition=scheduler, voice=None, isolation=isolation(), threads=threads)
-    live = LiveEngine(engine=engine.name, model=engine.model, listener=scheduler, headroom=headroom, voice=None)
+    rehearsal = Batch(engine=engine, recogniser=scheduler, voice=None, isolation=isolation(), threads=threads)
+    live = LiveEngine(engine=engine.name, model=engine.model, recogniser=scheduler, headroom=headroom, voice=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
     return {

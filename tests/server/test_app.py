@@ -207,8 +207,8 @@ async def leftovers(server: Served) -> list[str]:
     """Return the bytes in the data folder that belong to no job."""
     folder = server.storage.blobs._incoming  # type: ignore[attr-defined]  # of the embedded store
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
-    strangers = [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
-    return [*strangers, *(path.name for path in folder.iterdir())]
+    address_limits = [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
+    return [*address_limits, *(path.name for path in folder.iterdir())]
 
 
 def test_a_client_that_vanishes_while_sending_leaves_nothing(server):

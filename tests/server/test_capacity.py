@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.ingest import seccomp
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from server.capacity import CAPACITY_FILE, Capacity, capacity_of, measure, write
 from tests.pipeline.conversing import models
@@ -40,9 +40,9 @@ class Slow:
     def bucket(self, request: DecodeRequest) -> Hashable:
         return request.final
 
-    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+    def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         time.sleep(self.call_s)
-        return [Heard((), "en", 1.0, 0.0, 0.0) for _ in requests]
+        return [RecognitionResult((), "en", 1.0, 0.0, 0.0) for _ in requests]
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
         return "en", 1.0

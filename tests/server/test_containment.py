@@ -11,7 +11,7 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Sweeper
 from server.jobs.running import source_key
 from server.metrics import Metrics
-from server.model.erasures import Why
+from server.model.erasures import ErasureReason
 from tests.server.serving import served
 from tests.server.storing import claim, completed, in_a_loop, stored, submit
 from tests.server.talking import Caller, silence, spoken, talking
@@ -94,7 +94,7 @@ async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_oth
         stuck, free = [await submit(storage, f"job_{name}") for name in "ab"]
         link = undeletable(tmp_path / "data" / "blobs", stuck)
         for job_id in (stuck, free):
-            await eraser.delete(job_id, why=Why.REQUESTED)
+            await eraser.delete(job_id, why=ErasureReason.REQUESTED)
         async with storage.blobs.create(f"{free}/1.txt") as sink:
             await sink.write(b"late")
         await eraser.tidy()

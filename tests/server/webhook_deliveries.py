@@ -25,8 +25,8 @@ from server.records.records import Records
 from server.storage.ports import Storage
 from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
-from server.webhooks.seats import SendingSeats
-from tests.server.peers import Asked, Peer
+from server.webhooks.delivery_slots import DeliverySlots
+from tests.server.peers import ParsedRequest, Peer
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, stored, submit
 
@@ -88,7 +88,7 @@ async def office(
     async with stored(folder, clock) as storage:
         account, _ = await open_account(storage.accounts, plan="pro", environment="production", name=None)
         egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True, names=names)
-        seats = SendingSeats()
+        slots = DeliverySlots()
         metrics = Metrics()
         links = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
 
@@ -97,8 +97,8 @@ async def office(
                 storage=storage,
                 records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
                 eraser=Eraser(storage, Metrics()),
-                courier=Courier(egress, settled, seats),
-                seats=seats,
+                courier=Courier(egress, settled, slots),
+                slots=slots,
                 metrics=metrics,
                 rules=settled,
                 poll_s=0.05,
@@ -120,13 +120,13 @@ async def delivering(it: Office) -> AsyncIterator[Deliveries]:
             loop.stop()
 
 
-async def received(target: Peer, count: int = 1) -> list[Asked]:
+async def received(target: Peer, count: int = 1) -> list[ParsedRequest]:
     async with asyncio.timeout(MOST_S):
         while len(target.asked) < count:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
     return target.asked
 
 
-def verified(secret: str, asked: Asked) -> Any:
+def verified(secret: str, asked: ParsedRequest) -> Any:
     """Return the body, after the library of Standard Webhooks has accepted the signature."""
     return Webhook(secret).verify(asked.body, dict(asked.headers))

@@ -17,7 +17,7 @@ from server.egress.guard import Egress
 from server.jobs.housekeeping import Chore, Housekeeping, JobChores
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import Tools
+from server.jobs.running import WorkerTools
 from server.jobs.worker import Workers
 from server.metrics import Metrics
 from server.model.jobs import Job
@@ -44,7 +44,7 @@ class Shop:
         egress = Egress(allowed=config(EGRESS_ALLOW_CIDRS="127.0.0.0/8").egress_allow_cidrs, allow_http=True)
         return Workers(
             name="test",
-            tools=Tools(
+            tools=WorkerTools(
                 jobs=jobs or self.storage.jobs,
                 blobs=blobs,
                 fetcher=Fetcher(egress, blobs),

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.prompts import PAD_S, WINDOWS_S
 from pipeline.recognition.engines.windows import FULL, JOBS_S, Fit
 from pipeline.recognition.spoken_form import units_of
@@ -34,7 +34,7 @@ _UNKNOWN_VOICE = 0.5  # a voice with a higher error rate in full windows says no
 _NOISE_DB = 15.0
 _PAUSE = np.zeros(RATE // 2, np.float32)  # between the clips of a job
 
-Hear: TypeAlias = Callable[[Fit, DecodeRequest], Heard]
+Hear: TypeAlias = Callable[[Fit, DecodeRequest], RecognitionResult]
 """Recognises one request in the windows of a fit."""
 
 

@@ -63,7 +63,7 @@ class Fitting:
     def run(self) -> Fit:
         """Measure, which takes minutes, set the result as the engine's fit, and store it for the next start."""
         clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
-        fit = measure_fit(lambda fit, request: self._engine.hear([request], fit=fit)[0], clips)
+        fit = measure_fit(lambda fit, request: self._engine.recognise([request], fit=fit)[0], clips)
         self._engine.fit = fit
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)

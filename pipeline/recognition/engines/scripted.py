@@ -8,7 +8,7 @@ that is cut in two is in neither window.
 from collections.abc import Hashable, Sequence
 
 from pipeline.audio import LONGEST_JOB, Samples, position
-from pipeline.recognition.engine import SCRIPTED, DecodeRequest, Heard
+from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
 from pipeline.words import Word
 
 SCRIPT = (  # noqa: SIM905  a list of words would be hard to read
@@ -39,7 +39,7 @@ class ScriptedEngine:
     def bucket(self, request: DecodeRequest) -> Hashable:
         return request.final
 
-    def hear(self, requests: Sequence[DecodeRequest]) -> list[Heard]:
+    def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         return [self._hear_one(request) for request in requests]
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
@@ -48,7 +48,7 @@ class ScriptedEngine:
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 
-    def _hear_one(self, request: DecodeRequest) -> Heard:
+    def _hear_one(self, request: DecodeRequest) -> RecognitionResult:
         """Return the words that lie in the window as a whole."""
         first = -(-request.start // WORD_STEP)
         last = (request.start + len(request.samples) - WORD_LENGTH) // WORD_STEP
@@ -58,4 +58,4 @@ class ScriptedEngine:
             )
             for number in range(first, last + 1)
         )
-        return Heard(words, "en", 1.0, avg_logprob=-0.01, no_speech_prob=0.0)
+        return RecognitionResult(words, "en", 1.0, avg_logprob=-0.01, no_speech_prob=0.0)

@@ -22,7 +22,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
 from pipeline.recognition.coverage import UNHEARD, unheard
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, Heard
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
@@ -143,7 +143,7 @@ class WhisperEngine:
         self._task(request, request.language or "")
         return self._shape(request, self.fit)
 
-    def hear(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[Heard]:
+    def recognise(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[RecognitionResult]:
         """See Engine. Finals that fail a gate or are doubtful are recognised once more, and so is speech without words.
 
         *fit* gives the windows; None uses those that suit the model.
@@ -158,7 +158,7 @@ class WhisperEngine:
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
 
-    def _recognise(self, requests: Sequence[DecodeRequest], fit: Fit) -> list[Heard]:
+    def _recognise(self, requests: Sequence[DecodeRequest], fit: Fit) -> list[RecognitionResult]:
         # If the fit has changed since these requests were grouped, their windows may differ: the longest fits all.
         shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
@@ -171,7 +171,7 @@ class WhisperEngine:
             if kept < len(words[row]):
                 words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:kept]
         return [
-            Heard(
+            RecognitionResult(
                 words=its_words,
                 language=said.language,
                 language_probability=said.language_probability,
@@ -182,7 +182,7 @@ class WhisperEngine:
             for said, its_words in zip(hypotheses, words, strict=True)
         ]
 
-    def _fill_gaps(self, request: DecodeRequest, heard: Heard, fit: Fit) -> Heard:
+    def _fill_gaps(self, request: DecodeRequest, heard: RecognitionResult, fit: Fit) -> RecognitionResult:
         """Return *heard* with the words of speech that it has none for, if recognising that speech alone finds some.
 
         A translation that has words is left as it is: they do not show which speech they are for.

@@ -18,7 +18,9 @@ def build(parts: DialectParts) -> DialectRoutes:
         eraser=parts.eraser,
         offers=parts.offers,
     )
-    live = LiveListening(door=parts.door, switchboard=parts.switchboard, offers=parts.offers, metrics=parts.metrics)
+    live = LiveListening(
+        door=parts.door, session_opener=parts.session_opener, offers=parts.offers, metrics=parts.metrics
+    )
     grants = Grants(keys=parts.keys)
     return DialectRoutes(operations=[*files.operations(), *grants.operations()], sockets=live.routes())
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem
-from server.http.sockets import GOING_AWAY, Manners
+from server.http.sockets import GOING_AWAY, SocketErrorStyle
 
 REQUEST_ID = "dg-request-id"
 UNPROCESSABLE, BAD_REQUEST = 422, 400
@@ -51,4 +51,4 @@ def _error_frame(problem: Problem, _path: str, request_id: str) -> bytes:
     return orjson.dumps(said)
 
 
-MANNERS = Manners(denial=_denial, error_frame=_error_frame, close_code=close_code)
+ERROR_STYLE = SocketErrorStyle(denial=_denial, error_frame=_error_frame, close_code=close_code)

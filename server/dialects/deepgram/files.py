@@ -21,7 +21,7 @@ from server.http.operation import Answer, Auth, Endpoint, Operation, json_respon
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.erasing import Eraser
-from server.jobs.orders import Asked
+from server.jobs.orders import ParsedRequest
 from server.jobs.waiter import JobWaiter
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
@@ -82,13 +82,13 @@ class ListenToFiles:
         listening = file_listening(request.query_params, self.offers[caller.environment])
         shape = listening.shape
 
-        def parse(received: Received) -> Asked:
+        def parse(received: Received) -> ParsedRequest:
             nonlocal shape
             if received.file is not None and received.file.bytes == 0:
                 raise Problem("empty_file", "the body has no bytes")
             shape = replace(shape, sha256=(received.file.sha256 if received.file is not None else None) or "")
             url = url_of(received.fields) if received.file is None else None
-            return Asked(_with_callback(listening, shape), url, None, listening.warnings)
+            return ParsedRequest(_with_callback(listening, shape), url, None, listening.warnings)
 
         _, submitted = await self.transcriptions.accept(request, caller, parse, raw=True)
         job = submitted.job

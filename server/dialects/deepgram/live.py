@@ -16,10 +16,10 @@ from starlette.websockets import WebSocket
 
 from server.clock import now_ms
 from server.dialects.deepgram.answers import Message
-from server.dialects.deepgram.errors import MANNERS, REQUEST_ID
+from server.dialects.deepgram.errors import ERROR_STYLE, REQUEST_ID
 from server.dialects.deepgram.parameters import live_listening
 from server.dialects.deepgram.results import Results
-from server.dialects.live_sessions import Frame, Line, Switchboard
+from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.http.sockets import MessageTooBig, Socket, message_of
@@ -41,7 +41,7 @@ class LiveListening:
     """The WebSocket of Deepgram's clients."""
 
     door: Door
-    switchboard: Switchboard
+    session_opener: SessionOpener
     offers: Mapping[str, Offer]  # by environment
     metrics: Metrics
 
@@ -49,7 +49,7 @@ class LiveListening:
         return [WebSocketRoute(ROUTE, self.listen)]
 
     async def listen(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, manners=MANNERS)
+        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, error_style=ERROR_STYLE)
         await socket.serve(self._serve(socket))
 
     async def _serve(self, socket: Socket) -> None:
@@ -59,11 +59,11 @@ class LiveListening:
         caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
         offer = self.offers[caller.environment]
         listening = live_listening(websocket.query_params, offer)
-        async with self.switchboard.line(websocket, caller, listening.order, listening.warnings) as line:
+        async with self.session_opener.open(websocket, caller, listening.order, listening.warnings) as live_session:
             warnings = warning_headers(listening.warnings)
-            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: line.job_id, **warnings})
-            results = Results(listening, line.job_id, offer.model)
-            await _Conversation(socket, line, results).talk()
+            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: live_session.job_id, **warnings})
+            results = Results(listening, live_session.job_id, offer.model)
+            await _Conversation(socket, live_session, results).talk()
 
 
 def _offered_key(subprotocols: Sequence[str]) -> tuple[str | None, str | None]:
@@ -79,7 +79,7 @@ class _Conversation:
     """What one socket says and is told."""
 
     socket: Socket
-    line: Line
+    live_session: SocketSession
     results: Results
     _sha256: Any = field(default_factory=hashlib.sha256)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -95,25 +95,25 @@ class _Conversation:
             if data is None:
                 await self.socket.take_order()
                 await self._do(message.get("text") or "")
-            elif data and not self.line.ending:
+            elif data and not self.live_session.ending:
                 await self._take(data)
 
     async def _take(self, data: bytes) -> None:
         if len(data) > MAX_MESSAGE_BYTES:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
-        await self.line.take(data)
-        await self._tell(self.results.advance(self.line.heard_s))
+        await self.live_session.take(data)
+        await self._tell(self.results.advance(self.live_session.heard_s))
 
     async def _do(self, text: str) -> None:
         said = message_of(text)
         match None if said is None else said.get("type"):
             case "KeepAlive":
-                self.line.keep_alive()
+                self.live_session.keep_alive()
             case "Finalize":
-                await self._tell(self.results.finalize(self.line.finalize()))
+                await self._tell(self.results.finalize(self.live_session.finalize()))
             case "CloseStream":
-                self.line.end()
+                self.live_session.end()
             case "Configure":
                 await self._tell([self._not_configured()])
             case _:
@@ -123,7 +123,7 @@ class _Conversation:
     async def _listen(self) -> None:
         """Tell what is heard until everything was, then sum up. Raises Refused if the session ended badly."""
         try:
-            await self.line.follow(self._pass)
+            await self.live_session.follow(self._pass)
         except Refused as error:
             if error.code == "ingest_idle":
                 raise Problem("ingest_idle", f"NET-0001: {error.detail}") from None
@@ -131,8 +131,8 @@ class _Conversation:
         await self._tell([self._summary()])
 
     async def _pass(self, frames: Sequence[Frame]) -> None:
-        messages = [message for frame in frames for message in self.results.hear(frame)]
-        await self._tell(messages + self.results.advance(self.line.heard_s))
+        messages = [message for frame in frames for message in self.results.receive(frame)]
+        await self._tell(messages + self.results.advance(self.live_session.heard_s))
 
     async def _tell(self, messages: Sequence[Message]) -> None:
         async with self._sending:
@@ -142,17 +142,17 @@ class _Conversation:
         return {
             "type": "Metadata",
             "transaction_key": "deprecated",
-            "request_id": self.line.job_id,
+            "request_id": self.live_session.job_id,
             "sha256": self._sha256.hexdigest(),
             "created": iso(now_ms()),
-            "duration": self.line.heard_s,
+            "duration": self.live_session.heard_s,
             "channels": self.results.channels,
         }
 
     def _not_configured(self) -> Message:
         return {
             "type": "ConfigureFailure",
-            "request_id": self.line.job_id,
+            "request_id": self.live_session.job_id,
             "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
             "description": "a session keeps what it was ordered with; open another one",
         }

@@ -14,7 +14,7 @@ from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
-from server.jobs.members import Members, Wrong, boolean, keywords, url_text
+from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
 from server.jobs.order_members import EAGERNESS, MULTI
 from server.jobs.orders import language_among, unknown_members
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
@@ -230,7 +230,7 @@ def _check_utterance_end(value: int | None, members: Members, *, interim: bool) 
 def _number(values: Sequence[object]) -> int:
     text = str(values[0])
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004  a day in milliseconds has eight
-        raise Wrong("invalid_type", "must be a whole number")
+        raise InvalidValue("invalid_type", "must be a whole number")
     return int(text)
 
 
@@ -258,7 +258,7 @@ def _encoding(values: Sequence[object]) -> str:
     if name in FILES:
         return CONTAINER
     if name not in RAW:
-        raise Wrong("unknown_value", f"must be one of {', '.join((*RAW, *FILES))}, or left out for files")
+        raise InvalidValue("unknown_value", f"must be one of {', '.join((*RAW, *FILES))}, or left out for files")
     return RAW[name]
 
 
@@ -267,9 +267,9 @@ def _redactions(values: Sequence[object]) -> tuple[str, ...]:
     names = [name.strip().lower() for value in values for name in str(value).split(",") if name.strip()]
     for name in names:
         if name not in REDACT_NAMES:
-            raise Wrong("unknown_value", f"unknown value {name[:100]!r}; allowed: {', '.join(REDACT_NAMES)}")
+            raise InvalidValue("unknown_value", f"unknown value {name[:100]!r}; allowed: {', '.join(REDACT_NAMES)}")
     if not names:
-        raise Wrong("empty", f"must name at least one of {', '.join(REDACT_NAMES)}")
+        raise InvalidValue("empty", f"must name at least one of {', '.join(REDACT_NAMES)}")
     return tuple(dict.fromkeys(kind for name in names for kind in REDACT_NAMES[name]))
 
 

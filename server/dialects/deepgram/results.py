@@ -28,7 +28,7 @@ class ChannelResults:
     _decided: float = 0.0
     _last_word_end: float | None = None  # of an utterance that may be over
 
-    def hear(self, frame: Frame) -> list[Message]:
+    def receive(self, frame: Frame) -> list[Message]:
         """Take an event of the live session."""
         match frame["type"]:
             case "speech.started":
@@ -139,10 +139,10 @@ class Results:
             for number, channel in enumerate(channels)
         }
 
-    def hear(self, frame: Frame) -> list[Message]:
+    def receive(self, frame: Frame) -> list[Message]:
         """Take an event of the session. One without a channel concerns them all."""
         concerned = [self._each[frame["channel"]]] if "channel" in frame else self._each.values()
-        return [message for results in concerned for message in results.hear(frame)]
+        return [message for results in concerned for message in results.receive(frame)]
 
     def finalize(self, at: float) -> list[Message]:
         """See ChannelResults.finalize(). Every channel answers."""

@@ -23,8 +23,8 @@ def build(parts: DialectParts) -> DialectRoutes:
     realtime = Realtime(
         door=parts.door,
         secrets=secrets,
-        seats=parts.seats,
-        switchboard=parts.switchboard,
+        stream_limits=parts.stream_limits,
+        session_opener=parts.session_opener,
         offers=parts.offers,
         metrics=parts.metrics,
     )

@@ -23,7 +23,7 @@ from server.jobs.order_members import (
     RETENTION,
     SUBTITLE_MEMBERS,
 )
-from server.jobs.orders import Asked, common_order, language_among, unknown_members
+from server.jobs.orders import ParsedRequest, common_order, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
@@ -51,7 +51,7 @@ KNOWN = {
 }
 
 
-class Wish:
+class ResponseOptions:
     """What a request asks for beside the transcription. *translating*: the text is to be English."""
 
     def __init__(self, *, translating: bool = False) -> None:
@@ -70,7 +70,7 @@ class Wish:
         """Whether the answer is to name the speaker of each segment."""
         return self.response_format == DIARIZED
 
-    def read(self, received: Received, offer: Offer) -> Asked:
+    def read(self, received: Received, offer: Offer) -> ParsedRequest:
         """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
         fields = received.fields
         if received.file is None:
@@ -97,7 +97,7 @@ class Wish:
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
-        return Asked(order, None, None, unknown_members(given_names, KNOWN | KNOWN_SPEAKERS), people)
+        return ParsedRequest(order, None, None, unknown_members(given_names, KNOWN | KNOWN_SPEAKERS), people)
 
 
 def _people(fields: Mapping[str, list[object]], order: Order) -> Mapping[str, bytes]:

@@ -26,7 +26,7 @@ from server.dialects.openai.bodies import (
     verbose_body,
 )
 from server.dialects.openai.errors import SHAPE, error_body
-from server.dialects.openai.file_parameters import FILE_FORMATS, Wish
+from server.dialects.openai.file_parameters import FILE_FORMATS, ResponseOptions
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_response
@@ -76,12 +76,12 @@ class AudioFiles:
         ]
 
     async def create(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(request, caller, Wish())
+        return await self._answer(request, caller, ResponseOptions())
 
     async def translate(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(request, caller, Wish(translating=True))
+        return await self._answer(request, caller, ResponseOptions(translating=True))
 
-    async def _answer(self, request: Request, caller: Caller, wish: Wish) -> Response:
+    async def _answer(self, request: Request, caller: Caller, wish: ResponseOptions) -> Response:
         _, submitted = await self.transcriptions.accept(
             request, caller, lambda received: wish.read(received, self.offers[caller.environment])
         )
@@ -92,7 +92,7 @@ class AudioFiles:
             request, submitted.job, lambda job: self._whole(job, wish), waiter=self.waiter, eraser=self.eraser
         )
 
-    async def _whole(self, job: Job, wish: Wish) -> Response:
+    async def _whole(self, job: Job, wish: ResponseOptions) -> Response:
         """The transcript in the shape that the client wishes."""
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
@@ -111,12 +111,12 @@ class AudioFiles:
         data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
         return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
-    async def _stream(self, job: Job, wish: Wish) -> AsyncIterator[bytes]:
+    async def _stream(self, job: Job, wish: ResponseOptions) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         async with self.eraser.sending(job.id):
             with self.eraser.holding(job.id):
-                async for line in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
-                    yield line
+                async for live_session in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
+                    yield live_session
 
     async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
         """Segments with their speakers come last where these are known by their *voices* alone."""

@@ -32,7 +32,7 @@ class ItemNames:
 
 @dataclass(slots=True)
 class Item:
-    """One item. Times are seconds from the beginning of its line."""
+    """One item. Times are seconds from the beginning of its session."""
 
     id: str
     start: float
@@ -42,7 +42,7 @@ class Item:
 
 
 class Items:
-    """The items of one line. Each method returns the events that the client is told, in order."""
+    """The items of one session. Each method returns the events to send to the client, in order."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Items:
     ) -> None:
         """*manual*: items end at the client's word alone; *semantic*: with the turns of what was said.
 
-        *offset_s*: audio of the socket before this line.
+        *offset_s*: audio of the socket before this session.
         """
         self._names = names
         self._manual = manual
@@ -66,7 +66,7 @@ class Items:
         self._reached = 0.0  # where the last item ended
         self._decided = 0.0  # everything said before this is known
 
-    def hear(self, frame: Frame) -> list[ServerEvent]:
+    def receive(self, frame: Frame) -> list[ServerEvent]:
         """Take an event of the live session."""
         match frame["type"]:
             case "speech.started" if not self._manual:
@@ -113,7 +113,7 @@ class Items:
         return [{"type": "input_audio_buffer.cleared"}]
 
     def finish(self, at: float) -> list[ServerEvent]:
-        """Complete every item, because the line ended at *at*, and nothing is undecided any more."""
+        """Complete every item: the session ended at *at*, so nothing is undecided any more."""
         self._decided = math.inf
         return (self._end(at) if self._open else []) + self._complete_while(lambda _: True)
 

@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import CLIENT_SECRET
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, Line, Switchboard
+from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
 from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
 from server.dialects.openai.secrets import ClientSecrets
@@ -29,13 +29,13 @@ from server.dialects.openai.transcribing import NO_REDACTION, Transcribing
 from server.http.caller import Caller
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.http.sockets import GOING_AWAY, Manners, Socket, message_of
+from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of
 from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.routes.door import Door, bearer
-from server.routes.seats import Seats
+from server.routes.stream_limits import StreamLimits
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime"
@@ -66,7 +66,7 @@ def error_event(problem: Problem, event_id: str | None = None) -> ServerEvent:
     return {"type": "error", "error": {**shown, "type": kind, "event_id": event_id}}
 
 
-MANNERS = Manners(
+ERROR_STYLE = SocketErrorStyle(
     denial=lambda connection, error: problem_response(connection, error, shape=SHAPE),
     error_frame=lambda problem, _path, request_id: orjson.dumps(
         {**error_event(problem), "event_id": f"event_{request_id}"}
@@ -81,8 +81,8 @@ class Realtime:
 
     door: Door
     secrets: ClientSecrets
-    seats: Seats
-    switchboard: Switchboard
+    stream_limits: StreamLimits
+    session_opener: SessionOpener
     offers: Mapping[str, Offer]  # by environment
     metrics: Metrics
 
@@ -90,7 +90,7 @@ class Realtime:
         return [WebSocketRoute(ROUTE, self.transcribe)]
 
     async def transcribe(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, manners=MANNERS)
+        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, error_style=ERROR_STYLE)
         await socket.serve(self._serve(socket))
 
     async def _serve(self, socket: Socket) -> None:
@@ -102,10 +102,10 @@ class Realtime:
         asked: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
         start = wanted or Transcribing(transcription={"model": model})
-        with self.seats.conversing(caller):
+        with self.stream_limits.socket_of(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
             await self._check_staying()
-            async with _Conversation(socket, self.switchboard, caller, offer, start).running() as conversation:
+            async with _Conversation(socket, self.session_opener, caller, offer, start).running() as conversation:
                 await conversation.talk()
 
     async def _check_staying(self) -> None:
@@ -114,7 +114,7 @@ class Realtime:
         The moment is needed because clients come back at once when their socket is closed. LiveKit gives up for good
         when the handshake is refused, and Pipecat when three sockets in a row are closed soon after they opened.
         """
-        if self.switchboard.closing:
+        if self.session_opener.closing:
             await asyncio.sleep(STOPPING_S)
             raise Problem("shutting_down", "the server is restarting; connect again to go on")
 
@@ -144,9 +144,9 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
 
 @dataclass(slots=True)
 class _Call:
-    """A line of this socket, and the items that are heard on it."""
+    """A live session of this socket, and the items of its events."""
 
-    line: Line
+    live_session: SocketSession
     items: Items
     rate: int  # bytes a second
     taken: int = 0  # bytes
@@ -158,10 +158,10 @@ class _Call:
 
 @dataclass(slots=True)
 class _Conversation:
-    """What one socket says and is told. One task reads it, another tells what is heard, line by line."""
+    """The messages of one socket. One task reads them, another sends the events of each session."""
 
     socket: Socket
-    switchboard: Switchboard
+    session_opener: SessionOpener
     caller: Caller
     offer: Offer
     wanted: Transcribing
@@ -177,7 +177,7 @@ class _Conversation:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["_Conversation"]:
-        """End the last line with the block."""
+        """End the last session with the block."""
         try:
             yield self
         finally:
@@ -191,18 +191,18 @@ class _Conversation:
     # --- what is heard -----------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Tell what is heard on each line, one after the other. Raises Refused if one ended badly."""
+        """Send the events of each session, one after the other. Raises Refused if one ended badly."""
         while True:
             call = await self._calls.get()
             try:
-                await call.line.follow(partial(self._pass, call.items))
+                await call.live_session.follow(partial(self._pass, call.items))
             except Refused as error:
-                if error.code != "ingest_idle":  # it was silent for long: the next audio opens another line
+                if error.code != "ingest_idle":  # it was silent for long: the next audio opens another session
                     raise
             await self._tell(call.items.finish(call.seconds))
 
     async def _pass(self, items: Items, frames: Sequence[Frame]) -> None:
-        await self._tell([event for frame in frames for event in items.hear(frame)])
+        await self._tell([event for frame in frames for event in items.receive(frame)])
 
     async def _tell(self, events: Sequence[ServerEvent]) -> None:
         async with self._sending:
@@ -260,23 +260,23 @@ class _Conversation:
         if self._call is not None and wanted.order() != self.wanted.order():
             await self._hang_up(self._call)
         elif self._call is not None and wanted.manual != self.wanted.manual:
-            at = 0.0 if wanted.manual else self._call.line.finalize()
+            at = 0.0 if wanted.manual else self._call.live_session.finalize()
             await self._tell(self._call.items.switch(at, manual=wanted.manual))
         self.wanted = wanted
         await self._tell([{"type": "session.updated", "session": self._session_object()}])
 
     async def _append(self, data: bytes) -> None:
         self._uncommitted += len(data)
-        if self._call is not None and self._call.line.ending:
+        if self._call is not None and self._call.live_session.ending:
             await self._hang_up(self._call)
         call = self._call or await self._dial()
         call.taken += len(data)
-        await call.line.take(data)
+        await call.live_session.take(data)
 
     async def _commit(self) -> None:
         await self.socket.take_order()
         if self._call is not None:
-            await self._tell(self._call.items.commit(self._call.line.finalize()))
+            await self._tell(self._call.items.commit(self._call.live_session.finalize()))
         elif not self._uncommitted and self.wanted.manual:
             raise _Misunderstood("input_audio_buffer_commit_empty", EMPTY)
         self._uncommitted = 0
@@ -285,16 +285,16 @@ class _Conversation:
         await self.socket.take_order()
         self._uncommitted = 0
         cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
-        await self._tell(self._call.items.clear(self._call.line.finalize()) if self._call else cleared)
+        await self._tell(self._call.items.clear(self._call.live_session.finalize()) if self._call else cleared)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
     async def _dial(self) -> _Call:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
-        caller = await self.switchboard.door.identify_hash(websocket, key.hash)  # it may have been revoked since
-        opened = self.switchboard.line(websocket, caller, wanted.order())
-        line = await self._stack.enter_async_context(opened)
+        caller = await self.session_opener.door.identify_hash(websocket, key.hash)  # it may have been revoked since
+        opened = self.session_opener.open(websocket, caller, wanted.order())
+        live_session = await self._stack.enter_async_context(opened)
         items = Items(
             self._names,
             manual=wanted.manual,
@@ -302,16 +302,16 @@ class _Conversation:
             language=wanted.language,
             offset_s=self._before_s,
         )
-        call = self._call = _Call(line, items, wanted.rate)
+        call = self._call = _Call(live_session, items, wanted.rate)
         self._calls.put_nowait(call)
         return call
 
     async def _hang_up(self, call: _Call) -> None:
-        """End the line, and wait until an account that may have one session may have another."""
+        """End the session, and wait until an account that may have one session may have another."""
         self._before_s += call.seconds
         self._call = None
         await self._stack.aclose()
-        await call.line.over()
+        await call.live_session.over()
 
 
 class _Misunderstood(Exception):

@@ -124,7 +124,7 @@ class PostgresDatabase:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
         return True
 
-    def hear(self, handle: Callable[[str], None]) -> None:
+    def listen(self, handle: Callable[[str], None]) -> None:
         """Call *handle*, in a thread, with the messages that other processes send to all."""
         self._listener.relayed.append(handle)
 

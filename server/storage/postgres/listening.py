@@ -89,9 +89,9 @@ class NotificationListener:
                 self._closing.wait(POLL_S)
                 continue
             for notice in self._connection.notifies(timeout=POLL_S, stop_after=1):
-                self._hear(notice)
+                self._dispatch(notice)
 
-    def _hear(self, notice: psycopg.Notify) -> None:
+    def _dispatch(self, notice: psycopg.Notify) -> None:
         try:
             sender, topics = read_payload(notice.payload)
         except ValueError:

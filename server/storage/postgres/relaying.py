@@ -40,4 +40,4 @@ class PostgresRelay:
         def hear(text: str) -> None:
             loop.call_soon_threadsafe(handle, base64.b64decode(text))
 
-        self._database.hear(hear)
+        self._database.listen(hear)

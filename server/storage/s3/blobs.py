@@ -19,7 +19,7 @@ from server.logs import log
 from server.model.errors import NoSuchBlob
 from server.storage.ports import Sink
 from server.storage.s3.checking import check
-from server.storage.s3.errors import told_as_away
+from server.storage.s3.errors import as_blobs_away
 from server.storage.s3.listing import Listing
 from server.storage.s3.upload import Upload, size_of
 from server.storage.scratch import PIECE_BYTES, HalfWritten, checked_key, run_in, sweep
@@ -97,7 +97,7 @@ class BucketBlobs:
 
     async def _ask(self, function: Callable[..., T], *arguments: object) -> T:
         """Run *function* in a thread, to its end even if cancelled. Raises BlobsAway for what the bucket reports."""
-        return await run_in(self._threads, told_as_away, function, *arguments)
+        return await run_in(self._threads, as_blobs_away, function, *arguments)
 
 
 class _BucketSink:

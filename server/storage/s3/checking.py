@@ -8,7 +8,7 @@ import obstore
 from obstore.store import S3Store
 
 from server.model.errors import BlobsAway, StorageError
-from server.storage.s3.errors import told_as_away
+from server.storage.s3.errors import as_blobs_away
 
 STATUS = re.compile(r"status code: (4\d\d)")
 CODE = re.compile(r"(?:<Code>|\(code: )(\w+)")
@@ -33,7 +33,7 @@ def check(bucket: S3Store) -> None:
 
 def _try(bucket: S3Store, what: str, ask: Callable[[], object]) -> None:
     try:
-        told_as_away(ask)
+        as_blobs_away(ask)
     except BlobsAway as away:
         why = _refusal(str(bucket.config["bucket"]), what, str(away.__cause__))
         if why is None:

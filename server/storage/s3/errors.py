@@ -13,7 +13,7 @@ MAX_LOGGED = 300  # characters of a report; what follows the first line repeats 
 T = TypeVar("T")
 
 
-def told_as_away(function: Callable[..., T], *arguments: object) -> T:
+def as_blobs_away(function: Callable[..., T], *arguments: object) -> T:
     """Return what *function* returns. Raises BlobsAway for every error of obstore, which is logged."""
     try:
         return function(*arguments)

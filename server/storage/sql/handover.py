@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from server.model.erasures import What, Why
+from server.model.erasures import ErasedPart, ErasureReason
 from server.model.jobs import Job
 from server.storage.sql.database import Transaction
 from server.storage.sql.rows import job_of, order_of, text_of
@@ -39,6 +39,6 @@ def erase_outputs(tx: Transaction, job_id: str) -> str | None:
     tx.run("DELETE FROM chunks WHERE job = ?", (job_id,))
     tx.run("DELETE FROM artifacts WHERE job = ?", (job_id,))
     tx.run("DELETE FROM events WHERE stream = ? AND type NOT LIKE 'job.%'", (job_id,))  # the others hold words
-    note_erasure(tx, job_id, What.OUTPUTS, Why.NOT_KEPT)
+    note_erasure(tx, job_id, ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
     tx.announce(job_id)
     return job_id

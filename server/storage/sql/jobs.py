@@ -10,7 +10,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from server.model.accounts import Quota
-from server.model.erasures import What, Why
+from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
 from server.model.leases import Lease
@@ -191,7 +191,7 @@ class SqlJobs:
     note_answered = write_method(handover.note_answered)
     erase_outputs = write_method(handover.erase_outputs)
 
-    async def delete(self, job_id: str, *, why: Why = Why.REQUESTED) -> str | None:
+    async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
         def delete(tx: Transaction) -> str | None:
             row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
             if row is None:
@@ -199,7 +199,7 @@ class SqlJobs:
             if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
                 cancel(tx, row, return_quota=leases.unspent(row))
             tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
-            note_erasure(tx, job_id, What.JOB, why)
+            note_erasure(tx, job_id, ErasedPart.JOB, why)
             tx.announce(job_id)
             return job_id
 

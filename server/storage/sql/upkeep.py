@@ -5,7 +5,7 @@ from functools import partial
 
 from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
-from server.model.erasures import Erasure, What, Why
+from server.model.erasures import ErasedPart, Erasure, ErasureReason
 from server.storage.sql.accounts import TOPIC
 from server.storage.sql.database import Database, Transaction, marks, write_method
 from server.storage.sql.submission import KEY_KEPT_MS
@@ -25,7 +25,7 @@ FORGOTTEN_ACCOUNTS = """
 """An operator's account goes when it has no key left, a stranger's also when none of its keys is used any more."""
 
 
-def note_erasure(tx: Transaction, job_id: str, what: What, why: Why) -> None:
+def note_erasure(tx: Transaction, job_id: str, what: ErasedPart, why: ErasureReason) -> None:
     """Write down that something of the job is erased, in the transaction that erases it."""
     tx.run("INSERT INTO erasures (job, at, what, why) VALUES (?, ?, ?, ?)", (job_id, tx.now, what, why))
 
@@ -47,7 +47,8 @@ class SqlUpkeep:
         def find(tx: Transaction) -> list[Erasure]:
             rows = tx.all(f"SELECT * FROM erasures {condition} ORDER BY number DESC LIMIT ?", [*values, limit])  # noqa: S608  a constant
             return [
-                Erasure(job_id=row["job"], at=row["at"], what=What(row["what"]), why=Why(row["why"])) for row in rows
+                Erasure(job_id=row["job"], at=row["at"], what=ErasedPart(row["what"]), why=ErasureReason(row["why"]))
+                for row in rows
             ]
 
         return await self.database.read(find)

@@ -12,19 +12,19 @@ import httpx
 import pytest
 
 from server.egress import names as names_module
-from server.egress.guard import Egress, Patience
+from server.egress.guard import Egress, RequestTimeouts
 from server.egress.names import Unresolvable
 from server.egress.targets import Network, TargetNotAllowed
 from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
 
-PATIENCE = Patience(connect_s=2.0, read_s=2.0)
+TIMEOUTS = RequestTimeouts(connect_s=2.0, read_s=2.0)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
 async def get(egress: Egress, url: str, *, asker: str = "acct_1") -> httpx.Response:
-    asked = egress.request("GET", egress.parse(url), asker=asker, headers={"User-Agent": "t"}, patience=PATIENCE)
+    asked = egress.request("GET", egress.parse(url), asker=asker, headers={"User-Agent": "t"}, timeouts=TIMEOUTS)
     async with asked as response:
         await response.aread()
         return response
@@ -175,7 +175,7 @@ async def test_an_answer_that_does_not_come_is_a_timeout():
                 egress.parse(target.url),
                 asker="acct_1",
                 headers={},
-                patience=Patience(connect_s=1, read_s=0.05),
+                timeouts=RequestTimeouts(connect_s=1, read_s=0.05),
             ):
                 pass
 

@@ -15,7 +15,7 @@ from server.egress.targets import parse_target
 from server.model.errors import DiskFull
 from server.model.orders import Source
 from server.storage.ports import Storage
-from tests.server.peers import Asked, answer, peer, saying, silence
+from tests.server.peers import ParsedRequest, answer, peer, saying, silence
 from tests.server.storing import in_a_loop, stored
 
 BLOB = "job_1/source/1"
@@ -54,7 +54,7 @@ async def test_the_bytes_are_stored_and_told_of(tmp_path):
 
 @in_a_loop
 async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
-    async def around(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def around(asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         left = int(asked.target[1:])
         writer.write(answer(302, Location=f"/{left - 1}") if left else answer(200, b"here"))
 
@@ -120,7 +120,7 @@ def test_a_status_other_than_200_is_the_sources_error(tmp_path, status, retryabl
 
 @in_a_loop
 async def test_too_many_bytes_declared_are_not_even_begun(tmp_path):
-    async def declared(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def declared(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n")
         await writer.drain()
         await silence(_asked, writer)
@@ -132,7 +132,7 @@ async def test_too_many_bytes_declared_are_not_even_begun(tmp_path):
 
 @in_a_loop
 async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
-    async def endless(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def endless(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
             writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")
@@ -146,7 +146,7 @@ async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
 
 @in_a_loop
 async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path):
-    async def dribble(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def dribble(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         while True:
             writer.write(b"x")
@@ -161,10 +161,12 @@ async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path)
             assert await nothing_left(storage)
 
 
-def at_a_rate(pieces: int, size: int, pause_s: float) -> Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]:
+def at_a_rate(
+    pieces: int, size: int, pause_s: float
+) -> Callable[[ParsedRequest, asyncio.StreamWriter], Awaitable[None]]:
     """An answer in *pieces* of *size* bytes, with a pause before each."""
 
-    async def send(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def send(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (pieces * size))
         for _ in range(pieces):
             await asyncio.sleep(pause_s)
@@ -203,7 +205,7 @@ async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path):
 
 @in_a_loop
 async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_again(tmp_path):
-    async def half(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def half(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
 
     async with fetching(tmp_path) as (fetcher, storage), peer(half) as source:

@@ -24,7 +24,7 @@ from server.http.operation import (
 )
 from server.http.problems import Problem
 from server.metrics import Metrics
-from server.routes.strangers import CountedStrangers
+from server.routes.address_counters import AddressCounters
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45
@@ -74,7 +74,7 @@ def enveloped(*operations: Operation) -> ASGIApp:
         metrics=Metrics(),
         new_request_id=lambda: "req_1",
         sandbox_host=None,
-        strangers=CountedStrangers(1000, ()),
+        address_limits=AddressCounters(1000, ()),
         query_fields={},
     )
 

@@ -14,7 +14,7 @@ from server.jobs import housekeeping
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Sweeper
 from server.metrics import Metrics
-from server.model.erasures import What, Why
+from server.model.erasures import ErasedPart, ErasureReason
 from server.model.events import NewEvent
 from server.model.orders import Order
 from tests.server.receiving import receiver
@@ -88,7 +88,7 @@ def test_delete_leaves_no_byte_of_a_job_in_the_data_folder(server, folder, caplo
         assert gone(folder, SPOKEN, SPOKEN.lower(), WRITTEN)
         assert client.get(f"/v1/jobs/{job_id}").status_code == 404
     [line] = server.wait(server.storage.upkeep.erasures(job_id=job_id, limit=10))
-    assert (line.what, line.why) == (What.JOB, Why.REQUESTED)
+    assert (line.what, line.why) == (ErasedPart.JOB, ErasureReason.REQUESTED)
     told = Server(folder / "data").cli("erasures", "--job", job_id)
     assert [(row["job_id"], row["what"], row["why"]) for row in json.loads(told)] == [(job_id, "job", "requested")]
     [record] = [one for one in caplog.records if one.message == "erased" and one.job == job_id]
@@ -152,7 +152,9 @@ async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
         await sweeper.sweep()
         await sweeper.eraser.tidy()
         assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN) == []
-        assert [(line.job_id, line.why) for line in await storage.upkeep.erasures(limit=9)] == [(old, Why.EXPIRED)]
+        assert [(line.job_id, line.why) for line in await storage.upkeep.erasures(limit=9)] == [
+            (old, ErasureReason.EXPIRED)
+        ]
 
 
 @in_a_loop
@@ -161,7 +163,7 @@ async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(tmp_path):
         sweeper = Sweeper(storage, Eraser(storage, Metrics()))
         late, later = await submit(storage), await submit(storage)
         for job_id in (late, later):
-            await sweeper.eraser.delete(job_id, why=Why.REQUESTED)
+            await sweeper.eraser.delete(job_id, why=ErasureReason.REQUESTED)
         async with storage.blobs.create(f"{late}/1.txt") as sink:
             await sink.write(SPOKEN.encode())
         await sweeper.eraser.tidy()

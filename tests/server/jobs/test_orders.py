@@ -15,7 +15,7 @@ from server.dialects.openai.file_parameters import Wish
 from server.dialects.openai.transcribing import Transcribing
 from server.http.bodies import Received
 from server.http.problems import problem_of
-from server.jobs.orders import Asked, parse_live_order, parse_order
+from server.jobs.orders import ParsedRequest, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order, StoredFile, without_defaults
@@ -32,7 +32,7 @@ ANY_JSON = st.recursive(
 
 def asked(
     fields: dict[str, list[object]] | None = None, *, sandbox: bool = False, file: bool = False, **one: object
-) -> Asked:
+) -> ParsedRequest:
     given = {**(fields or {}), **{name: [value] for name, value in one.items()}}
     return parse_order(given, offer=OFFER, sandbox=sandbox, has_file=file)
 
@@ -55,7 +55,7 @@ def faults(problem: Refused) -> dict[str, str]:
 
 
 def test_a_plain_upload_asks_for_json_and_nothing_else():
-    assert asked(file=True) == Asked(Order(), None, None, ())
+    assert asked(file=True) == ParsedRequest(Order(), None, None, ())
 
 
 @pytest.mark.parametrize(

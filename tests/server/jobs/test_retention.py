@@ -18,7 +18,7 @@ from server.jobs import erasing, housekeeping
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.deliveries import Attempt
-from server.model.erasures import Erasure, What, Why
+from server.model.erasures import ErasedPart, Erasure, ErasureReason
 from server.model.jobs import UNANSWERED_KEPT_MS
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
@@ -102,7 +102,7 @@ def assert_erased(server: Served, client: httpx.Client, folder: Path, job_id: st
     assert SPOKEN not in events
     assert "event: job.completed" in events
     [line] = server.wait(server.storage.upkeep.erasures(job_id=job_id, limit=9))
-    assert (line.what, line.why) == (What.OUTPUTS, Why.NOT_KEPT)
+    assert (line.what, line.why) == (ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
     assert until(lambda: not traces(folder, SPOKEN, HINT))
 
 
@@ -335,7 +335,7 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
         assert (await types_of(storage, job_id))[-1] == "job.completed"
         assert await storage.jobs.to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
-        told = Erasure(job_id=job_id, at=clock.now, what=What.OUTPUTS, why=Why.NOT_KEPT)
+        told = Erasure(job_id=job_id, at=clock.now, what=ErasedPart.OUTPUTS, why=ErasureReason.NOT_KEPT)
         assert await storage.upkeep.erasures(limit=9) == [told]
 
 

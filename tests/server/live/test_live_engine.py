@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.events import WordsCommitted
-from pipeline.recognition.engine import DecodeRequest, Heard
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.words import Chunk, Segment, Word
 from server.live.engine import LiveEngine
-from server.live.resuming import Past
+from server.live.resuming import SessionPast
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.listening import spoken
 from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
@@ -24,7 +24,7 @@ class HearsOtherwise:
     def __init__(self, words: Sequence[Word]) -> None:
         self._listener = Respelling(words)
 
-    async def hear(self, request: DecodeRequest, **_: object) -> Heard:
+    async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
         return self._listener(request)
 
     def admit(self, growth: float) -> None:
@@ -37,12 +37,14 @@ class HearsOtherwise:
 @example(spoken(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3)
 def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple[Word, ...], count: int, seed: int):
     said = respelled(words[:count], seed)
-    past = Past((Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),))
+    past = SessionPast(
+        (Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)
+    )
     rest = np.zeros(words[-1].end + position(1) - past.origin.position, np.float32)
-    listener = HearsOtherwise(words)
+    recogniser = HearsOtherwise(words)
 
     async def told() -> list[Word]:
-        live = LiveEngine(engine="e", model="m", listener=listener, headroom=listener, voice=None)
+        live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None)
         session = live.session(Order(live=LiveOptions()), tenant="t", past=past)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())

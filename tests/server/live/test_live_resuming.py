@@ -18,10 +18,10 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.session import Happened
+from pipeline.session import TimedEvent
 from pipeline.words import Chunk, Segment, Word
-from server.live.event_rendering import LogBatch, Origin, Telling
-from server.live.resuming import LEAD, Past, read_past
+from server.live.event_rendering import EventRenderer, LogBatch, Origin
+from server.live.resuming import LEAD, SessionPast, read_past
 from server.model.events import Event
 
 AT_S = 1_795_176_000.25
@@ -29,12 +29,12 @@ NOTHING = Origin()
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
 
 
-def happened(event, *lags_s: float) -> Happened:
-    return Happened(event, AT_S, lags_s)
+def happened(event, *lags_s: float) -> TimedEvent:
+    return TimedEvent(event, AT_S, lags_s)
 
 
-def told(*events: Happened, origin: Origin = NOTHING) -> LogBatch:
-    return Telling(origin).batch(events)
+def told(*events: TimedEvent, origin: Origin = NOTHING) -> LogBatch:
+    return EventRenderer(origin).batch(events)
 
 
 def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
@@ -93,7 +93,7 @@ def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> list[list[Happened]]:
+def stories(draw: st.DrawFn) -> list[list[TimedEvent]]:
     """Make what a session reports, in batches, from its first word to any later point."""
     at, count, batches = 0, 0, []
     for number, sizes in enumerate(draw(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4), max_size=5))):
@@ -115,11 +115,13 @@ def stories(draw: st.DrawFn) -> list[list[Happened]]:
     return batches[: draw(st.integers(0, len(batches)))]
 
 
-def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) -> tuple[list[bytes], list[Event]]:
+def kept(
+    batches: Sequence[Sequence[TimedEvent]], origin: Origin, before: SessionPast
+) -> tuple[list[bytes], list[Event]]:
     """Return what is stored of *batches*, chunks and log, after what was stored before."""
-    chunks, log, telling = list(before.chunks), [], Telling(origin)
+    chunks, log, renderer = list(before.chunks), [], EventRenderer(origin)
     for batch in batches:
-        said = telling.batch(batch)
+        said = renderer.batch(batch)
         log += [Event("job", len(log) + 1, 0, event.type, event.body) for event in said.events]
         if said.segments:
             start = chunks[-1].end if chunks else 0
@@ -128,17 +130,17 @@ def kept(batches: Sequence[Sequence[Happened]], origin: Origin, before: Past) ->
     return [pack_chunk(chunk) for chunk in chunks], log
 
 
-def words_of(before: Past) -> list[Word]:
+def words_of(before: SessionPast) -> list[Word]:
     return [word for chunk in before.chunks for segment in chunk.segments for word in segment.words]
 
 
-def open_words(before: Past) -> tuple[Word, ...]:
+def open_words(before: SessionPast) -> tuple[Word, ...]:
     return before.open[0].words if before.open else ()
 
 
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
-    chunks, log = kept(first, Origin(), Past())
+    chunks, log = kept(first, Origin(), SessionPast())
     before = read_past(chunks, log)
     said = [
         word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
@@ -157,9 +159,9 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     for still_open in before.open:
         segment = still_open.closed
         chunk = Chunk(len(before.chunks), 0, before.end(), segment.end, (segment,), "en", 0.9)
-        assert Past((*before.chunks, chunk)).origin == before.origin
+        assert SessionPast((*before.chunks, chunk)).origin == before.origin
         assert segment.avg_logprob <= 0
-        before = Past((*before.chunks, chunk))
+        before = SessionPast((*before.chunks, chunk))
     behind = replace(
         before.origin, positions={None: before.settled_position()}
     )  # a session that continues reports no word before that
@@ -174,4 +176,4 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
 def test_a_word_that_was_written_otherwise_may_be_heard_again_as_it_was_said():
     word = Word("Kubernetes", 0, position(0.8), 0.9, heard="cooper netties")
     chunk = Chunk(0, 0, 0, word.end, (Segment((word,), -0.1, 0.0),), "en", 1.0)
-    assert [unit.text for unit in Past((chunk,)).last_units()][-1:] == ["netties"]
+    assert [unit.text for unit in SessionPast((chunk,)).last_units()][-1:] == ["netties"]

@@ -12,7 +12,7 @@ from server.live.resuming import LEAD
 from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.ports import Storage
-from tests.server.desks import desk, order, over
+from tests.server.session_registries import order, over, session_registry
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 
 
@@ -44,7 +44,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
         assert job is not None
         await begun_on_two_channels(storage, job.id)
         clock.advance(s=LEASE_S)
-        async with desk(storage) as made:
+        async with session_registry(storage) as made:
             live = await made.open(job)
             begin = live.progress().received_bytes
             assert begin == 4 * (2 * RATE - LEAD), "where the side that is behind goes on"
@@ -68,7 +68,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
 @in_a_loop
 async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
     """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
-    async with stored(tmp_path) as storage, desk(storage) as made:
+    async with stored(tmp_path) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2, max_utterance_s=3)))
         assert job is not None
         live = await made.open(job)

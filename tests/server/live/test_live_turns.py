@@ -18,7 +18,7 @@ from server.dialects.deepgram.parameters import live_listening
 from server.dialects.openai.items import ItemNames, Items
 from server.dialects.openai.transcribing import Transcribing
 from server.live.engine import UNAVAILABLE, LiveEngine
-from server.live.resuming import Past, read_past
+from server.live.resuming import SessionPast, read_past
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.offers import Offer
@@ -92,15 +92,17 @@ def test_the_turn_that_was_open_is_found_in_the_log():
 def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
     said = (Word("so", position(1), position(2), 0.9),)
     chunk = Chunk(0, 0, 0, position(2), (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9)
-    past = Past((chunk,), open_turns={None: position(2)})
+    past = SessionPast((chunk,), open_turns={None: position(2)})
 
     class Never:
         async def probability(self, _turn: object) -> float:
             raise AssertionError("nobody speaks")
 
     async def told() -> list[object]:
-        listener = Listener(())
-        live = LiveEngine(engine="e", model="m", listener=listener, headroom=listener, voice=None, turn_ends=Never())
+        recogniser = Listener(())
+        live = LiveEngine(
+            engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=Never()
+        )
         session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", past=past)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
@@ -133,27 +135,27 @@ def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
 
 def test_an_item_of_semantic_vad_ends_with_its_turn_and_not_with_a_pause():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.hear({"type": "speech.started", "at": 1.0})
-    items.hear(WORD)
-    assert items.hear({"type": "speech.ended", "at": 2.1}) == []
-    assert items.hear({"type": "segment", "end": 2.0, "forced": False}) == []
-    told = items.hear(ENDED)
+    items.recognise({"type": "speech.started", "at": 1.0})
+    items.recognise(WORD)
+    assert items.recognise({"type": "speech.ended", "at": 2.1}) == []
+    assert items.recognise({"type": "segment", "end": 2.0, "forced": False}) == []
+    told = items.recognise(ENDED)
     assert (told[0]["type"], told[0]["audio_end_ms"]) == ("input_audio_buffer.speech_stopped", 2000)
     assert (told[-1]["type"], told[-1]["transcript"]) == (COMPLETED, "so")
 
 
 def test_an_item_without_words_ends_where_that_is_decided():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.hear({"type": "speech.started", "at": 1.0})
-    told = items.hear({"type": "finalized", "at": 3.0})
+    items.recognise({"type": "speech.started", "at": 1.0})
+    told = items.recognise({"type": "finalized", "at": 3.0})
     assert (told[0]["audio_end_ms"], told[-1]["transcript"]) == (3000, "")
 
 
 def test_without_the_model_an_item_ends_with_a_pause():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.hear({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
-    items.hear({"type": "speech.started", "at": 1.0})
-    assert items.hear({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
+    items.recognise({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
+    items.recognise({"type": "speech.started", "at": 1.0})
+    assert items.recognise({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
 
 
 @installed

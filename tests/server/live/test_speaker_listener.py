@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pipeline.audio import RATE
-from pipeline.speakers.excerpts import Excerpts, Hidden
+from pipeline.speakers.excerpts import Excerpts, RedactedSpans
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Word
@@ -26,7 +26,7 @@ async def test_excerpts_of_a_voice_are_kept_even_if_its_words_come_after_the_las
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     kept: asyncio.Queue[Excerpts] = asyncio.Queue()
     job: Any = SimpleNamespace(id="job_1", order=Order())
-    hidden = Hidden([], 99 * RATE)
+    hidden = RedactedSpans([], 99 * RATE)
     listener = SpeakerListener(speakers, job, revise=unrevised, keep=kept.put, hidden=lambda: hidden, metrics=Metrics())
     async with asyncio.timeout(30):
         running = asyncio.create_task(listener.run())
@@ -35,7 +35,7 @@ async def test_excerpts_of_a_voice_are_kept_even_if_its_words_come_after_the_las
         for at, labels in ((1, {"S1"}), (9, {"S1", "S2"})):
             while speakers.label(Word("w", at * RATE, (at + 1) * RATE, 1.0), None) not in labels:  # noqa: ASYNC110  speakers tell nobody
                 await asyncio.sleep(0.05)
-            listener.note_told()
+            listener.note_new_words()
             newest = await kept.get()
             assert newest[None].keys() == labels
         listener.end()

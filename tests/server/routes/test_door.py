@@ -231,14 +231,14 @@ def test_what_needs_no_key_is_counted_by_address_against_floods(tmp_path):
 def test_refusals_without_a_key_are_counted_by_address_whatever_their_status(tmp_path):
     few = replace(LIMITS, keyless=replace(LIMITS.keyless, free_requests_per_minute=4))
     with served(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.new_client() as client:
-        strangers = {"Authorization": "", "X-Forwarded-For": "203.0.113.80"}
+        address_limits = {"Authorization": "", "X-Forwarded-For": "203.0.113.80"}
         socket = f"ws{server.base.removeprefix('http')}/v1/jobs/job_1/stream?token=st_bad"
         paths = ["/nowhere", "/v1/jobs", "/v1/jobs/job_1/events?token=st_bad", "/v1/jobs/", "/nowhere"]
-        assert [client.get(path, headers=strangers).status_code for path in paths] == [404, 401, 401, 404, 429]
+        assert [client.get(path, headers=address_limits).status_code for path in paths] == [404, 401, 401, 404, 429]
         with pytest.raises(InvalidStatus) as refused:
             connect(socket, additional_headers={"X-Forwarded-For": "203.0.113.80"}, proxy=None)
         assert refused.value.response.status_code == 429  # and no WebSocket to be told so
-        assert client.get("/healthz", headers=strangers).status_code == 200
+        assert client.get("/healthz", headers=address_limits).status_code == 200
         assert client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.80"}).status_code == 200
 
 

@@ -13,9 +13,9 @@ from server.model.erasures import (
     KEYS_KEPT_MS,
     UNTRIED_ACCOUNTS_KEPT_MS,
     USAGE_KEPT_MS,
+    ErasedPart,
     Erasure,
-    What,
-    Why,
+    ErasureReason,
 )
 from tests.server.storing import HOOK, ManualClock, claim, completed, in_a_loop, submit
 
@@ -27,11 +27,11 @@ async def test_an_erasure_is_written_down_and_outlives_the_job(backend, tmp_path
         first, second = await submit(storage), await submit(storage)
         await storage.jobs.delete(first)
         clock.advance(s=1)
-        await storage.jobs.delete(second, why=Why.EXPIRED)
+        await storage.jobs.delete(second, why=ErasureReason.EXPIRED)
         assert await storage.jobs.delete(second) is None
         told = [
-            Erasure(job_id=second, at=clock.now, what=What.JOB, why=Why.EXPIRED),
-            Erasure(job_id=first, at=clock.now - 1000, what=What.JOB, why=Why.REQUESTED),
+            Erasure(job_id=second, at=clock.now, what=ErasedPart.JOB, why=ErasureReason.EXPIRED),
+            Erasure(job_id=first, at=clock.now - 1000, what=ErasedPart.JOB, why=ErasureReason.REQUESTED),
         ]
         assert await storage.upkeep.erasures(limit=10) == told
         assert await storage.upkeep.erasures(limit=1) == told[:1]

@@ -20,7 +20,7 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
 from server.http.schema_parts import TEXT, object_of, ref
 from server.http.sockets import Socket
-from server.jobs.orders import Asked
+from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import LiveOptions, Order
@@ -57,11 +57,13 @@ class ToyRoutes:
     async def create(self, request: Request, caller: Caller) -> Response:
         tell, mark = request.query_params.get("tell"), request.query_params.get("mark", "!")
 
-        def asked(_received: Received) -> Asked:
+        def asked(_received: Received) -> ParsedRequest:
             if tell is None:
-                return Asked(Order(), None, None, ())
+                return ParsedRequest(Order(), None, None, ())
             callback = {"dialect": NAME, "mark": mark}
-            return Asked(Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback), None, None, ())
+            return ParsedRequest(
+                Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback), None, None, ()
+            )
 
         _, submitted = await self.parts.transcriptions.accept(request, caller, asked, raw=True)
         if tell is not None:
@@ -76,21 +78,21 @@ class ToyRoutes:
     async def _converse(self, socket: Socket) -> None:
         caller = await self.parts.door.identify(socket.websocket)
         order = Order(live=LiveOptions())
-        async with self.parts.switchboard.line(socket.websocket, caller, order) as line:
+        async with self.parts.session_opener.open(socket.websocket, caller, order) as live_session:
             await socket.accept()
 
             async def read() -> None:
                 while (message := await socket.websocket.receive())["type"] == "websocket.receive":
                     if message.get("bytes"):
-                        await line.take(message["bytes"])
+                        await live_session.take(message["bytes"])
                     else:
-                        line.end()
+                        live_session.end()
 
             async def tell(frames: Any) -> None:
                 words = [frame["word"].upper() for frame in frames if frame["type"] == "word"]
                 await socket.send(*map(orjson.dumps, words))
 
-            await until_first(read(), line.follow(tell))
+            await until_first(read(), live_session.follow(tell))
 
 
 async def _say(job: Job) -> Response:

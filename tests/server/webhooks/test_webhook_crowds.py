@@ -9,11 +9,11 @@ import pytest
 
 from server.accounts.issuing import open_account
 from server.model.deliveries import Crowding, Delivery
-from server.webhooks import seats as seats_module
+from server.webhooks import slots as seats_module
 from server.webhooks.courier import Reply
-from server.webhooks.seats import KEPT, MAX_PER_ACCOUNT_AND_ADDRESS, MAX_PER_HOST, Crowded, SendingSeats
+from server.webhooks.delivery_slots import KEPT, MAX_PER_ACCOUNT_AND_ADDRESS, MAX_PER_HOST, Crowded, DeliverySlots
 from tests.server.name_server import name_server
-from tests.server.peers import Asked, answer, holding, peer, saying
+from tests.server.peers import ParsedRequest, answer, holding, peer, saying
 from tests.server.storing import in_a_loop
 from tests.server.webhook_deliveries import MOST_S, Office, delivering, office, received
 
@@ -59,7 +59,7 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path,
 
 @in_a_loop
 async def test_accounts_with_a_silent_receiver_each_keep_nobody_waiting(tmp_path):
-    """Five of them have older backlogs for more hosts than there are seats. Another account's message goes at once."""
+    """Five of them have older backlogs for more hosts than there are slots. Another account's message goes at once."""
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(office(tmp_path))
@@ -103,18 +103,18 @@ async def test_a_receiver_with_many_names_counts_by_its_address(tmp_path):
 
 
 def test_a_full_address_still_has_a_place_for_an_account_that_has_none_there():
-    seats, address = SendingSeats(), ip_address("2001:db8::1")
+    slots, address = DeliverySlots(), ip_address("2001:db8::1")
     with ExitStack() as stack:
         for account in ("a", "b"):
             for number in range(MAX_PER_ACCOUNT_AND_ADDRESS):
-                stack.enter_context(seats.at(account, address + number))  # all in one /64
+                stack.enter_context(slots.at(account, address + number))  # all in one /64
         for account in ("a", "b"):
             with pytest.raises(Crowded):
-                stack.enter_context(seats.at(account, address))
-        stack.enter_context(seats.at("c", address))
+                stack.enter_context(slots.at(account, address))
+        stack.enter_context(slots.at("c", address))
         with pytest.raises(Crowded):
-            stack.enter_context(seats.at("c", address))
-    with seats.at("a", address):
+            stack.enter_context(slots.at("c", address))
+    with slots.at("a", address):
         pass
 
 
@@ -161,7 +161,7 @@ async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
 async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
     arrived, go = asyncio.Event(), asyncio.Event()
 
-    async def slow(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def slow(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         arrived.set()
         await go.wait()
         writer.write(answer(200))

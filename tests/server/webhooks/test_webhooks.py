@@ -14,7 +14,7 @@ from server.model.accounts import Account, WebhookSecret
 from server.model.deliveries import AddressHealth, Attempt
 from server.webhooks.courier import Reply, signing_secrets
 from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
-from tests.server.peers import Asked, answer, peer, saying, silence
+from tests.server.peers import ParsedRequest, answer, peer, saying, silence
 from tests.server.storing import ManualClock, completed, failed, in_a_loop
 from tests.server.webhook_deliveries import delivering, office, received, verified
 
@@ -127,7 +127,7 @@ async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
 
 @in_a_loop
 async def test_no_more_of_a_reply_is_read_than_is_useful(tmp_path):
-    async def endless(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def endless(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
             writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")

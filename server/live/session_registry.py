@@ -25,7 +25,7 @@ from server.live.event_rendering import turn_ended
 from server.live.excerpts import KeptExcerpts
 from server.live.intake import bytes_up_to
 from server.live.journal import Journal
-from server.live.resuming import Past, read_past
+from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_lease import SessionLease
@@ -49,7 +49,7 @@ WEIGHED_S = 5.0  # after this time a session's load shows in the model's own fig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskParts:
+class SessionParts:
     """The parts that sessions are made from."""
 
     worker: str
@@ -64,10 +64,10 @@ class DeskParts:
     rules: LiveRules
 
 
-class Desk:
+class SessionRegistry:
     """Opens sessions and finds them again. Sessions run inside run() and end with it."""
 
-    def __init__(self, parts: DeskParts) -> None:
+    def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
         self._endings = Endings(parts.storage, parts.engines, parts.metrics, parts.closing)
         self._lives: dict[str, LiveSession] = {}
@@ -118,7 +118,7 @@ class Desk:
     async def run(self) -> None:
         """Run sessions until the server stops and all are over."""
         if (relay := self._parts.storage.relay) is not None:
-            relay.listen(self._hear)
+            relay.listen(self._on_request)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             await self._parts.closing.wait()
@@ -213,7 +213,7 @@ class Desk:
             if now is None or now.terminal:
                 raise finished_refusal()
             raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
-        before = await self._closed_past(held)
+        before = await self._close_open_words(held)
         assert job.order.live is not None
         if job.order.live.encoding == CONTAINER and before.chunks:
             await self._complete(held, before)  # the rest of a container cannot be decoded without its beginning
@@ -224,7 +224,7 @@ class Desk:
         self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _session(self, held: HeldLease, before: Past, part: MemoryPart | None) -> LiveSession:
+    async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         order = job.order
         assert order.live is not None
@@ -257,7 +257,7 @@ class Desk:
             part=part,
         )
 
-    async def _speakers(self, held: HeldLease, before: Past, excerpts: KeptExcerpts) -> LiveSpeakers | None:
+    async def _speakers(self, held: HeldLease, before: SessionPast, excerpts: KeptExcerpts) -> LiveSpeakers | None:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
         kept = await excerpts.read()
@@ -282,7 +282,7 @@ class Desk:
                     held = await self._claim(job)
                     if held is not None:
                         with suppress(LeaseLost):  # then another process finishes it
-                            await self._complete(held, await self._closed_past(held))
+                            await self._complete(held, await self._close_open_words(held))
 
     async def _claim(self, job: Job) -> HeldLease | None:
         asked, lease_s = time.monotonic(), self.rules.lease_s
@@ -302,13 +302,13 @@ class Desk:
             now = await jobs.wait_for_change(now, timeout_s=left)
         return None if now is None or now.terminal else await self._claim(job)
 
-    def _hear(self, message: bytes) -> None:
+    def _on_request(self, message: bytes) -> None:
         """Another node has the writer of a session that may run here."""
         live = self._lives.get(orjson.loads(message).get("give_up", ""))
         if live is not None:
             live.give_up()
 
-    async def _complete(self, held: HeldLease, before: Past) -> None:
+    async def _complete(self, held: HeldLease, before: SessionPast) -> None:
         live = held.job.order.live
         if live is not None and live.endpointing == SEMANTIC and before.open_turns:
             await held.log([turn_ended(end, None, channel) for channel, end in before.open_turns.items()])
@@ -317,10 +317,10 @@ class Desk:
             told = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.told).finish)
         await self._endings.complete(held, LiveResult(duration=before.duration, told=told))
 
-    async def _closed_past(self, held: HeldLease) -> Past:
+    async def _close_open_words(self, held: HeldLease) -> SessionPast:
         return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))
 
-    async def _past(self, job: Job, chunks: Sequence[bytes]) -> Past:
+    async def _past(self, job: Job, chunks: Sequence[bytes]) -> SessionPast:
         log: list[Event] = []
         while page := await self._parts.storage.events.read(job.id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
             log += page
@@ -328,7 +328,7 @@ class Desk:
         return await asyncio.to_thread(read_past, chunks, log, job.order.live_channels)
 
 
-def _bytes_up_to(before: Past, options: LiveOptions) -> int | None:
+def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
     """The byte at which a writer of raw audio resumes. A container's bytes do not tell a time."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0

@@ -28,8 +28,8 @@ class ConnectionUse(Protocol):
         ...
 
 
-class Strangers(Protocol):
-    """Counts by address. The server's own is in routes/strangers.py."""
+class AddressLimits(Protocol):
+    """Counts by address. The server's own is in routes/address_counters.py."""
 
     def check_connections(self, scope: Scope) -> None:
         """Count the connection for the address that a proxy tells. Raises Problem too_many_connections."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.routes.strangers import CountedStrangers
+from server.routes.address_counters import AddressCounters
 
 LINE = 200
 
@@ -21,43 +21,43 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return at
 
 
-def logged(strangers: CountedStrangers, now: list[float], *, sent_bytes: int) -> int:
+def logged(address_limits: AddressCounters, now: list[float], *, sent_bytes: int) -> int:
     """The bytes that come into the log within a minute in which somebody sends as fast as it can."""
 
     async def flood() -> int:
         written = 0
         for _ in range(60_000):
             now[0] += 0.001
-            written += LINE * strangers.may_log(scope(sent_bytes), LINE)
+            written += LINE * address_limits.may_log(scope(sent_bytes), LINE)
         return written
 
     return asyncio.run(flood())
 
 
 def test_short_requests_write_twice_what_they_have_and_something_to_begin_with(now: list[float]) -> None:
-    written = logged(CountedStrangers(10, ()), now, sent_bytes=5)
+    written = logged(AddressCounters(10, ()), now, sent_bytes=5)
     assert 100_000 < written <= 60_000 * 5 * 2 + 128_000
 
 
 def test_an_address_writes_at_most_a_megabyte_a_minute(now: list[float]) -> None:
-    strangers = CountedStrangers(10, ())
-    assert 900_000 < logged(strangers, now, sent_bytes=1000) <= 1_000_000
-    assert asyncio.run(others(strangers))
+    address_limits = AddressCounters(10, ())
+    assert 900_000 < logged(address_limits, now, sent_bytes=1000) <= 1_000_000
+    assert asyncio.run(others(address_limits))
 
 
-async def others(strangers: CountedStrangers) -> bool:
-    return strangers.may_log(scope(1000, "203.0.113.10"), LINE)
+async def others(address_limits: AddressCounters) -> bool:
+    return address_limits.may_log(scope(1000, "203.0.113.10"), LINE)
 
 
 def test_what_is_left_out_is_summed_up(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.routes.strangers.SUMMARY_S", 0.05)
+    monkeypatch.setattr("server.routes.address_counters.SUMMARY_S", 0.05)
 
     async def flood() -> int:
-        left_out = sum(not strangers.may_log(scope(5), LINE) for _ in range(1000))
+        left_out = sum(not address_limits.may_log(scope(5), LINE) for _ in range(1000))
         await asyncio.sleep(0.1)
         return left_out
 
-    strangers = CountedStrangers(10, ())
+    address_limits = AddressCounters(10, ())
     left_out = asyncio.run(flood())
     assert left_out > 0
     assert [vars(record)["count"] for record in caplog.records] == [left_out]

@@ -7,12 +7,12 @@ import pytest
 from server.model.jobs import Job, State
 from server.model.orders import NOTHING, LiveOptions, Order
 from server.routes import response_cache as module
-from server.routes.response_cache import MAX_BYTES_KEPT, JobAnswers, Prepared
+from server.routes.response_cache import MAX_BYTES_KEPT, CachedResponse, JobResponseCache
 from tests.server.records.test_links import JOB
 from tests.server.storing import NOON
 
 HEADERS = {"ETag": '"tag"'}
-ANSWER = Prepared(b"{}", headers=HEADERS)
+ANSWER = CachedResponse(b"{}", headers=HEADERS)
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +20,14 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "now_ms", lambda: NOON)
 
 
-def kept(job: Job, answer: Prepared = ANSWER, *, until_ms: int = NOON + 1) -> Prepared | None:
-    answers = JobAnswers()
+def kept(job: Job, answer: CachedResponse = ANSWER, *, until_ms: int = NOON + 1) -> CachedResponse | None:
+    answers = JobResponseCache()
     answers.keep(job, 60, answer, until_ms=until_ms)
     return answers.of(job, 60)
 
 
 def test_an_answer_is_given_for_the_same_object_and_the_same_links_until_its_time_is_over():
-    answers, job, changed = JobAnswers(), replace(JOB), replace(JOB, text="so my")
+    answers, job, changed = JobResponseCache(), replace(JOB), replace(JOB, text="so my")
     answers.keep(job, 60, ANSWER, until_ms=NOON + 1)
     assert answers.of(job, 60) is ANSWER
     assert answers.of(job, 61) is None
@@ -36,7 +36,7 @@ def test_an_answer_is_given_for_the_same_object_and_the_same_links_until_its_tim
 
 
 def test_an_answer_goes_with_its_job():
-    answers, job = JobAnswers(), replace(JOB)
+    answers, job = JobResponseCache(), replace(JOB)
     answers.keep(job, 60, ANSWER, until_ms=NOON + 1)
     del job
     assert answers.of(replace(JOB), 60) is None
@@ -57,5 +57,5 @@ def test_what_may_change_by_itself_is_not_kept(job: Job):
 
 
 def test_a_long_answer_is_not_kept():
-    assert kept(JOB, Prepared(b"x" * MAX_BYTES_KEPT, headers=HEADERS)) is not None
-    assert kept(JOB, Prepared(b"x" * (MAX_BYTES_KEPT + 1), headers=HEADERS)) is None
+    assert kept(JOB, CachedResponse(b"x" * MAX_BYTES_KEPT, headers=HEADERS)) is not None
+    assert kept(JOB, CachedResponse(b"x" * (MAX_BYTES_KEPT + 1), headers=HEADERS)) is None

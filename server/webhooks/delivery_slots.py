@@ -31,7 +31,7 @@ class Crowded(Exception):
 
 
 @dataclass(slots=True)
-class SendingSeats:
+class DeliverySlots:
     """Counts what is on its way. It belongs to one event loop."""
 
     _hosts: Counter[str] = field(default_factory=Counter)

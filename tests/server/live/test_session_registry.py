@@ -1,4 +1,4 @@
-"""Tests of desk.py on real storage: who is admitted, and what happens to sessions whose process or writer is gone."""
+"""Tests of session_registry.py on real storage: who is admitted, and what becomes of sessions that nobody serves."""
 
 import asyncio
 from contextlib import suppress
@@ -16,8 +16,8 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.live import session_lease
-from server.live.desk import WEIGHED_S
-from server.live.resuming import LEAD, Past
+from server.live.resuming import LEAD, SessionPast
+from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
@@ -26,9 +26,9 @@ from server.storage.postgres.open import open_storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
-from tests.server.desks import RULES, begun, desk, order, over
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
+from tests.server.session_registries import RULES, begun, order, over, session_registry
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 from tests.server.talking import spoken
 from tests.server.working import DeletedMeanwhile
@@ -58,7 +58,7 @@ async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_
         await begun(storage, job_id)
         clock.advance(s=LEASE_S)
         assert await storage.jobs.reap(limit=10) == 1
-        async with desk(storage):
+        async with session_registry(storage):
             clock.advance(ms=LIVE_GRACE_MS)
             assert await over(storage, job_id) is State.COMPLETED
         job = await storage.jobs.get(job_id)
@@ -76,7 +76,7 @@ async def test_a_session_that_never_had_a_writer_ends_without_words(tmp_path):
     clock = ManualClock()
     async with stored(tmp_path, clock) as storage:
         job_id = await submit(storage, order=order())
-        async with desk(storage):
+        async with session_registry(storage):
             clock.advance(ms=LIVE_GRACE_MS)
             assert await over(storage, job_id) is State.COMPLETED
 
@@ -89,7 +89,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
         for job_id in (raw, container):
             await begun(storage, job_id)
         clock.advance(s=LEASE_S)
-        async with desk(storage) as made:
+        async with session_registry(storage) as made:
             jobs = [await storage.jobs.get(job_id) for job_id in (raw, container)]
             assert jobs[0] is not None
             assert jobs[1] is not None
@@ -119,7 +119,7 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
     clock = ManualClock()
     async with stored(tmp_path, clock) as storage:
         job_id = await submit(storage, order=order())
-        async with desk(storage) as made:
+        async with session_registry(storage) as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
             plan = await Plans(storage.accounts, LIMITS).of_id(job.account, environment="production")
@@ -143,7 +143,7 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
         assert await storage.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
         clock.advance(s=LEASE_S)
         assert await storage.jobs.reap(limit=10) == 1
-        async with desk(storage, engine="whisper") as made:
+        async with session_registry(storage, engine="whisper") as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
             with pytest.raises(Refused, match=r"queue_full.*scripts/setup speakers"):
@@ -157,7 +157,7 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
 
 @in_a_loop
 async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, max_sessions=3, speakers_load=0.75) as made:
+    async with stored(tmp_path) as storage, session_registry(storage, max_sessions=3, speakers_load=0.75) as made:
         for wanted in (replace(order(), diarize=True), order()):
             job = await storage.jobs.get(await submit(storage, order=wanted))
             assert job is not None
@@ -171,7 +171,7 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
     async with stored(tmp_path) as storage:
         job_id = await submit(storage, order=order())
         await begun(storage, job_id)
-        async with desk(storage) as made:
+        async with session_registry(storage) as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
             with pytest.raises(Refused, match="ingest_busy"):
@@ -180,7 +180,7 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
 
 @in_a_loop
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, headroom=Full()) as made:
+    async with stored(tmp_path) as storage, session_registry(storage, headroom=Full()) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
@@ -194,7 +194,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
 
 @in_a_loop
 async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, headroom=Wary()) as made:
+    async with stored(tmp_path) as storage, session_registry(storage, headroom=Wary()) as made:
         lives = []
         for _ in range(2):
             job = await storage.jobs.get(await submit(storage, order=order()))
@@ -209,7 +209,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
 
 @in_a_loop
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(tmp_path):
-    async with stored(tmp_path) as storage, desk(storage, headroom=Wary()) as made:
+    async with stored(tmp_path) as storage, session_registry(storage, headroom=Wary()) as made:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
         assert job is not None
         live = await made.open(job)
@@ -245,7 +245,7 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path
         assert long is not None
         assert other is not None
         log = SlowLog(storage, long.id)
-        async with desk(replace(storage, events=log)) as made:
+        async with session_registry(replace(storage, events=log)) as made:
             opening = [asyncio.create_task(made.open(long)) for _ in range(2)]
             async with asyncio.timeout(10):
                 assert (await made.open(other)).job.id == other.id
@@ -260,7 +260,7 @@ async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path
     async with stored(tmp_path) as storage:
         jobs = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
         log = SlowLog(storage, *[job.id for job in jobs if job])
-        async with desk(replace(storage, events=log), headroom=Wary()) as made:
+        async with session_registry(replace(storage, events=log), headroom=Wary()) as made:
             opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
             await asyncio.sleep(0.1)
             with pytest.raises(Refused, match="queue_full"):
@@ -274,7 +274,7 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
-        async with desk(replace(storage, blobs=DeletedMeanwhile(storage))) as made:
+        async with session_registry(replace(storage, blobs=DeletedMeanwhile(storage))) as made:
             live = await made.open(job)
             async with live.seat() as seat:
                 assert await seat.take(bytes(2 * RATE))
@@ -288,12 +288,12 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
 @in_a_loop
 async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(session_lease, "AWAY_S", 0.5)
-    monkeypatch.setattr("tests.server.live.test_live_desk.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
+    monkeypatch.setattr("tests.server.live.test_session_registry.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
     make_private(tmp_path)
     with line(shared_cluster().port) as between:
         url = shared_cluster().new_database().replace(str(shared_cluster().port), str(between.port))
         storage = open_storage(url, FileBlobs(tmp_path), name="test")
-        async with desk(storage) as made:
+        async with session_registry(storage) as made:
             job = await storage.jobs.get(await submit(storage, live=True))
             assert job is not None
             live = await made.open(job)
@@ -309,7 +309,7 @@ async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_pa
 async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_containers(tmp_path):
     async with stored(tmp_path) as storage:
         raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
-        async with desk(storage) as made:
+        async with session_registry(storage) as made:
             for job_id in (raw, container):
                 job = await storage.jobs.get(job_id)
                 assert job is not None
@@ -321,10 +321,10 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
 @in_a_loop
 async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(tmp_path):
     """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
-    async with stored(tmp_path) as storage, desk(storage) as made:
+    async with stored(tmp_path) as storage, session_registry(storage) as made:
         engine = made._parts.engines["production"]
         settled, origin = position(4.32), position(4.32) - LEAD
-        past = Past((Chunk(0, 0, 0, settled, (), "en", 0.9),))
+        past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
         session = engine.session(order(), tenant="t", past=past)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
@@ -348,7 +348,7 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
 
     monkeypatch.setattr(Scheduler, "hear", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
-    async with stored(tmp_path, ManualClock()) as storage, desk(storage) as made:
+    async with stored(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(
             await submit(storage, order=order(separate=separate, channels=2 if separate else 1))
         )

@@ -14,9 +14,9 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
-from server.live.desk import Desk, DeskParts
 from server.live.engine import Headroom, LiveEngine
 from server.live.rules import LiveRules
+from server.live.session_registry import SessionParts, SessionRegistry
 from server.metrics import Metrics
 from server.model.events import NewEvent
 from server.model.jobs import State
@@ -31,21 +31,21 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 
 @asynccontextmanager
-async def desk(
+async def session_registry(
     storage: Storage, *, headroom: Headroom | None = None, engine: str = "scripted", **more: Any
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[SessionRegistry]:
     """Run a desk until the block is left, whose engine has this name and *more* members."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
     hearing = LiveEngine(
         engine=engine,
         model="scripted",
-        listener=scheduler,
+        recogniser=scheduler,
         headroom=headroom or scheduler,
         voice=None,
         **more,
     )
-    made = Desk(
-        DeskParts(
+    made = SessionRegistry(
+        SessionParts(
             worker="w",
             storage=storage,
             partials=Partials(),

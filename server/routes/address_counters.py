@@ -16,8 +16,8 @@ from starlette.types import Scope
 from server.accounts.addresses import Network, address_key, client_address, peer_key
 from server.accounts.limits import RateTable
 from server.clock import now_ms
+from server.http.address_limits import ConnectionUse
 from server.http.problems import Problem
-from server.http.strangers import ConnectionUse
 from server.logs import log
 from server.model.errors import RateLimited
 from server.waiting import TokenBucket
@@ -74,8 +74,8 @@ class _Lines:
 
 
 @dataclass(slots=True)
-class CountedStrangers:
-    """Counts refusals and lines of the log by address, in memory. See server/http/strangers.py."""
+class AddressCounters:
+    """Counts refusals and lines of the log by address, in memory. See server/http/address_limits.py."""
 
     refusals_per_minute: int
     trusted_proxies: Sequence[Network]

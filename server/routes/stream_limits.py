@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Scope, Send
 
 from server.accounts.limits import StreamRules
+from server.http.address_limits import ConnectionUse
 from server.http.caller import Caller
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE
-from server.http.strangers import ConnectionUse
 from server.http.streamed import Streamed
 from server.model.channels import Channel
 from server.model.jobs import Job
 
 
 @dataclass(slots=True)
-class Seats:
+class StreamLimits:
     """Counts open streams and downloads. A file has few readers; a live session may have many."""
 
     rules: StreamRules
@@ -44,7 +44,7 @@ class Seats:
         most = self.rules.per_session
         return self._taken({channel.id: most}, f"{most} streams of a channel")
 
-    def conversing(self, caller: Caller) -> AbstractContextManager[None]:
+    def socket_of(self, caller: Caller) -> AbstractContextManager[None]:
         """A seat for a socket on which *caller* may hold live sessions, now or later.
 
         The limit is the streams of the account plus twice its live sessions. Raises Problem too_many_connections.
@@ -72,7 +72,7 @@ class Seats:
             self._open += Counter()  # removes the zero counts
 
 
-class Seated(Streamed):
+class CountedStream(Streamed):
     """A stream that holds a seat until it ends. The seat was taken before the answer began."""
 
     def __init__(
