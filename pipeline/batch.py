@@ -6,31 +6,29 @@ transcribe() is called again with the stored chunks and continues after them.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.attribution import number_speakers, scripted_turns
-from pipeline.audio import LONGEST_JOB, RATE, Samples
-from pipeline.channels import in_time
+from pipeline.audio import RATE, Samples
+from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import MemoryPart
-from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
+from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, DecodeRequest, Engine, RecognitionResult
+from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, Engine, RecognitionResult
 from pipeline.recognition.phrases import phrases
-from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
@@ -45,9 +43,7 @@ T = TypeVar("T")
 
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
-ENGLISH = "en"  # of translations
 TURN = 2 * RATE  # of speech: more than MIN_SPEECH_S of languages.py, in which a language is recognised
-BATCHES_AHEAD = 2  # jobs for each call of the engine that one file may have waiting: one waits while one is heard
 
 
 def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOptions:
@@ -59,13 +55,6 @@ def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOpt
     if multilingual:
         return PackingOptions(target=TURN, longest=engine.longest_job)
     return PackingOptions(target=engine.longest_job - JOB_ENDS, longest=engine.longest_job)
-
-
-class FileRecogniser(Protocol):
-    """What a Batch needs from the scheduler."""
-
-    async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult: ...
-    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +135,7 @@ class Batch:
                     )
                     for channel in range(count)
                 }
-                chunks = in_time(channels, done)
+                chunks = _merge_channels(channels, done)
             if options.speakers is not None:
                 chunks = self._add_turns(await stack.enter_async_context(aclosing(chunks)), options, done, diarizers)
             async with aclosing(chunks):
@@ -192,8 +181,16 @@ class Batch:
         part: MemoryPart | None = None,
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
-        stretch = _Stretch(done, options.text, self._text)
-        line = _Line(self._engine, self._recogniser, options, stretch.language)
+        growing = _GrowingChunk(done, options.text, self._text)
+        queue = DecodeQueue(
+            self._recogniser,
+            tenant=options.tenant,
+            language=growing.language or (None if options.language is None else (options.language, None)),
+            multilingual=options.multilingual,
+            task=options.task,
+            hint=options.hint,
+            max_jobs=BATCHES_AHEAD * (1 if options.multilingual else self._engine.max_batch * self._engine.replicas),
+        )
         notes: list[str] = []
         try:
             if options.speakers is not None and self._voices is not None:
@@ -205,19 +202,19 @@ class Batch:
                     if isinstance(item, DecodeJob) and jobs_left > 0:
                         jobs_left -= 1
                         continue
-                    await line.add(item)
-                    while line.full or line.first_is_done:
-                        stretch.absorb(*await line.first(), line.written_in)
-                        if stretch.long_enough:
-                            yield stretch.chunk(line.language)
-            await line.start_all()
-            while line.waiting:
-                stretch.absorb(*await line.first(), line.written_in)
-                if stretch.long_enough:
-                    yield stretch.chunk(line.language)
+                    await queue.add(item)
+                    while queue.full or queue.first_is_done:
+                        growing.absorb(*await queue.first(), queue.text_language)
+                        if growing.long_enough:
+                            yield growing.chunk(queue.language)
+            await queue.start_all()
+            while queue.waiting:
+                growing.absorb(*await queue.first(), queue.text_language)
+                if growing.long_enough:
+                    yield growing.chunk(queue.language)
         finally:
-            await line.close()
-        yield stretch.chunk(line.language, notes)  # it may have no length, and is then there for the notes
+            await queue.close()
+        yield growing.chunk(queue.language, notes)  # it may have no length, and is then there for the notes
 
     async def _pack(
         self,
@@ -258,128 +255,33 @@ def _listen_in(audio: Iterable[Samples], diarizer: Diarizer) -> Iterator[Samples
     diarizer.end()
 
 
+async def _merge_channels(
+    channels: Mapping[int, AsyncGenerator[Chunk]], done: Sequence[Chunk]
+) -> AsyncGenerator[Chunk]:
+    """Yield the chunks of all channels that follow *done*, always the next one of the channel that is farthest behind.
+
+    The order depends on the chunks alone. So it is the same after a crash, when *done* holds those that were stored.
+    """
+    reached = dict.fromkeys(channels, 0) | {chunk.channel: chunk.end for chunk in done if chunk.channel is not None}
+    index = len(done)
+    while reached:
+        channel = min(reached, key=lambda one: (reached[one], one))
+        chunk = await anext(channels[channel], None)
+        if chunk is None:
+            del reached[channel]
+            continue
+        reached[channel] = chunk.end
+        segments = tuple(replace(segment, channel=channel) for segment in chunk.segments)
+        yield replace(chunk, index=index, channel=channel, segments=segments)
+        index += 1
+
+
 def _of_channel(chunks: Sequence[Chunk], channel: int) -> list[Chunk]:
     return [chunk for chunk in chunks if chunk.channel == channel]
 
 
-@dataclass(slots=True)
-class _Entry:
-    item: Packed
-    heard: "asyncio.Task[RecognitionResult] | None" = (
-        None  # None for silence, and for a job that waits for the language
-    )
-
-
-class _Line:
-    """The queue of packed items that are not yet absorbed, in order. Its jobs wait in the scheduler."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        recogniser: FileRecogniser,
-        options: BatchOptions,
-        language: tuple[str, float | None] | None,
-    ) -> None:
-        self._recogniser = recogniser
-        self._options = options
-        self._most = BATCHES_AHEAD * engine.max_batch * engine.replicas
-        self._entries: deque[_Entry] = deque()
-        self.language = language or (None if options.language is None else (options.language, None))
-
-    async def add(self, item: Packed) -> None:
-        entry = _Entry(item)
-        self._entries.append(entry)
-        if self._options.multilingual:
-            self._start_next()
-        elif self.language is not None:
-            self._start(entry)
-        elif sum(len(job.samples) for job in self._unheard()) >= LONGEST_JOB:
-            await self.start_all()
-
-    async def start_all(self) -> None:
-        """Give every job to the scheduler, after detecting the language if it is not known.
-
-        Where it may change, jobs wait for each other, because the language of one tells about that of the next.
-        """
-        if self._options.multilingual:
-            return
-        if self.language is None and (jobs := list(self._unheard())):
-            windows = [job.samples for job in jobs]
-            self.language = await self._recogniser.detect_language(windows, tenant=self._options.tenant)
-        for entry in self._entries:
-            self._start(entry)
-
-    @property
-    def written_in(self) -> str | None:
-        """The language of the text, as far as it is known."""
-        if self._options.task == TRANSLATE:
-            return ENGLISH
-        return None if self.language is None else self.language[0]
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._entries)
-
-    @property
-    def full(self) -> bool:
-        if self._options.multilingual:
-            return sum(isinstance(entry.item, DecodeJob) for entry in self._entries) >= BATCHES_AHEAD
-        return sum(entry.heard is not None for entry in self._entries) >= self._most
-
-    @property
-    def first_is_done(self) -> bool:
-        if not self._entries:
-            return False
-        entry = self._entries[0]
-        return isinstance(entry.item, Passed) or (entry.heard is not None and entry.heard.done())
-
-    async def first(self) -> tuple[Packed, RecognitionResult | None]:
-        """Wait for the oldest item, remove it, and return it with what was recognised in it."""
-        entry = self._entries[0]
-        heard = await entry.heard if entry.heard is not None else None
-        self._entries.popleft()
-        if self._options.multilingual and heard is not None:
-            heard = replace(heard, words=tuple(replace(word, language=heard.language) for word in heard.words))
-            if heard.words and heard.language is not None:
-                self.language = heard.language, heard.language_probability
-            self._start_next()
-        return entry.item, heard
-
-    async def close(self) -> None:
-        """Cancel the jobs that are still in the scheduler."""
-        tasks = [entry.heard for entry in self._entries if entry.heard is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    def _unheard(self) -> Iterator[DecodeJob]:
-        return (entry.item for entry in self._entries if isinstance(entry.item, DecodeJob) and entry.heard is None)
-
-    def _start_next(self) -> None:
-        """Start the oldest job if nothing is heard before it."""
-        oldest = next((entry for entry in self._entries if isinstance(entry.item, DecodeJob)), None)
-        if oldest is not None:
-            self._start(oldest)
-
-    def _start(self, entry: _Entry) -> None:
-        known, multilingual = self.language and self.language[0], self._options.multilingual
-        if isinstance(entry.item, DecodeJob) and entry.heard is None and (known is not None or multilingual):
-            request = DecodeRequest(
-                samples=entry.item.samples,
-                start=entry.item.start,
-                language=None if multilingual else known,
-                before=known if multilingual else None,
-                task=self._options.task,
-                hint=self._options.hint,
-                voiced=entry.item.voiced,
-            )
-            hearing = self._recogniser.recognise(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
-            entry.heard = asyncio.ensure_future(hearing)
-
-
-class _Stretch:
-    """The chunk that is growing."""
+class _GrowingChunk:
+    """The chunk that the next recognised items are added to."""
 
     def __init__(self, done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> None:
         last = done[-1] if done else None

@@ -12,7 +12,8 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE, Samples
-from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
+from pipeline.batch import CHUNK, Batch, BatchOptions
+from pipeline.decode_queue import BATCHES_AHEAD
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.decode import TRUNCATED
 from pipeline.ingest.isolation import Isolation

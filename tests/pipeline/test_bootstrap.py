@@ -104,7 +104,7 @@ def test_inference_threads_give_way_and_ours_do_not() -> None:
         "engine = load(wanted)\n"
         "import numpy as np\n"
         "from pipeline.recognition.engine import DecodeRequest\n"
-        "engine.hear([DecodeRequest(samples=np.zeros(16000, np.float32), start=0)])\n"
+        "engine.recognise([DecodeRequest(samples=np.zeros(16000, np.float32), start=0)])\n"
         "ours = {thread.native_id for thread in threading.enumerate()}\n"
         "nice = [(int(task), os.getpriority(os.PRIO_PROCESS, int(task))) for task in os.listdir('/proc/self/task')]\n"
         "print(max(level for task, level in nice if task in ours), max(level for task, level in nice))"

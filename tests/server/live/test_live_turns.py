@@ -23,7 +23,7 @@ from server.model.errors import Refused
 from server.model.events import Event
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.sessions import Listener
+from tests.pipeline.sessions import ScriptedRecogniser
 from tests.server.realtime_client import COMPLETED, SILENCE
 from tests.server.realtime_client import talking as calling
 from tests.server.running import SPEECH
@@ -99,7 +99,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
             raise AssertionError("nobody speaks")
 
     async def told() -> list[object]:
-        recogniser = Listener(())
+        recogniser = ScriptedRecogniser(())
         live = LiveEngine(
             engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=Never()
         )
@@ -135,27 +135,27 @@ def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
 
 def test_an_item_of_semantic_vad_ends_with_its_turn_and_not_with_a_pause():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.recognise({"type": "speech.started", "at": 1.0})
-    items.recognise(WORD)
-    assert items.recognise({"type": "speech.ended", "at": 2.1}) == []
-    assert items.recognise({"type": "segment", "end": 2.0, "forced": False}) == []
-    told = items.recognise(ENDED)
+    items.receive({"type": "speech.started", "at": 1.0})
+    items.receive(WORD)
+    assert items.receive({"type": "speech.ended", "at": 2.1}) == []
+    assert items.receive({"type": "segment", "end": 2.0, "forced": False}) == []
+    told = items.receive(ENDED)
     assert (told[0]["type"], told[0]["audio_end_ms"]) == ("input_audio_buffer.speech_stopped", 2000)
     assert (told[-1]["type"], told[-1]["transcript"]) == (COMPLETED, "so")
 
 
 def test_an_item_without_words_ends_where_that_is_decided():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.recognise({"type": "speech.started", "at": 1.0})
-    told = items.recognise({"type": "finalized", "at": 3.0})
+    items.receive({"type": "speech.started", "at": 1.0})
+    told = items.receive({"type": "finalized", "at": 3.0})
     assert (told[0]["audio_end_ms"], told[-1]["transcript"]) == (3000, "")
 
 
 def test_without_the_model_an_item_ends_with_a_pause():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.recognise({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
-    items.recognise({"type": "speech.started", "at": 1.0})
-    assert items.recognise({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
+    items.receive({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
+    items.receive({"type": "speech.started", "at": 1.0})
+    assert items.receive({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
 
 
 @installed

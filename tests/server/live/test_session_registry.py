@@ -340,13 +340,13 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(t
 @in_a_loop
 async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
     """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
-    going, hear = asyncio.Event(), Scheduler.hear
+    going, recognise = asyncio.Event(), Scheduler.recognise
 
     async def stuck(self: Scheduler, *given: Any, **named: Any) -> Any:
         await going.wait()
-        return await hear(self, *given, **named)
+        return await recognise(self, *given, **named)
 
-    monkeypatch.setattr(Scheduler, "hear", stuck)
+    monkeypatch.setattr(Scheduler, "recognise", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
     async with stored(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(

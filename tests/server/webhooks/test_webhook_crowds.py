@@ -9,7 +9,7 @@ import pytest
 
 from server.accounts.issuing import open_account
 from server.model.deliveries import Crowding, Delivery
-from server.webhooks import slots as seats_module
+from server.webhooks import delivery_slots
 from server.webhooks.courier import Reply
 from server.webhooks.delivery_slots import KEPT, MAX_PER_ACCOUNT_AND_ADDRESS, MAX_PER_HOST, Crowded, DeliverySlots
 from tests.server.name_server import name_server
@@ -36,24 +36,24 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
 @in_a_loop
 async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path, monkeypatch):
     """There is one place more than one account may take, and five hosts of it would take more."""
-    monkeypatch.setattr(seats_module, "MAX_AT_ONCE", seats_module.MAX_PER_ACCOUNT + 1)
-    monkeypatch.setattr(seats_module, "KEPT", 1)
+    monkeypatch.setattr(delivery_slots, "MAX_AT_ONCE", delivery_slots.MAX_PER_ACCOUNT + 1)
+    monkeypatch.setattr(delivery_slots, "KEPT", 1)
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(office(tmp_path))
         dead = [await stack.enter_async_context(peer(holding(go), f"127.0.0.{place}")) for place in range(2, 7)]
         alive = await stack.enter_async_context(peer(saying(answer(200))))
-        for host in dead * seats_module.MAX_PER_HOST:
+        for host in dead * delivery_slots.MAX_PER_HOST:
             await it.ended(host.url)
         other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
         await replace(it, account=other).ended(alive.url)
         async with delivering(it):
             await received(alive)
             async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in dead) < seats_module.MAX_PER_ACCOUNT:  # noqa: ASYNC110
+                while sum(len(host.asked) for host in dead) < delivery_slots.MAX_PER_ACCOUNT:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.2)  # for what should not come
-            assert sum(len(host.asked) for host in dead) == seats_module.MAX_PER_ACCOUNT
+            assert sum(len(host.asked) for host in dead) == delivery_slots.MAX_PER_ACCOUNT
             go.set()
 
 
@@ -71,11 +71,11 @@ async def test_accounts_with_a_silent_receiver_each_keep_nobody_waiting(tmp_path
                 await replace(it, account=account).ended(host.url)
         async with delivering(it):
             async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in silent) < seats_module.MAX_AT_ONCE - KEPT:  # noqa: ASYNC110
+                while sum(len(host.asked) for host in silent) < delivery_slots.MAX_AT_ONCE - KEPT:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             delivery = await it.tried(await it.ended(alive.url))
             assert delivery.state == "delivered"
-            assert sum(len(host.asked) for host in silent) == seats_module.MAX_AT_ONCE - KEPT
+            assert sum(len(host.asked) for host in silent) == delivery_slots.MAX_AT_ONCE - KEPT
             go.set()
 
 
@@ -146,8 +146,8 @@ async def delivered_attempt(it: Office, delivery: Delivery) -> Delivery:
 @in_a_loop
 async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seats_module, "MAX_AT_ONCE", 2)
-        patch.setattr(seats_module, "KEPT", 0)
+        patch.setattr(delivery_slots, "MAX_AT_ONCE", 2)
+        patch.setattr(delivery_slots, "KEPT", 0)
         async with office(tmp_path) as it, peer(saying(answer(200))) as target:
             jobs = [await it.ended(target.url) for _ in range(7)]
             async with delivering(it):
