@@ -1,9 +1,16 @@
 """Finds how many voices a recording has and what each sounds like, from the turns of all its windows.
 
-Turns of at least some length are merged, the most alike pair first, until no two groups are alike enough (average
-linkage). Two local voices of one window are never the same person, so their distance is set larger than any that a
-sound can have; turns of one local voice, and of those that speak at the same time in two windows, are drawn together a
-little. What is left is a voice only if it speaks long enough.
+Theory. The segmentation model (segmentation.py) looks at windows of ten seconds and finds up to three local voices in
+each. The encoder (embedding.py) turns each turn of a local voice into a vector; the distance of two turns is one minus
+the cosine of their vectors. Clustering joins turns into people:
+
+1. Short turns have unreliable vectors, so only turns of a certain length take part.
+2. The first model knows something about neighbours. Two local voices of one window are two people, so their distance is
+   set to SAME_WINDOW, more than any sound can reach. Two turns of one local voice are probably one person, so their
+   distance is lowered by SAME_VOICE. So is that of local voices of two overlapping windows that speak at the same time.
+3. Average linkage: the two groups with the lowest mean distance are merged, again and again, until the lowest is APART.
+4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording. The others are
+   dropped; timeline.py gives their turns to the voices that they resemble most.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,25 +25,25 @@ from pipeline.speakers.frames import FRAMES, HEARD, SIZE, STEP, VOICES, LocalTur
 Array = NDArray[np.float32]
 
 APART = 0.33
-"""The mean cosine distance from which two groups are two people."""
+"""Groups with at least this mean cosine distance are two people."""
 
 SAME_WINDOW = 2.0
 """The distance of two local voices of one window."""
 
 MOST_TURNS = 2000
-"""Turns that are compared with each other: of more, evenly chosen ones. Their distances take 16 MB."""
+"""The most turns that are compared, whose distances take 16 MB. From more turns this many are chosen evenly."""
 
 SAME_VOICE = 0.1
-"""How much nearer two turns of one local voice are than they sound: the first model took them for one person's."""
+"""How much the distance of two turns of one local voice is lowered."""
 
 LONG_TURN_S = 2.0
-"""Turns that are compared are this long, or in short recordings at least SHORT_TURN_S."""
+"""The shortest turn that is compared; in short recordings it may be as short as SHORT_TURN_S."""
 
 SHORT_TURN_S = 0.8
 
 FOUNDING_S = 2.0
-"""A voice speaks for this long in the recording, each second counted once. Less of one person, a cut-off word or a
-shout, often sounds so unlike the rest that no distance could tell it from a second person."""
+"""The shortest time that a voice must speak in the recording. A cut-off word or a shout often sounds so unlike the rest
+of its speaker that no distance could tell it from a second person."""
 
 _SPREAD = 2 * RATE // STEP  # frames, 2 s: windows of a live stream lie closer together
 _COMMON_FRAMES = RATE // STEP  # 1 s, in which local voices of two windows both speak if they are one voice,
@@ -56,9 +63,9 @@ class _Point:
 
 
 def find_voices(windows: Sequence[Window], most: int) -> Array:
-    """Return what each of at most *most* voices sounds like, one a row; no row where nobody speaks.
+    """Return a unit vector for each of at most *most* voices, of shape (voices, SIZE), in order of their speaking time.
 
-    Those who speak most come first. Windows that overlap nearly all are passed over.
+    There is no row if nobody speaks. Of windows that overlap almost completely only one is used.
     """
     windows = _spread(windows)
     spoken_s = sum(turn.seconds for window in windows for turn in window.turns)
@@ -137,9 +144,10 @@ def _distances(points: Sequence[_Point], embeddings: Array, windows: Sequence[Wi
 
 
 def _same_voices(windows: Mapping[int, Window]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield pairs of (window, local voice) that the first model takes for one voice. The windows are in order.
+    """Yield pairs of (window, local voice) that the segmentation model takes for one person. The windows are in order.
 
-    A local voice is one, and so are two of windows that overlap by half or more where both speak at the same time.
+    Each local voice is paired with itself. Local voices of two windows that overlap by half or more are a pair if both
+    speak at the same time.
     """
     speaking = {index: (window.speech > HEARD).astype(np.float32) for index, window in windows.items()}
     order = list(windows)
@@ -160,11 +168,11 @@ def _same_voices(windows: Mapping[int, Window]) -> Iterator[tuple[tuple[int, int
 
 
 def average_linkage(distances: Array) -> list[tuple[float, int, int]]:
-    """Merge the nearest groups again and again until one is left; return each merge as (distance, one, another).
+    """Merge the two nearest groups until one is left; return each merge as (distance, one, another), nearest first.
 
-    A group is named by one of its members. Groups that are each other's nearest are merged as they are found (Murtagh's
-    chain of nearest neighbours), which gives the merges of the plain algorithm in the time of its distances alone.
-    The distances are overwritten.
+    A group is named by one of its members. *distances*, of shape (n, n), is overwritten. The chain of nearest
+    neighbours (Murtagh 1983) merges any two groups that are each other's nearest, in whatever order it finds them. The
+    merges are those of the plain algorithm, but the time grows with n * n and not with n * n * n.
     """
     count = len(distances)
     np.fill_diagonal(distances, np.inf)
@@ -197,7 +205,10 @@ def _merge(distances: Array, sizes: NDArray[np.float64], kept: int, gone: int) -
 
 
 def cut(merges: Sequence[tuple[float, int, int]], count: int, apart: float, most: int) -> NDArray[np.intp]:
-    """Return the group, 0, 1, ..., of each of *count* points: merges below *apart*, and as many as leave *most*."""
+    """Return the group, 0, 1, ..., of each of *count* points, after all merges nearer than *apart*.
+
+    Further merges follow until no more than *most* groups are left.
+    """
     parent = list(range(count))
 
     def root(point: int) -> int:

@@ -71,9 +71,9 @@ class Diarizer:
 
 
 def speaker_turns(heard: Mapping[int | None, Diarizer], options: SpeakerOptions) -> list[SpeakerTurn]:
-    """Return all turns by their starts, by the diarizers of the channels, or of None for all channels together.
+    """Return the turns of all channels in order of their starts. The key None stands for all channels mixed.
 
-    A voice without a name has a label that begins with UNNAMED, and no other channel has the same.
+    A voice without a name gets a label that begins with UNNAMED and occurs on one channel only.
     """
     found = find_all_voices({channel: diarizer.windows for channel, diarizer in heard.items()}, options)
     turns: list[SpeakerTurn] = []
@@ -101,9 +101,9 @@ def find_all_voices(
 
 
 def name_voices(found: Array, options: SpeakerOptions, channel: int | None = None) -> tuple[Array, list[str | None]]:
-    """Return the known voices who speak on a channel, then the others, one a row, and a name or None for each.
+    """Return the voices of a channel, one a row, and a name or None for each. Known people come first.
 
-    Where there may be nobody but known people, every voice is that of the person it is most like.
+    If the options allow known people only, every voice gets the name of the person whom it resembles most.
     """
     people = options.voices_of(channel)
     if not len(found) or not people:

@@ -1,7 +1,7 @@
-"""Finds what a voice sounds like: a vector of 256 numbers of length 1 for some seconds of speech, its embedding.
+"""Computes the embedding of a voice: a vector of 256 numbers and length 1, from some seconds of speech.
 
-The encoder is an LSTM over mel spectra of 10 ms. It was trained to bring embeddings of one voice close to each other
-and those of others apart, which the cosine between them measures.
+The encoder is an LSTM over mel spectra of 10 ms. It was trained so that embeddings of one voice have a high cosine, and
+those of two voices a low one.
 """
 
 from collections.abc import Sequence
@@ -61,9 +61,9 @@ class VoiceEncoder:
         self._bias = tensors["linear.bias"].copy()
 
     def __call__(self, voices: Sequence[Array]) -> Array:
-        """Return the embedding of each of some mel spectra, of shape (voices, SIZE). Each has at least one frame.
+        """Return one embedding for each mel spectrum, of shape (spectra, SIZE). Each spectrum has at least one frame.
 
-        A spectrum is cut into pieces of about PIECE frames, and their embeddings are averaged.
+        A long spectrum is cut into pieces of about PIECE frames, whose embeddings are averaged.
         """
         pieces: list[Array] = []
         owners: list[int] = []

@@ -1,6 +1,6 @@
 """Keeps some seconds of each voice of a live stream, from which its speakers are found again after a restart.
 
-What is kept is sound, as the audio of a file is: what a voice sounds like is computed from it anew.
+Audio is kept, and no embedding: after a restart the embeddings are computed from it again.
 """
 
 import base64
@@ -25,7 +25,7 @@ SHORTEST = RATE // 2
 """Samples: a shorter stretch of speech is not kept."""
 
 UNSETTLED = RATE
-"""Samples at the end of a window of which it is not sure yet who speaks in them."""
+"""Samples at the end of a window whose speaker may still change."""
 
 _LOUDEST = 32767  # of 16-bit PCM
 
@@ -44,10 +44,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class RedactedSpans:
-    """Where something was said that nobody is to hear: starts and ends, in positions of the channel.
-
-    After *known_to* it is not known yet.
-    """
+    """The starts and ends of redacted speech, in positions of the channel. After *known_to* they are not known yet."""
 
     spans: Sequence[tuple[int, int]]
     known_to: int
@@ -78,8 +75,8 @@ class SpeechOfVoices:
     ) -> dict[str, Samples]:
         """Return up to MOST samples of each label, the longest stretches first, and forget all others.
 
-        What comes after position *recent* is not forgotten: it may turn out to be another voice's. What is hidden is,
-        and nothing is returned of which that is not known.
+        Speech after position *recent* is kept, because it may turn out to be another voice's. Redacted speech is
+        forgotten, and speech that may still be redacted is not returned.
         """
         kept: dict[str, list[Stretch]] = {}
         others = [stretch for stretch in self._stretches if stretch.end > hidden.known_to]

@@ -1,14 +1,15 @@
-"""Tells the speakers of a live stream apart while it is heard. server/live/ makes one LiveSpeakers for a session.
+"""Labels the speakers of a live stream while they speak. server/live/ makes one LiveSpeakers for a session.
 
     speakers = LiveSpeakers(models, SpeakerOptions(), {None: 0})
-    label = speakers.label(word, None)        # of a word that is told now: provisional
-    runs = speakers.listen({None: samples})   # on a thread; words that now have another label
-    speech = speakers.new_excerpts()          # to be kept for a restart, after listen() and when label_is_new
-    turns, runs = speakers.finish()           # the turns of all, and the label of every word
+    label = speakers.label(word, None)        # of a word that becomes final now; it may be revised
+    runs = speakers.listen({None: samples})   # on a thread; the words that have another label now
+    speech = speakers.new_excerpts()          # for a restart, after listen() and when label_is_new
+    turns, runs = speakers.finish()           # all turns, and the final label of every word
 
-What is known of the voices grows while they are heard, so labels are revised: whenever the recording is a twentieth
-longer, all of it is clustered anew, as a file is. A label that was told for one voice never goes to another. Two labels
-may become one, of which the lower stays. After a restart the voices of those excerpts keep their labels.
+Theory. More speech means better knowledge of the voices, so labels are revised. Whenever the recording has grown by a
+twentieth, all of it is clustered anew, as a file is. Between two clusterings a new turn gets the label of the voice
+that it resembles most. A label that readers know for one voice is never given to another. Two labels may turn out to be
+one person; then the lower label stays. After a restart the voices of the stored excerpts keep their labels.
 """
 
 from collections import Counter
@@ -127,9 +128,9 @@ class LiveSpeakers:
         return self._models is not None and self._numbers.next > self._asked
 
     def new_excerpts(self, hidden: RedactedSpans = NOTHING_REDACTED) -> Excerpts | None:
-        """Return the excerpts to keep from now on, if a label is new or has twice the speech of those kept so far.
+        """Return the excerpts to store, if a label is new or has twice as much speech as its stored excerpt. Else None.
 
-        Nothing that is *hidden* on any channel is in them.
+        They contain nothing that is *hidden* on any channel.
         """
         self._asked = self._numbers.next
         excerpts: dict[int | None, dict[str, Samples]] = {}
@@ -333,9 +334,9 @@ class _Channel:
 
 
 def _inherit(times: SpeakerTimes, told: Sequence[LabelledWord], taken: set[object]) -> dict[int, str]:
-    """Return the labels that voices take over: of those whose first words are mostly theirs, the lowest.
+    """Return the label that each voice keeps: the lowest label most of whose first words belong to the voice.
 
-    *taken* has voices and labels that have each other already.
+    *taken* has the pairs of voice and label that are fixed already.
     """
     spoken: dict[str, Counter[int]] = {}
     for one in told:

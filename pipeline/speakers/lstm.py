@@ -1,6 +1,7 @@
-"""Writes an LSTM as an ONNX model, so that onnxruntime runs weights that came without one. embedding.py calls it.
+"""Builds an ONNX model of an LSTM from bare weights, so that onnxruntime can run them. embedding.py calls it.
 
-A model is a few messages in Protocol Buffers' wire format, for which the onnx package would be a large dependency.
+A model is a few messages in the wire format of Protocol Buffers. They are written by hand, because the onnx package
+would be a large dependency for them.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ _INT_ATTRIBUTE = 2  # AttributeProto.AttributeType
 def lstm_model(tensors: Mapping[str, Array], layers: int) -> bytes:
     """Return a model of stacked LSTM layers with the weights that PyTorch names `lstm.weight_ih_l0` and so on.
 
-    Its inputs are `frames` (time, batch, features) and `lengths` (batch), int32. Its output is `hidden` (1, batch,
-    hidden), the state of the last layer after as many frames as each row has.
+    The inputs are `frames` of shape (time, batch, features) and `lengths` of shape (batch), int32. The output `hidden`,
+    of shape (1, batch, hidden), is the state of the last layer after each row's own number of frames.
     """
     hidden = tensors["lstm.weight_hh_l0"].shape[1]
     features = tensors["lstm.weight_ih_l0"].shape[1]

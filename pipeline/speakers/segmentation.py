@@ -1,7 +1,6 @@
-"""Finds who of up to three people speaks when within ten seconds: local voices, which have no names yet.
+"""Finds when up to three people speak within ten seconds. They are local voices: the next window numbers them anew.
 
-The model gives for each frame of about 17 ms the probability of each set of at most two of three voices. Which voice is
-the first, second or third differs from window to window.
+For each frame of about 17 ms the model gives the probability of each set of at most two of the three voices.
 """
 
 import numpy as np
@@ -33,7 +32,7 @@ class SegmentationModel:
     def __call__(self, window: Samples) -> Array:
         """Return the probability that each voice speaks in each frame, (FRAMES, VOICES), of up to LENGTH samples.
 
-        A shorter window is followed by silence.
+        A shorter window is filled up with silence.
         """
         padded = np.zeros((1, 1, LENGTH), np.float32)
         padded[0, 0, : len(window)] = window

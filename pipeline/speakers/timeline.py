@@ -60,9 +60,10 @@ def voice_turns(windows: Sequence[Window], voices: Array, duration: int) -> list
 
 
 def match(likeness: Array) -> list[int]:
-    """Return the voice of each local voice, by likeness (local voices, voices): as alike as can be, none twice.
+    """Return a voice for each local voice, so that the sum of their likeness is the greatest and no voice occurs twice.
 
-    Where there are more local voices than voices, those that are left get the voice that is most like them.
+    *likeness* has the shape (local voices, voices). If there are more local voices than voices, each of those that are
+    left over gets the voice that it resembles most.
     """
     local, voices = likeness.shape
     if local <= voices:

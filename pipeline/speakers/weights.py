@@ -45,8 +45,8 @@ def damaged_files() -> list[str]:
 def read_tensors(data: bytes, member: str) -> dict[str, Array]:
     """Return the float tensors of *member* of a checkpoint in PyTorch's format before 1.6, by their names.
 
-    The format is four pickles, then the bytes of each storage behind its length. Nothing but tensors is unpickled: any
-    other object raises pickle.UnpicklingError.
+    A file of this format has four pickles, then for each storage its length and its bytes. Only tensors are unpickled.
+    Any other object raises pickle.UnpicklingError.
     """
     file = io.BytesIO(data)
     for _ in range(3):  # magic number, version, byte order: those of every such file

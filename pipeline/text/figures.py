@@ -1,6 +1,7 @@
-"""Finds figures in words: written ones, number words, "oh" and "double seven". Pure.
+"""Finds figures in words: digits, number words, "oh" and "double seven". Pure.
 
-A run is what may be one number: words with figures, with what people say between them, and pauses of up to two seconds.
+A run is a row of words that may be one number. It has words with figures, fillers between them such as "uh", and pauses
+of at most two seconds.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Writes numbers in figures, as people do. Pure.
 
-text2num finds them. What it does not know is added here: years in pairs, figures said one by one, and "3 million".
-Ordinals below tenth stay words, and so do one and two by themselves, and "a hundred and five".
+The library text2num finds them. This module adds what it does not know: years in pairs, figures said one by one, and
+"3 million". Ordinals below tenth stay words. So do one and two by themselves, and "a hundred and five".
 """
 
 import re
@@ -41,7 +41,7 @@ def with_numerals(
 ) -> list[Word]:
     """Return *words* with their numbers in figures. Words of one number become one word with their times.
 
-    *before* is the word before them, in lower case. Telephone numbers of *phone_region* are written as people there do.
+    *before* is the word before them, in lower case. Telephone numbers are written as in *phone_region*.
     """
     if not reader.words.spelled or not any(reader.has_figure(word.text) for word in words):
         return list(words)

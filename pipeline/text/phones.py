@@ -1,6 +1,6 @@
-"""Telephone numbers of a region: which numbers can be some, and how people write them. Pure.
+"""Telephone numbers of a region: which figures can be one, and how people there write it. Pure.
 
-The library of all regions takes a moment to load, so it is loaded when the first order names a region.
+The library of all regions takes a moment to load, so it is loaded for the first job that names a region.
 """
 
 from functools import lru_cache
@@ -30,9 +30,9 @@ def may_be_phone(figures: str, region: str) -> bool:
 
 @lru_cache(MAX_CACHED)
 def written_phone(figures: str, region: str, *, plus: bool = False) -> str | None:
-    """Return a telephone number as it is written in *region*; None if it is none that can be in use.
+    """Return a telephone number as it is written in *region*; None if the figures cannot be a number in use.
 
-    *plus*: the figures begin with the code of a country, so they mean the same everywhere.
+    With *plus* they begin with the code of a country, so they mean the same in every region.
     """
     number = _number(f"+{figures}" if plus else figures, region)
     library = _library()

@@ -1,6 +1,7 @@
-"""Finds what is to be redacted in words as they were heard. Pure.
+"""Finds what must be hidden in the words of the recogniser. Pure.
 
-It errs towards hiding: a recogniser mishears figures and repeats them, so their number decides and check digits do not.
+If in doubt, it hides. A recogniser mishears figures and repeats them, so a check digit proves nothing: the count of the
+figures decides.
 """
 
 import re
@@ -73,11 +74,11 @@ class Redactor:
     def spans(
         self, words: Sequence[Word], before: Sequence[str], *, least: int | None = None, begun: str = ""
     ) -> list[Span]:
-        """Return what is to be redacted in *words*, in order and without overlaps.
+        """Return what must be hidden in *words*, in order and without overlaps.
 
-        *before* has the words directly before them, and *begun* the figures of a number that goes on in them. With
-        *least* the words can be held back no longer: a number that may go on after them is redacted if it has at least
-        so many figures.
+        *before* has the words directly before them, *begun* the figures of a number that continues in them. *least* is
+        given when the words can be held no longer: then a number that may go on after them is hidden if it has at least
+        so many figures already.
         """
         found: list[Span] = []
         if "email" in self.kinds:

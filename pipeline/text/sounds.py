@@ -1,9 +1,11 @@
 """Writes names in place of words that sound like them. Pure.
 
-A name or a row of words is compared as a line of sounds. In English they are consonants (Metaphone) without the
-difference between those that recognisers take for each other, such as b and p; in other languages they are letters.
-Several words may be one name: "cooper netties" is Kubernetes. Words are held only if they begin a name by their sounds
-and by their letters too: most short words have the sounds of some name's beginning, as "the" has those of Terraform.
+Names and spoken words are compared as strings of sounds. In English these are the consonants of Metaphone; consonants
+that recognisers confuse, such as b and p, count as the same. In other languages they are the letters. Several words may
+be one name: "cooper netties" is Kubernetes.
+
+In live streams, words that may be the beginning of a name are held until the rest has come. Their letters must resemble
+the name too. By sounds alone nearly every short word begins some name, as "the" begins Terraform.
 """
 
 import re

@@ -1,9 +1,16 @@
-"""Brings decided words into the form in which people are to see them, before anybody does. Pure.
+"""Rewrites the final words before any reader sees them: redaction, numerals, replacements, names, profanity. Pure.
 
-A word that may belong to something longer, such as a card number, is held until that is complete. What is secret is
-looked for first, in the words as they were heard, so that nothing else can break it up; then come numerals, replacing,
-names by their sound and profanity, none of which touches a label. Words are taken one by one, so they give the same
-text in any pieces.
+Theory. A word must not be shown before its form is known, because a shown word never changes. "four one one one" may be
+the beginning of a card number, so its words are held until the number is complete. A word is released when
+
+- no step can still join it with what follows (`_open_from`),
+- nobody spoke for PAUSE after it, or
+- it was held for MAX_HELD, or as one of MAX_HELD_WORDS. Then the words before the longest pause are released.
+
+If secrets are to be hidden, the third case releases everything, hides the open figures, and remembers where they ended
+(`_hidden_to`), so that the rest of the number is hidden too when it comes. Redaction looks at the words as they were
+recognised, before any other step, because another step could break a number up. The other steps never touch a label.
+Words are taken one by one, so the text does not depend on how they were cut into requests.
 """
 
 from collections import deque
@@ -49,9 +56,9 @@ class TextStage:
         patient: bool = False,
         settings: TextSettings = USUAL_SETTINGS,
     ) -> None:
-        """Continue after the words *said*: figures that follow a label may belong to what it hides.
+        """Continue after the words *said*. If they end with a label, figures that follow may belong to what it hides.
 
-        *patient*: nobody waits for the words, so the first part of an address can be held too.
+        *patient* is for files: no reader waits for the words, so the first part of an e-mail address is held too.
         """
         self._options = options
         self._settings = settings
@@ -68,7 +75,7 @@ class TextStage:
         self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
         """Where a run of figures that is hidden, and may go on, was last heard."""
         self._begun, self._begun_to = "", 0
-        """The figures of a number that had to be told before it was known whether it goes on, and their end."""
+        """Figures that were shown although their number may go on, and the position where they end."""
 
     @property
     def language(self) -> str | None:
@@ -108,7 +115,7 @@ class TextStage:
     def reach(self, at: int, *, waited: bool = True) -> list[Placed]:
         """Note that all words before the position *at* were added. Returns the words that are decided now.
 
-        *waited*: nothing was said since the last word.
+        *waited* means that nobody spoke between the last word and *at*.
         """
         if self._hidden_to is not None and not self._held and at > self._hidden_to + PAUSE:
             self._hidden_to = None
@@ -128,12 +135,12 @@ class TextStage:
     def flush(self, *, least: int = FEW_FIGURES) -> list[Placed]:
         """Return everything that is held, because it may be held no longer.
 
-        An open run of figures is hidden if it has at least so many.
+        An open run of *least* figures or more is hidden: it may be the beginning of a secret.
         """
         return self._decide(len(self._held), least)
 
     def _cut(self) -> list[Placed]:
-        """Return what can be held no longer: everything where secrets go on, else what is before the longest pause."""
+        """Return what can be held no longer: all words if a secret may go on, else those before the longest pause."""
         words = self._words
         if self._redactor.kinds or len(words) == 1:
             return self.flush(least=ANY_FIGURES)
@@ -167,9 +174,9 @@ class TextStage:
         return [word for word, _ in self._held]
 
     def _open_from(self, words: Sequence[Word]) -> int:
-        """Return the index of the first word that may belong to something that is not complete.
+        """Return the index of the first word that may be part of something longer; len(words) if there is none.
 
-        A phrase or a name may begin within a number, which is held then too, so that it stays whole.
+        If a phrase or a name may begin inside a number, the whole number is held.
         """
         first = min(self._redactor.open_from(words), self._replacer.open_from(words), self._speller.open_from(words))
         runs = list(self._reader.runs(words, self._reader.has_figure)) if self._options.numerals else []
@@ -189,7 +196,7 @@ class TextStage:
         return self._decide(max(0, open_from))
 
     def _hide_rest(self) -> None:
-        """Drop the words that go on with a run whose label was told before it was complete."""
+        """Drop the words that continue a number whose label was shown before the number was complete."""
         if self._hidden_to is None or not self._held:
             return
         words = self._words
@@ -230,7 +237,7 @@ class TextStage:
         return [(word, segments[word.start]) for word in written]
 
     def _note_begun(self, words: Sequence[Word], spans: Sequence[Span], begun: str, *, forced: bool) -> None:
-        """Remember the figures that are told of a number which may go on."""
+        """Remember the figures that are shown of a number which may go on."""
         if not words or not self._redactor.of_figures:
             return
         self._begun_to = words[-1].end
@@ -254,7 +261,7 @@ class TextStage:
         )
 
     def _note(self, words: Sequence[Word]) -> Sequence[Word]:
-        """Remember the last words that were told, and return *words*."""
+        """Remember *words* as the last ones that were shown, and return them."""
         self._before.extend(word.text.rstrip(".,?!;:") if word.redacted else bare(word.text) for word in words)
         return words
 
