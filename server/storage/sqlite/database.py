@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.model.errors import DiskFull, StorageBusy, StorageError
 from server.storage.scratch import PRIVATE_FILE
-from server.storage.sqlite.schema import MIGRATIONS
+from server.storage.sqlite.schema import MIGRATIONS, OLDEST
 from server.storage.sqlite.scrubbing import Scrubber
 from server.storage.vital import start_vital
 from server.storage.watching import Watch, Watches
@@ -397,9 +397,13 @@ def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(MIGRATIONS):
+    if version >= OLDEST + len(MIGRATIONS):
         raise StorageError(f"{path} was written by a newer version of this program (schema {version})")
-    for number, script in enumerate(MIGRATIONS[version:], version + 1):
+    if 0 < version < OLDEST:
+        raise StorageError(f"{path} was written before the first release of this program (schema {version})")
+    for number, script in enumerate(MIGRATIONS, OLDEST):
+        if number <= version:
+            continue
         try:
             connection.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version = {number};COMMIT;")
         except sqlite3.Error:

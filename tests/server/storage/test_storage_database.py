@@ -17,7 +17,7 @@ from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction, Wa
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.vital import SOFTWARE
 from tests.processes import ROOT
-from tests.server.storing import LEASE_S, NOON, ManualClock, claim, completed, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
 
 WRITER_FAILS = """
 import asyncio, sys
@@ -214,35 +214,17 @@ async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, m
         assert await database.read(lambda tx: tx.all("SELECT * FROM first")) == []
 
 
-FIRST_JOBS = f"""
-    INSERT INTO jobs (id, account, environment, class, state, options, source, quotas, retention_ms, virtual_time,
-                      created_at, queued_at, run_after, started_at, lease_id, lease_until, attempt, warnings)
-    SELECT id, id, 'production', 1, state, '{{"live":null}}', '{{"type":"' || source || '"}}',
-           '[{{"name":"audio_seconds","window":"w","limit":null,"amount":' || taken || ',"resets_at":0}}]', 1, place,
-           {NOON}, {NOON}, {NOON}, begun, lease, begun, attempt, '[]'
-    FROM (SELECT 'by address' AS id, 'queued' AS state, 'url' AS source, 0 AS taken, 1 AS place, NULL AS begun,
-                 NULL AS lease, 0 AS attempt UNION ALL
-          SELECT 'queued', 'queued', 'upload', -3600, 3, NULL, NULL, 0 UNION ALL
-          SELECT 'at work', 'processing', 'upload', 60, 2, {NOON}, 'lease', 1);
-"""
-
-
 @in_a_loop
-async def test_jobs_of_the_first_schema_keep_their_turns(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MIGRATIONS", MIGRATIONS[:1])
-    async with stored(tmp_path) as storage:
-        await storage._database.write(lambda tx: tx.run(FIRST_JOBS))
-    monkeypatch.undo()
-    async with stored(tmp_path) as storage:
-        assert await storage.jobs.reap(limit=10) == 1
-        by_address = await storage.jobs.claim("w", environments=["production"], unfetched=True, lease_s=LEASE_S)
-        assert by_address is not None
-        assert by_address.job.id == "by address"
-        leases = [await claim(storage) for _ in range(2)]
-        assert [lease.job.id for lease in leases] == ["at work", "queued"]
-        assert [await storage.jobs.finish(lease, completed()) for lease in leases] == [True, True]
-        used = [await storage.counters.amounts_used(lease.job.id, [("audio_seconds", "w")]) for lease in leases]
-        assert used == [[0], [0]]  # 9.2 s less than the 60 that had been taken; and nothing was taken for the other
+async def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it_is(tmp_path):
+    async with opened(tmp_path) as database:
+        await database.write(insert("a"))
+    with closing(sqlite3.connect(tmp_path / "test.db")) as older:
+        older.execute("PRAGMA user_version = 2")
+        older.commit()
+        with pytest.raises(StorageError, match="before the first release"):
+            SqliteDatabase(tmp_path / "test.db", ManualClock())
+        older.execute("PRAGMA user_version = 3")
+        assert older.execute("SELECT account FROM fairness").fetchall() == [("a",)]
 
 
 @in_a_loop
