@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from pipeline.recognition.engines.models import bundled_folder
+
+# Where this is set, each of the hundreds of processes that tests start would compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Shared machines can stop for seconds, so the time of one example says nothing. EXAMPLES=1000 searches for longer.
 settings.register_profile("any machine", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "40")))

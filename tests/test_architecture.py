@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,7 @@ def at_run_time(node: ast.AST) -> Iterator[ast.AST]:
             yield from at_run_time(child)
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Return the full names of all modules that the file imports at run time, anywhere in it."""
     found: set[str] = set()
