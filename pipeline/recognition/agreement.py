@@ -1,9 +1,21 @@
 """Decides which words of a live stream will never change, from successive hypotheses about growing audio.
 
-A word is committed when two hypotheses in a row have it at the same place (LocalAgreement-2). Words are compared
-without case and punctuation, and by their times instead of their index. A word far enough from the end of the audio
-is committed at once if the model is sure of it, and one that the model doubts waits for a third hypothesis. stream.py
-calls this module; decisions.md has the measurements behind the numbers.
+stream.py calls this module; decisions.md has the measurements behind the numbers.
+
+Theory. Each hypothesis hears the audio again, now a step longer. Words near the end of the audio still change, because
+a word may be cut off there, and because the words after it help the model to choose. So a word is committed when two
+hypotheses in a row have it at the same place (LocalAgreement-2). There are three exceptions:
+
+- A word with a high probability is committed by one hypothesis, if its end is far enough from the end of the audio.
+- A word with a low probability waits for a third hypothesis, or until it is so far from the end that nothing improves.
+- A number at the end of the audio waits, because what follows may change how it is written.
+
+Two words are the same if they are equal without case and punctuation and their times are close. Their index does not
+matter, since a hypothesis may have a word more at its start.
+
+Repeated words need care: people say "no, no, no", and the model may loop. Each hypothesis is aligned with the committed
+words in order (merging.find_new_words), so that each repetition is compared at its own place. A row of words that is
+repeated too often is held back as a loop until the final. A loop that nobody could speak so fast is never committed.
 """
 
 import unicodedata
@@ -51,7 +63,7 @@ class _Candidate:
 
 
 class Agreement:
-    """Holds the committed words of one stream, and what the last hypothesis has after them.
+    """Holds the committed words of one stream and the pending words of the last hypothesis.
 
     Each committed word is returned once, in order. It starts at or after the end of the word before it.
     """
@@ -71,9 +83,9 @@ class Agreement:
 
     @property
     def shown(self) -> tuple[Word, ...]:
-        """The pending words without the last ones that will probably change: doubtful, or at the end of the audio.
+        """The pending words, without those at the end that will probably change: doubtful ones, or ones cut off.
 
-        The first word is shown wherever it ends, so that readers see at once that somebody speaks.
+        The first word is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
         pending = self.pending
         stay = (
@@ -194,7 +206,7 @@ class Agreement:
         return _count_leading(fresh[:limit], certain)
 
     def _count_before_loop(self, fresh: Sequence[Word], fastest: int | None = None) -> int:
-        """Return how many *fresh* words come before a repetition loop; the first round of the loop is among them.
+        """Return how many *fresh* words come before a loop of the model, including the first round of the loop.
 
         A loop may begin among the committed words. With *fastest*, only loops with less time for each word count.
         """
@@ -230,7 +242,7 @@ def _lost(words: Sequence[Word], until: int, jump: int) -> bool:
 def _count_before_number(words: Sequence[Word]) -> int:
     """Return how many words come before the number at the end of *words*; all if none is there.
 
-    What follows may still change how it is written: "$12" becomes "$12.99", and "5 2" becomes "526-018".
+    What is said next may change how the number is written: "$12" becomes "$12.99", and "5 2" becomes "526-018".
     """
     count = len(words)
     while count and (is_number(words[count - 1].text) or normalise(words[count - 1].text) in _GOES_ON):

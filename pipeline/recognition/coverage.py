@@ -1,9 +1,9 @@
-"""Finds speech that an answer of the model has no words for, so that it can be heard again.
+"""Finds speech for which an answer of the model has no words, so that it can be recognised again.
 
-Whisper may end its answer after the first of several sentences, or leave one out, and nothing in the answer says so.
-The voice detector shows it. Each word is first shortened to the longest time that it can take, because the model
-stretches words over pauses. Speech of at least UNHEARD that no word covers then was not heard. whisper.py calls
-unheard() for files and finals, stream.py for partials. merging.py puts both hearings together.
+Whisper may end its answer after the first of several sentences, or leave one out. Nothing in the answer shows that, but
+the voice detector does. Whisper also stretches words over pauses, so each word is first shortened to the longest time
+that it can take. If at least UNHEARD of speech is then without a word, it was missed. whisper.py calls unheard() for
+files and finals, stream.py for partials. merging.py joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,9 @@ PAUSE = position(0.5)
 
 
 def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
-    """Return the stretches with at least UNHEARD of speech that no word covers. Both arguments are in order.
+    """Return the spans with at least UNHEARD of speech that no word covers. Each begins and ends with speech.
 
-    *voiced* has the spans in which somebody speaks. Each stretch begins and ends with speech.
+    *voiced* has the spans in which somebody speaks. Both arguments are in order.
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
     for start, end in _subtract(voiced, list(_word_spans(words, voiced))):

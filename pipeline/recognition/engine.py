@@ -40,9 +40,9 @@ class DecodeRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecognitionResult:
-    """What was recognised in one window. Words are in order and inside it; none if a gate refused the answer.
+    """What was recognised in one window. Words are in order and inside it; there are none if a gate refused the answer.
 
-    In a translation the place of a word is about where its meaning was said.
+    The times of a translated word show roughly where its meaning was said.
     """
 
     words: tuple[Word, ...]
@@ -99,7 +99,7 @@ class Engine(Protocol):
     def bucket(self, request: DecodeRequest) -> Hashable:
         """Return a key; requests with equal keys may share one call.
 
-        Raises EngineFailed for a request to translate if the model cannot, so that it fails alone.
+        Raises EngineFailed for a request to translate if the model cannot, so that no other request fails with it.
         """
         ...
 

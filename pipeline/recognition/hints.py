@@ -6,7 +6,7 @@ from collections.abc import Sequence
 def hint_of(keywords: Sequence[str], prompt: str) -> str:
     """Return the hint of a DecodeRequest: the keywords as a sentence, then the prompt.
 
-    The model reads the first HINT_TOKENS of it, so the keywords come first. It writes as its hint is written, and
+    The model reads only the first HINT_TOKENS, so the keywords come first. It continues in the style of the hint:
     without the full stop its answers would begin in lower case.
     """
     listed = f"{', '.join(keywords)}." if keywords else ""

@@ -1,10 +1,9 @@
-"""How soon a live word is final against how surely it is right: three points that a session may choose. Pure.
+"""How soon a live word is final against how surely it is right: three settings that a session may choose. Pure.
 
-A word that is final can never be taken back, so how soon it becomes final is a choice. What follows a word often makes
-it clear, and a hypothesis that is the same twice is more often right. With *low* a word needs less of both. With
-*accurate* it waits until its sentence is over, when it is heard in the longer window of a final, or until it was said
-SETTLED ago; readers see it as a partial before. *balanced* is StreamOptions as it is. decisions.md has the measurements
-behind the numbers.
+A final word can never be taken back, so how soon it becomes final is a choice. The words after it often make it clear,
+and a word that two hypotheses have is more often right. *low* waits for less of both. *accurate* waits until the end of
+the sentence, which is recognised in the longer window of a final, or until SETTLED after the word. Readers see the word
+as a partial before. *balanced* leaves StreamOptions unchanged. decisions.md has the measurements behind the numbers.
 """
 
 from dataclasses import replace

@@ -1,20 +1,22 @@
-"""Merges two hearings of the same audio, so that nothing is told twice and nothing is lost.
+"""Merges two answers about the same audio, here called hearings, so that no word is lost and none comes twice.
 
-Audio is heard again wherever the first answer cannot be trusted to be whole: where somebody speaks and no word stands,
-in each partial after the one before it, in a final after its partials, and after a take-over. A second hearing seldom
-writes what the first wrote: it starts elsewhere, so "526-018-1590" comes back as "one five nine zero", "$450,000" as
-"$50,000", and a sentence with other marks. So words are never appended because they differ. There are three cases:
+Audio is recognised again wherever the first answer may be incomplete: where somebody speaks and there is no word, in
+each partial after the one before it, in a final after its partials, and after another server took a session over.
 
-- What both hearings have is said once. They are aligned by units (spoken_form.py), in order, and two units are the same
-  if they are equal and their words stand at about the same time: people do say "no, no, no, no".
-- What only one has, at a time where the other has nothing, fills a gap.
-- Where both have something at the same time and differ, one of them is wrong. The first had more of the audio around
-  it, so it stays, unless the second has all of its units and more.
+Theory. A second hearing starts elsewhere, so it seldom writes the same: "526-018-1590" comes back as "one five nine
+zero", "$450,000" as "$50,000", and a sentence with other punctuation. So a word is not new just because it differs.
+There are three cases:
 
-merge() weighs the ways to put a run of the second hearing in the place of a run of the first, which may be empty, and
-takes the one that tells least twice, loses least, and has least said at the same time. find_new_words() is the same
-for words that are final, which nothing can replace: it finds where a new hearing goes on after them, if need be within
-a word.
+- Both hearings have it: it is kept once. They are aligned by units (spoken_form.py), in order. Two units are the same
+  if they are equal and their words have about the same time, because people do say "no, no, no, no".
+- Only one has it, at a time where the other has nothing: it fills a gap.
+- Both have something at the same time and differ: one is wrong. The first hearing had more audio around it, so it
+  stays, unless the second has all of its units and more.
+
+merge() tries to replace every run of the first hearing, also an empty one, by every run of the second. It takes the
+replacement with the lowest cost: for units that come twice, units that are lost, and words at the same time.
+find_new_words() does the same for final words, which nothing can replace: it finds where a new hearing continues after
+them. That may be in the middle of a word.
 """
 
 from collections import Counter
@@ -43,7 +45,7 @@ JUMP = position(2)
 """How far apart two hearings of a live stream may put the same unit."""
 
 TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
-"""What it costs to tell a unit twice, to lose one, and to have two words said at once for a second."""
+"""The costs of a unit that comes twice, of a unit that is lost, and of a second in which two words are said at once."""
 
 _SEPARATORS = "-.,:/ "  # between the figures of a number
 
@@ -51,10 +53,10 @@ CHANGE = 0.01  # what it costs to change a word, so that of equal ways the first
 
 
 def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int = NEAR) -> tuple[Word, ...]:
-    """Return the words of the *first* hearing, changed by what was heard *again* in *span*.
+    """Return the words of the *first* hearing, changed by the words of the second one, *again*, in *span*.
 
-    Both are in order, and so is the result; a word that reaches into the next one is shortened. Words of *again* that
-    stand in the audio around *span* are only compared. *near* is how far apart both may put the same word.
+    Both are in order, and so is the result; a word that reaches into the next one is shortened. Words of *again* around
+    *span* help to align and are not inserted. *near* is how far apart both hearings may place the same word.
     """
     here = [at for at, word in enumerate(first) if word.end >= span[0] - REACH and word.start <= span[1] + REACH]
     begin = here[0] if here else sum(word.start < span[0] for word in first)
@@ -64,10 +66,11 @@ def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int
 
 
 def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tuple[list[Word], int]:
-    """Return the words of *heard* that come after those that are final, and how many whole words come before them.
+    """Return the words of *heard* that come after the final ones, and how many whole words come before them.
 
-    *said* are the last final words. Nothing before *end* becomes final any more. Every place between two units of
-    *heard* scores by how many of *said* come before it, in order; each second between it and *end* costs two words.
+    *said* are the last final words, and *end* is the position before which no word becomes final any more. Each place
+    between two units of *heard* gets a point for each word of *said* that comes before it, in order. It loses two
+    points for each second between it and *end*. The new words begin at the place with the most points.
     """
     tail, units = units_of(said[-TAIL:]), units_of(heard)
     repeated = _repeated_counts(tail, units)
@@ -129,9 +132,10 @@ def spoken_span(word: Word) -> Span:
 def align_units(
     first: Sequence[Unit], again: Sequence[Unit], words: Sequence[Word], other: Sequence[Word], near: int
 ) -> list[Span]:
-    """Return the pairs of indices of equal units, in order: as many as possible, and of equally many the nearest.
+    """Return pairs of indices of equal units, in order: as many pairs as possible, and among those the nearest.
 
-    A unit is at the place of its word, because the times within a word are guessed. At most *near* lies between two.
+    The words of a pair lie at most *near* apart. The time of a unit within its word is only a guess, so that of the
+    word counts.
     """
     best = [[0.0] * (len(again) + 1) for _ in range(len(first) + 1)]
     for row, one in enumerate(first, 1):
@@ -155,9 +159,9 @@ def align_units(
 
 
 class _Comparison:
-    """Two hearings, and what each word of the one has in the other.
+    """Two hearings, and for each word of one the words of the other with the same units.
 
-    The words of the second are parted where what the first has begins or ends within them.
+    A word of the second hearing is split if the first has only a part of it.
     """
 
     def __init__(self, first: Sequence[Word], again: Sequence[Word], span: Span, near: int) -> None:

@@ -1,11 +1,15 @@
 """Shares one loaded model among all sessions and files: decides which window is recognised next, and with which others.
 
-As many calls run at the same time as the engine has replicas, each on its own thread. While people speak fewer of them
-are calls of files, so that a live window seldom has to wait for one that has begun. Whenever a call can start, the most
-urgent window is chosen: live windows before files, finals before partials, then the one that has waited longest. Among
-files the tenant that has used the model least comes first. Other windows of the same bucket are added to the call,
-those of files only as long as the call stays short. No window waits for a batch to fill: batches form by themselves
-when more windows come than the model can take one by one.
+Theory. A call cannot be interrupted, so a window waits for the calls that have begun, and everything else is a question
+of order:
+
+- As many calls run at the same time as the engine has replicas, each on its own thread. While people speak, files may
+  use only some of the replicas and only short calls, so that a live window seldom waits for a file.
+- When a call can start, the most urgent window is taken: live windows before files, finals before partials, then the
+  one that has waited longest. Among files, the tenant comes first that has used the model least.
+- Other windows of the same bucket join the call; windows of files join only as long as the call stays short.
+- No window waits for a batch to fill. When more windows come than the model can take one by one, several are waiting at
+  the start of the next call, and so they form a batch.
 
 A Scheduler belongs to one event loop.
 """
@@ -39,9 +43,9 @@ LATE_S = 1.0
 """No session is admitted while a live window has waited longer than this, on average of the last calls."""
 
 FILES_S = 2.0
-"""The most time that the windows of files in one call may take, because a person who begins to speak waits for its end.
+"""The longest that one call of files should take, because a person who begins to speak waits for its end.
 
-A call for files has at least one window, however long that takes."""
+It has at least one window, however long that takes."""
 
 FILES_AMID_SPEECH_S = 0.5
 """The same while people speak."""
@@ -141,8 +145,8 @@ class Scheduler:
     ) -> RecognitionResult:
         """Return what is recognised in *request*. Without *urgency* it is a live window. May be cancelled.
 
-        *newer* is called when the request is about to be served. If it returns a request, that one is served instead,
-        because an older window of the same stream is then useless. Raises EngineFailed, EngineTimeout.
+        *newer* is called when the turn of *request* comes. If it returns another request, that one is served instead:
+        it is about the same stream and more audio. Raises EngineFailed, EngineTimeout.
         """
         if urgency is None:
             urgency = _urgency(request)

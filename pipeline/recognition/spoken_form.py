@@ -1,10 +1,10 @@
 """Brings words into the form in which they were spoken, to compare two hearings of the same audio.
 
-A recogniser writes what was said in many ways: "450,000", "$450,000", "four hundred and fifty thousand dollars" and
-"4 5 0 0 0 0" may stand for the same speech, and so may "S-M-I-T-H", "SMITH" and "S. M. I. T. H.". Here each becomes a
-row of units, the smallest parts that a recogniser may write together or apart: one figure of a number, one letter of a
-spelled word, one word without case and punctuation. Number words are those of English; in other languages they stay
-words, and only figures are compared with figures. merging.py compares units, coverage.py asks how long they take.
+A recogniser may write the same speech in many ways: "450,000", "$450,000", "four hundred and fifty thousand dollars" or
+"4 5 0 0 0 0"; "S-M-I-T-H", "SMITH" or "S. M. I. T. H.". Here each becomes a row of units, the smallest parts that a
+recogniser may write together or apart. A unit is one figure of a number, one letter of a spelled word, or one word
+without case and punctuation. Only English number words become figures; in other languages they stay words. merging.py
+compares units, coverage.py asks how long they take.
 """
 
 import re

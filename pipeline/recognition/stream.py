@@ -5,12 +5,13 @@
     core.receive_hypothesis(heard)             # its answer, at any later time
     for event in core.events_received(): ...
 
-pipeline/session.py drives it. Speech probabilities cut the stream into turns. The words of the first turn are decided
-while later audio is kept. At every step of new speech a partial is requested. As soon as the speaker pauses, a final is
-requested: it is used when the pause is long enough to end the turn, and dropped when the speaker goes on. Every
-decision depends on positions in the audio alone. So the same audio in other pieces, or at another speed, gives the same
-words, as long as each answer comes before the next request is due. decisions.md has the measurements behind the
-numbers.
+pipeline/session.py drives it; decisions.md has the measurements behind the numbers.
+
+Theory. Speech probabilities cut the stream into turns. Turns are decided one after the other; later audio is kept
+meanwhile. At every step of new speech a partial is requested, and a final as soon as the speaker pauses. The final is
+used if the pause becomes long enough to end the turn, and dropped if the speaker goes on. Every decision depends on
+positions in the audio alone. So the same audio gives the same words, in whatever pieces and at whatever speed it comes,
+if each answer comes before the next request is due.
 """
 
 from collections import deque
@@ -196,7 +197,7 @@ class StreamCore:
         )
 
     def withdraw(self) -> None:
-        """Take the request in flight back, which the engine has not begun. A newer one can take its place."""
+        """Take back the request in flight, which the engine has not begun. A newer one can take its place."""
         self._take_in_flight()
 
     def receive_failure(self) -> None:

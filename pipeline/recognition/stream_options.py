@@ -45,7 +45,8 @@ def with_turn_checks(options: StreamOptions, eagerness: Eagerness, open_until: i
     """Return *options* of a stream whose turns end by meaning.
 
     *open_until* is the end of the last word of a turn that was open when the stream was interrupted. A final is
-    requested together with the first look at a pause, so that the words are there when the turn is found to be over.
+    requested together with the first check of a pause, so that its words are there when the check says that the turn
+    is over.
     """
     turns = replace(options.turns, endpointing=eagerness.longest)
     checks = TurnCheckOptions(eagerness=eagerness, open_until=open_until)

@@ -1,9 +1,9 @@
 """Which windows of a live stream are recognised, and where their audio begins. stream.py decides when.
 
-Whisper recognises a short phrase alone in a window worst. So the audio of a request begins before its turn, as far back
-as the length of the window allows, and the words of that decided speech are left out of the answer. A window must not
-begin inside a word: it begins in the gap between two decided words, in a long gap rather than in a short one, or where
-the turn itself begins.
+Theory. Whisper makes the most errors with a short phrase alone in its window: context helps it. So the audio of a
+request begins before its turn, as early as the length of the window allows. Words that are already decided are later
+removed from the answer. A window must not begin inside a word, or Whisper guesses another word from its rest. So it
+begins in the middle of a gap between two decided words, preferably a long one, or where the turn itself begins.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ def find_audio_start(
 ) -> int:
     """Return where the audio of a request about *turn* begins, if it ends at *end* and *length* samples are wanted.
 
-    *kept* are the decided words whose audio is still there, from *oldest* on. *alone*: use no speech before the turn.
-    It is longer than *length* only where no place to begin makes it shorter.
+    *kept* are the decided words whose audio is still in memory, from *oldest* on. With *alone* no speech before the
+    turn is used. The audio is longer than *length* only if every possible beginning lies too far back.
     """
     begin = max(turn.start - options.lead, oldest)
     before = [word for word in kept if word.end <= turn.start]

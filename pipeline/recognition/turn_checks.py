@@ -1,9 +1,9 @@
-"""Says when a live stream asks whether its speaker has finished, and which turns are over. stream.py uses it.
+"""Decides when to check whether the speaker of a live stream has finished, and which turns are over. stream.py uses it.
 
-With silence alone a turn ends after the same pause whatever was said. With meaning a short pause is enough where the
-sentence sounds finished, and a long one is needed where it does not. So every pause is looked at while it is short, and
-once or twice later, because a speaker who stays silent has more probably finished. In a pause in which no look finds
-an end, the turn goes on until TurnOptions.endpointing. decisions.md has the measurements behind the numbers.
+If only silence counts, every turn ends after the same pause, whatever was said. If meaning counts too, a short pause is
+enough after a sentence that sounds finished, and a longer one is needed otherwise. So each pause is checked while it is
+short, and once or twice again later, because a speaker who stays silent has probably finished. If no check finds an
+end, the turn ends after TurnOptions.endpointing. decisions.md has the measurements behind the numbers.
 """
 
 from collections.abc import Mapping
@@ -97,10 +97,10 @@ class TurnChecks:
         return self._in_flight
 
     def _gather(self, turn: Turn, window: AudioWindow) -> Samples:
-        """Return the newest LONGEST_CHECK samples of speech, with short silences in place of long ones.
+        """Return the newest LONGEST_CHECK samples of speech, with long silences made short.
 
-        Half of a sentence often sounds like a whole one, so a turn that follows closely is heard with what was said
-        before it. The pause in question is kept as it is.
+        Half of a sentence often sounds like a whole one. So a turn that closely follows another is checked together
+        with the speech before it. The pause that is being checked keeps its length.
         """
         assert self._options is not None
         silent = np.array(window.speech(window.start, window.end)) < self._options.speech

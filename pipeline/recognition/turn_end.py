@@ -1,7 +1,7 @@
-"""Finds the probability that a speaker has finished, with smart-turn's weights, from the sound of what was said.
+"""Estimates from the sound of a turn whether its speaker has finished, with the weights of smart-turn.
 
-The model hears the last eight seconds of a turn as Whisper's features and answers with one number. It takes 0.05 s of
-CPU, so it runs on a thread of its own and never on the event loop. All sessions share one TurnEndDetector.
+The model takes Whisper's features of the last eight seconds and answers with a probability. That takes 0.05 s of CPU,
+so it runs on a thread of its own and never on the event loop. All sessions share one TurnEndDetector.
 """
 
 import asyncio
@@ -81,10 +81,10 @@ class TurnEndDetector:
 
 
 def mel_filters() -> NDArray[np.float32]:
-    """Return the filter bank of Whisper's features, (mels, spectrum): triangles of one area on Slaney's mel scale.
+    """Return the filter bank of Whisper's features, of shape (mels, spectrum): triangles on Slaney's mel scale.
 
-    On that scale pitch rises by 3 mels for each 200 Hz up to 1000 Hz, and from there on by 27 mels each time that the
-    frequency grows 6.4 times.
+    All triangles have the same area. Up to 1000 Hz the scale rises by 3 mels for each 200 Hz. Above that it rises by 27
+    mels each time the frequency grows by a factor of 6.4.
     """
     linear_hz, linear_mels, per_mel = 1000.0, 15.0, np.log(6.4) / 27
     highest = linear_mels + np.log(RATE / 2 / linear_hz) / per_mel

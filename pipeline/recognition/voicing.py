@@ -1,7 +1,7 @@
 """Corrects the word times of live hypotheses with the voice detector, and drops words that nobody spoke.
 
-The times of a model are inexact at silence: a word before a pause ends too early, a word after it starts too early, and
-a first word may have no length at the edge of the window. stream.py uses this module.
+The word times of a model are inexact at silence. A word before a pause ends too early, a word after it starts too
+early, and the first word may have no length at the edge of the window. stream.py uses this module.
 """
 
 from collections.abc import Sequence

@@ -65,10 +65,10 @@ def words_of(
 ) -> tuple[Word, ...]:
     """Return the words of one window: in order, inside it, none empty, with punctuation joined to its word.
 
-    *path* has pairs (token, frame), both of which never decrease; it ends with the token after the last. *start* is the
-    position of samples[0]. The encoder also had *lead* samples of silence before it. The probability of a word is that
-    of its least probable token, with three decimals. In a *final* window the last word lasts until the sound stops; in
-    a partial one the next word may already have begun.
+    *path* has pairs (token, frame). Neither ever decreases, and the last pair is that of the token after the text.
+    *start* is the position of samples[0], before which the encoder had *lead* samples of silence. The probability of a
+    word is that of its least probable token, with three decimals. In a *final* window the last word lasts until the
+    sound stops. In a partial window it may end earlier, because the next word may already have begun.
     """
     spoken = _join(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
@@ -176,10 +176,10 @@ def _trim(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
 def _split_at_silence(
     spans: Sequence[tuple[int, int]], loud: NDArray[np.bool_], paused: Sequence[bool]
 ) -> list[tuple[int, int]]:
-    """Return the spans without a long silence in them: the sound after it is the beginning of the next word.
+    """Return the spans, each cut at a long silence in it. The sound after the silence goes to the next word.
 
-    The attention often finds a word after a pause too late, and its first sounds are then in the word before. Words
-    that may have a pause in them, by *paused*, are left as they are.
+    The attention often finds a word after a pause too late. Then its first sounds lie in the span of the word before.
+    Words that may have a pause in them (*paused*) are not cut.
     """
     apart = list(spans)
     for index, (first, last) in enumerate(apart):

@@ -23,9 +23,9 @@ _THREADS = ((200 * 10**6, 1), (600 * 10**6, 2), (1_700 * 10**6, 4))
 _NO_LIMIT = 1024  # cores, where the control group sets no limit
 _NICE = 10  # nice value of the model's threads: the event loop goes first
 
-# From glibc's <malloc.h>. CTranslate2's CPU allocator calls posix_memalign for every buffer. By default each large
-# buffer is mapped and unmapped again, with 78,000 page faults for one window of 30 s. So the process uses one arena,
-# maps no buffers, never gives memory back, and lets the heap grow in large steps.
+# Constants of glibc's <malloc.h>. CTranslate2's CPU allocator calls posix_memalign for every buffer. By default glibc
+# maps and unmaps each large buffer, which costs 78,000 page faults for one window of 30 s. So this process uses one
+# arena, maps no buffers, never gives memory back, and lets the heap grow in large steps.
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -8, -4, -1, -2
 _MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 8 * 2**20))
 
@@ -49,7 +49,7 @@ def prepare() -> None:
 def keep_memory() -> None:
     """Keep the memory that CTranslate2 frees from now on for its next call. Call it after a model is loaded.
 
-    Loading frees large buffers between others that stay, which would otherwise be kept without being used.
+    Loading a model frees large buffers between others that stay. Called before, this would keep those gaps unused.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return
@@ -69,8 +69,8 @@ def thread_count(wanted: int | None, model_bytes: int) -> int:
     """Return *wanted*, or how many threads one call of a model of this size can use well.
 
     Small matrices gain little from a second thread, so a small model answers several calls at once instead. One core is
-    left to the event loop, voice detection and decoding: the threads of a call wait for each other, so a thread that
-    shares its core slows all of them down.
+    left to the event loop, voice detection and decoding. The threads of a call wait for each other, so one thread that
+    shares its core with other work slows all of them down.
     """
     if wanted is not None:
         return wanted
@@ -86,7 +86,8 @@ def replica_count(cores: int, threads: int) -> int:
 def load_cuda() -> bool:
     """Load CUDA's libraries, also those that pip has installed. Return whether all of them are there.
 
-    CTranslate2 later asks the system for them by name, which finds loaded libraries but not the folders of pip.
+    CTranslate2 later opens them by name. The system then finds libraries that are loaded, but does not look in the
+    folders of pip.
     """
     for package, beginning in _CUDA_PACKAGES.items():
         with suppress(PackageNotFoundError, OSError):  # a missing library is noticed below
@@ -103,9 +104,9 @@ def load_cuda() -> bool:
 
 @contextmanager
 def lower_thread_priority() -> Iterator[None]:
-    """Give threads that a library starts inside the block a lower priority, and those that they start later (Linux).
+    """Lower the priority of threads that a library starts inside the block, and of those that these start (Linux).
 
-    Python's own threads keep theirs, because a thread that holds the interpreter's lock must not have to wait.
+    Python's own threads keep their priority, because a thread that holds the interpreter's lock must not have to wait.
     """
     before = _thread_ids()
     yield

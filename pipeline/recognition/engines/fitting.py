@@ -1,9 +1,9 @@
 """Measures the shortest windows in which an unknown model recognises speech well. `scribewire doctor` calls it.
 
-Long windows are expensive: encoding 10 s costs a ninth of 30 s. But Whisper was trained on windows of 30 s. In windows
-that are too short it loses words or repeats them, and how short is too short depends on the model. So a minute of
-speech, which is part of this package, is recognised in full and in shorter windows. The shortest windows that lose no
-words are chosen: first of short utterances alone, then of the jobs into which files are cut.
+Long windows are expensive: encoding 10 s costs a ninth of encoding 30 s. But Whisper was trained on windows of 30 s. In
+too short windows it loses words or repeats them. How short a window may be depends on the model. So a minute of speech,
+which is part of this package, is recognised in full windows and in shorter ones, and the shortest that lose no words
+are chosen. The windows of short utterances are chosen first, then those of the jobs into which files are cut.
 """
 
 import json
@@ -78,7 +78,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
 def measure_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
     """Return the shortest windows in which a model makes no more errors than in full ones. Takes minutes.
 
-    The clips are used as they are and with noise. Partials get the windows of finals.
+    Each clip is recognised without and with noise. Partials use the windows that are found for finals.
     """
     clips = [*clips, *map(_noisy, clips)]
     parts = [part for clip in clips for part in _parts(clip)]

@@ -1,7 +1,7 @@
-"""Decides whether an answer of Whisper can have been spoken in its audio. whisper.py calls these functions.
+"""Decides whether the text that Whisper answers can have been spoken in the audio. whisper.py calls these functions.
 
-Silence, noise and music make Whisper write subtitles that it was trained on ("Thank you."), and it can repeat itself
-without end. Each gate is a simple property of an answer. decisions.md of the folder above has the measurements.
+In silence, noise and music Whisper writes subtitles that it was trained on ("Thank you."), and it may repeat itself
+without end. Each gate tests one simple property of an answer. ../decisions.md has the measurements.
 """
 
 import zlib
@@ -42,8 +42,8 @@ def failed_gate(
 ) -> str | None:
     """Return the name of the first gate that this answer fails, or None if it is accepted.
 
-    *seconds* is the length of the audio without padding. *cut_off* says that the answer reached its limit of tokens
-    before the model ended it. *voiced_s* is how much speech the voice detector found; 0 also means unknown.
+    *seconds* is the length of the audio without padding. *cut_off* means that the answer reached its limit of tokens
+    before the model ended it. *voiced_s* is how much speech the voice detector found, in seconds; 0 also means unknown.
     """
     letters = _letters(text)
     if not letters:
@@ -58,11 +58,11 @@ def failed_gate(
 
 
 def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> int:
-    """Return how many of *words*, which are without case and marks, to keep so that their end is not repeated.
+    """Return how many of *words* to keep so that the last sentence is not repeated. Words are without case and marks.
 
     After a short utterance Whisper may repeat the last sentence until its window is full. All words are kept if nothing
-    is repeated, or if *voiced_s* seconds of speech are enough for all of them. For a single repeated word *audio_s*
-    seconds of audio are enough: people do repeat words, and the voice detector misses some of it.
+    is repeated, or if *voiced_s* seconds of speech are long enough for all of them. If a single word is repeated,
+    *audio_s* seconds of audio need only be long enough: people do repeat words, and the voice detector misses some.
     """
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:
@@ -80,10 +80,10 @@ def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> in
 
 
 def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) -> int:
-    """Return how many of *words* to keep so that a phrase which is repeated at their end is there only once.
+    """Return how many of *words* to keep so that the last phrase is there only once.
 
-    At the end of short audio Whisper may begin its last phrase anew: "for the budget review, for the budget". Both then
-    stand in the time of one. All words are kept if there is speech enough for both, in the spans *voiced*.
+    At the end of short audio Whisper may begin its last phrase again: "for the budget review, for the budget". Both
+    then lie in the time of one. All words are kept if the spans *voiced* have enough speech for both.
     """
     units = units_of(words)
     for size in range(2, len(units)):

@@ -90,8 +90,8 @@ class ModelDownload:
     def run(self) -> Path:
         """Download the model and return its folder. An earlier download that was interrupted is continued.
 
-        Raises ModelUnavailable: after 12 s when the hub cannot be reached, after *wait_s* when it is too slow, and for
-        other weights than those of *pin* or of the first download of this model, which are deleted.
+        Raises ModelUnavailable after 12 s if the hub cannot be reached, and after *wait_s* if it is too slow. Also
+        raises it, and deletes the files, if the weights are not those of *pin* or of the model's first download.
         """
         log.info("downloading Whisper model", extra={"model": self.model, "repository": self.repository})
         deadline = time.monotonic() + self.wait_s

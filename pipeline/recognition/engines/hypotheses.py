@@ -43,10 +43,10 @@ def needs_second_look(said: Hypothesis) -> bool:
 
 
 def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis:
-    """Return the hypothesis about the same audio that passes the gates, or the likelier one if both do.
+    """Return that of two hypotheses about the same audio which passes the gates, or the likelier one if both do.
 
-    The higher probability of no speech counts for both. If it is high and they have no word in common, neither is
-    accepted, unless the voice detector found speech.
+    The higher of their probabilities of no speech counts for both. If it is high and they have no word in common,
+    neither is accepted, unless the voice detector found speech.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first

@@ -81,8 +81,8 @@ def load(settings: EngineSettings) -> Engine:
 def choose(settings: EngineSettings) -> Loaded:
     """Load the engine that *settings* name.
 
-    A model is downloaded only if *settings* name it. With engine "auto", an unavailable model is replaced by the next
-    best on this machine, with a warning in the log. Raises ModelUnavailable if there is none.
+    A model is downloaded only if *settings* name it. With the engine "auto", the next best model on this machine takes
+    the place of an unavailable one, with a warning in the log. Raises ModelUnavailable if there is none.
     """
     match settings.engine:
         case "scripted":

@@ -28,7 +28,7 @@ class LogMel:
     def __call__(self, samples: Samples, frames: int) -> NDArray[np.float32]:
         """Return features of shape (mels, frames) for *samples*, padded with silence or cut off to frames * HOP.
 
-        The padding is silence in the audio, as in OpenAI's whisper, not zeros in the features. Frames of nothing but
+        As in OpenAI's whisper, the padding is silence in the audio, not zeros in the features. Frames that have only
         padding are not transformed, because their value is known.
         """
         heard = min(frames, -(-(len(samples) + _FFT // 2) // HOP))

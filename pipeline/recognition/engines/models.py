@@ -127,9 +127,9 @@ class LocalModel:
 
 
 def translates(name: str) -> bool:
-    """Return whether a model of several languages that has this name, as users see it, was trained to translate.
+    """Return whether the multilingual model with this name was trained to translate.
 
-    Nothing in the files of a model tells, so it is known by the names of those that were not.
+    The files of a model do not say so. Therefore the names of those that were not are listed here.
     """
     return not any(part in name.lower() for part in _UNTRANSLATING)
 
@@ -137,8 +137,8 @@ def translates(name: str) -> bool:
 def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:
     """Return the model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
 
-    A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable: at
-    once for a wrong name or folder, after 12 s if the hub does not answer, after *download_wait_s* if it is too slow.
+    A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable at
+    once for a wrong name or folder, after 12 s if the hub does not answer, and after *download_wait_s* if it is slow.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -176,7 +176,7 @@ def automatic(device: str, cache_dir: Path | None) -> list[str]:
     """Return the names of models that may be used when none is named, best first. All are on this machine.
 
     They are the one that was pulled last, the one that suits the device, and the bundled one. Other models in the cache
-    were put there by other programs, and a large one would be far too slow on a CPU.
+    are not used: other programs put them there, and a large one would be far too slow on a CPU.
     """
     names = dict.fromkeys(filter(None, (last_pulled(cache_dir), USUAL[device], BUNDLED)))
     return [name for name in names if at_hand(name, cache_dir) is not None]

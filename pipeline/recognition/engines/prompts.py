@@ -1,8 +1,8 @@
 """The numbers of a Whisper request: window lengths, the length of its prompt, and the most tokens of its answer.
 
-CTranslate2 decodes several requests in one pass only if their prompts have equal length. The text before
-<|startoftranscript|>, which is the user's hint, is read in one step and costs almost nothing. Each token of the answer
-that is given in advance costs as much as one that the model finds.
+CTranslate2 decodes several requests in one pass only if their prompts have equal length. The user's hint stands before
+<|startoftranscript|>; the model reads it in one step, which costs almost nothing. An answer may begin with given
+tokens. Each of them costs as much as a token that the model finds.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """An engine without a model: it says the words of a script at fixed times. The sandbox and tests use it.
 
 Word number n of SCRIPT is "spoken" from n * WORD_STEP to n * WORD_STEP + WORD_LENGTH on the stream's clock, whatever
-the audio holds. So the same part of a recording always gives the same words, however it was cut into windows. A word
-that is cut in two is in neither window.
+the audio contains. So the same part of a recording always gives the same words, however it was cut into windows. If a
+window's border cuts a word in two, neither window has it.
 """
 
 from collections.abc import Hashable, Sequence

@@ -1,8 +1,8 @@
 """The Whisper engine: runs a model with CTranslate2, in windows no longer than needed, several of them in one call.
 
-One call computes log-mel features, encodes them, detects languages, generates text, checks it with gates, looks a
-second time if a gate asks for it, and aligns words with the same encoder output. faster-whisper only loads the model
-and the tokenizer; its transcribe() is not used. Call bootstrap.prepare() before this module is imported.
+One call computes log-mel features, encodes them, detects languages, generates text and checks it with gates. If a gate
+is in doubt, the window is decoded a second time. Words are aligned with the same encoder output. faster-whisper only
+loads the model and the tokenizer; its transcribe() is not used. Call bootstrap.prepare() before importing this module.
 """
 
 import logging
@@ -144,7 +144,7 @@ class WhisperEngine:
         return self._shape(request, self.fit)
 
     def recognise(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[RecognitionResult]:
-        """See Engine. Finals that fail a gate or are doubtful are recognised once more, and so is speech without words.
+        """See Engine. Finals that fail a gate or are doubtful are decoded once more, and so is speech without words.
 
         *fit* gives the windows; None uses those that suit the model.
         """
@@ -183,9 +183,9 @@ class WhisperEngine:
         ]
 
     def _fill_gaps(self, request: DecodeRequest, heard: RecognitionResult, fit: Fit) -> RecognitionResult:
-        """Return *heard* with the words of speech that it has none for, if recognising that speech alone finds some.
+        """Recognise speech for which *heard* has no words once more by itself, and return *heard* with the words found.
 
-        A translation that has words is left as it is: they do not show which speech they are for.
+        A translation that has words is returned as it is: its words do not show which speech they belong to.
         """
         translated = self._task(request, heard.language or "") == TRANSLATE
         if translated and heard.words:
@@ -294,8 +294,8 @@ class WhisperEngine:
     def _second_look(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> Hypothesis:
         """Decode the request again, a moment later and without the hint, and return the better of both hypotheses.
 
-        The window is longer, unless the first was as long already. If *first* is a loop and its window the same, the
-        second may not repeat itself. If *first* is only doubtful it may, because people do repeat words.
+        The window is longer, unless the first was the longest. If *first* is a loop in a window of the same length, the
+        second answer may not repeat itself. If *first* is only doubtful it may, because people do repeat words.
         """
         length = len(request.samples)
         unaided = Shape(max(shape.window_s, window_for(length, _SECOND_S)), 0, final=True)
@@ -313,9 +313,9 @@ class WhisperEngine:
         return words if count_before_echo(words, request.voiced) == len(words) else ()
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
-        """Return the words of each accepted hypothesis, with one align() for each start of the answers to one encoding.
+        """Return the words of each accepted hypothesis. Those with one encoding and one start share a call of align().
 
-        The start names the language and the task.
+        The start of an answer names the language and the task.
         """
         words: list[tuple[Word, ...]] = [()] * len(hypotheses)
         standing = [index for index, said in enumerate(hypotheses) if said.tokens and said.failed is None]
@@ -407,7 +407,7 @@ class WhisperEngine:
     def _encode_text(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a client's *text*, without the model's own marks, such as <|startoftranscript|>.
 
-        A second mark of the start would make CTranslate2 refuse the whole call, also for the other requests in it.
+        A second <|startoftranscript|> would make CTranslate2 refuse the whole call, with all other requests in it.
         """
         tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks

@@ -1,6 +1,6 @@
 """The windows in which a model recognises speech: full ones suit every Whisper model, shorter ones cost less.
 
-The windows of the published models that were measured are data here. load.py uses full ones for any other model, until
+This module lists the windows of published models that were measured. Any other model uses full ones until
 `scribewire doctor` has measured it (fitting.py).
 """
 
