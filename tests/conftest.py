@@ -59,10 +59,21 @@ LONG = (
     "tests/pipeline/test_isolation.py",
     "tests/pipeline/test_layouts.py",
     "tests/pipeline/test_whisper.py",
+    "tests/server/storage/test_storage_processes.py",
     "tests/test_recipes.py",
     "tests/web/",
 )
 """What takes long in all of its tests: servers, browsers, clusters, attackers, decoding processes, a real model."""
+
+FIRST = (
+    "tests/abuse/",
+    "tests/chaos/",
+    "tests/server/contract/",
+    "tests/test_docs.py",
+    "tests/test_recipes.py",
+    "tests/web/",
+)
+"""What takes more than half a minute in one process."""
 
 STARTED = frozenset(
     {"server", "live_server", "hasty_server", "impatient_server", "small_server", "bundled_server", "bucket"}
@@ -79,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the groups that take longest, so that none is left alone at the end; with --quick leave them out."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/chaos/", "tests/web/")))
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     if config.getoption("--quick"):
         left_out = [item for item in items if not _is_quick(item)]
         items[:] = [item for item in items if _is_quick(item)]
