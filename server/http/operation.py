@@ -56,18 +56,19 @@ class Auth(StrEnum):
     NONE = "none"  # anyone, not counted, because the answer costs no more than a refusal: health
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """One documented success."""
 
     description: str
     schema: Schema | None = None
+    _: KW_ONLY
     media_type: str = "application/json"
     headers: tuple[str, ...] = ()
     example: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One documented parameter of an operation."""
 
@@ -75,6 +76,7 @@ class Parameter:
     place: str  # query | header | path
     schema: Schema
     description: str
+    _: KW_ONLY
     required: bool = False
 
 

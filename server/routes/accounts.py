@@ -34,7 +34,7 @@ OVERLAP_S = range(604_801)
 WEBHOOK_OVERLAP_S = 86_400
 TOKEN_TTL_S = 600
 TOKEN_TTLS_S = range(1, 3601)
-KEY_ID = Parameter(name="key_id", place="path", schema={"type": "string"}, description="A key's id", required=True)
+KEY_ID = Parameter("key_id", "path", {"type": "string"}, "A key's id", required=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Accounts:
                 "may have 20 that work. A sandbox key makes sandbox keys.",
                 bodies={JSON: ref("KeyRequest")},
                 body_examples={JSON: {"name": "laptop"}},
-                answers={201: Answer(description="The key, shown this once", schema=ref("NewKey"))},
+                answers={201: Answer("The key, shown this once", ref("NewKey"))},
                 codes=(
                     *JSON_CODES,
                     "signup_closed",
@@ -82,14 +82,14 @@ class Accounts:
                 Endpoint("GET", "/v1/keys", self.list_keys, "listKeys"),
                 tag="account",
                 summary="List the account's keys, without their secrets",
-                answers={200: Answer(description="The keys", schema=ref("KeyList"))},
+                answers={200: Answer("The keys", ref("KeyList"))},
             ),
             Operation(
                 Endpoint("DELETE", "/v1/keys/{key_id}", self.revoke_key, "revokeKey"),
                 tag="account",
                 summary="Revoke a key",
                 parameters=(KEY_ID,),
-                answers={204: Answer(description="It no longer works")},
+                answers={204: Answer("It no longer works")},
                 codes=("key_not_found",),
             ),
             Operation(
@@ -100,14 +100,14 @@ class Accounts:
                 parameters=(KEY_ID,),
                 bodies={JSON: ref("RotateRequest")},
                 body_examples={JSON: {"overlap_seconds": 3600}},
-                answers={201: Answer(description="The new key, shown this once", schema=ref("NewKey"))},
+                answers={201: Answer("The new key, shown this once", ref("NewKey"))},
                 codes=(*JSON_CODES, "key_not_found", "quota_exceeded"),
             ),
             Operation(
                 Endpoint("GET", "/v1/usage", self.usage, "getUsage"),
                 tag="account",
                 summary="What the plan allows and what is used",
-                answers={200: Answer(description="The account's standing", schema=ref("Usage"))},
+                answers={200: Answer("The account's standing", ref("Usage"))},
             ),
             Operation(
                 Endpoint("POST", "/v1/tokens", self.create_token, "createToken"),
@@ -118,14 +118,14 @@ class Accounts:
                 description="For EventSource and browser WebSockets, which cannot send an Authorization header.",
                 bodies={JSON: ref("TokenRequest")},
                 body_examples={JSON: {"job_id": "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", "ttl_seconds": 600}},
-                answers={201: Answer(description="The token", schema=ref("Token"))},
+                answers={201: Answer("The token", ref("Token"))},
                 codes=(*JSON_CODES, "job_not_found"),
             ),
             Operation(
                 Endpoint("GET", "/v1/webhook-secret", self.webhook_secret, "getWebhookSecret"),
                 tag="webhooks",
                 summary="When the webhook secret was made; never the secret",
-                answers={200: Answer(description="Its dates", schema=ref("WebhookSecret"))},
+                answers={200: Answer("Its dates", ref("WebhookSecret"))},
             ),
             Operation(
                 Endpoint("POST", "/v1/webhook-secret/rotate", self.rotate_webhook_secret, "rotateWebhookSecret"),
@@ -134,7 +134,7 @@ class Accounts:
                 summary="Replace the webhook secret",
                 bodies={JSON: ref("RotateRequest")},
                 body_examples={JSON: {"overlap_seconds": 86_400}},
-                answers={201: Answer(description="The new secret, shown this once", schema=ref("NewWebhookSecret"))},
+                answers={201: Answer("The new secret, shown this once", ref("NewWebhookSecret"))},
                 codes=JSON_CODES,
             ),
         ]

@@ -40,10 +40,8 @@ from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered
 
 MAX_BODY = 4096
-CHANNEL_ID = Parameter(
-    name="channel_id", place="path", schema={"type": "string"}, description="A channel's id", required=True
-)
-TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, description="The token of the channel's URL")
+CHANNEL_ID = Parameter("channel_id", "path", {"type": "string"}, "A channel's id", required=True)
+TOKEN = Parameter("token", "query", {"type": "string"}, "The token of the channel's URL")
 READER_CODES = (
     "channel_not_found",
     "missing_credentials",
@@ -83,21 +81,21 @@ class Channels:
                 body_required=True,
                 bodies={JSON: ref("ChannelRequest")},
                 body_examples={JSON: {"name": "main-stage"}},
-                answers={201: Answer(description="The channel", schema=ref("Channel"))},
+                answers={201: Answer("The channel", ref("Channel"))},
                 codes=(*JSON_CODES, "quota_exceeded"),
             ),
             Operation(
                 Endpoint("GET", "/v1/channels", self.list, "listChannels"),
                 tag="channels",
                 summary="List the account's channels",
-                answers={200: Answer(description="The channels", schema=ref("ChannelList"))},
+                answers={200: Answer("The channels", ref("ChannelList"))},
             ),
             Operation(
                 Endpoint("DELETE", "/v1/channels/{channel_id}", self.delete, "deleteChannel"),
                 tag="channels",
                 summary="End a channel's address",
                 parameters=(CHANNEL_ID,),
-                answers={204: Answer(description="Nobody reads there any more")},
+                answers={204: Answer("Nobody reads there any more")},
                 codes=("channel_not_found",),
             ),
         ]
@@ -116,15 +114,10 @@ class Channels:
                 parameters=(
                     CHANNEL_ID,
                     TOKEN,
-                    Parameter(name="Last-Event-ID", place="header", schema=place, description="Go on behind this"),
-                    Parameter(
-                        name="last_event_id",
-                        place="query",
-                        schema=place,
-                        description="The same for clients that cannot set headers",
-                    ),
+                    Parameter("Last-Event-ID", "header", place, "Go on behind this"),
+                    Parameter("last_event_id", "query", place, "The same for clients that cannot set headers"),
                 ),
-                answers={200: Answer(description="The events", media_type=MEDIA_TYPE)},
+                answers={200: Answer("The events", media_type=MEDIA_TYPE)},
                 codes=(*READER_CODES, "invalid_last_event_id"),
             ),
             Operation(

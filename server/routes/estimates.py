@@ -84,7 +84,7 @@ class Estimates:
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
             "codes": ESTIMATE_CODES,
             "tag": "estimates",
-            "answers": {200: Answer(description="The estimate", schema=ref("Estimate"))},
+            "answers": {200: Answer("The estimate", ref("Estimate"))},
         }
         return [
             Operation(
@@ -107,7 +107,7 @@ class Estimates:
                 auth=Auth.OPEN,
                 tag="estimates",
                 summary="The models that are priced by default",
-                answers={200: Answer(description="The catalogue", schema=ref("EstimateModelList"))},
+                answers={200: Answer("The catalogue", ref("EstimateModelList"))},
             ),
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/estimate", self.of_job, "estimateTranscript"),
@@ -117,7 +117,7 @@ class Estimates:
                 parameters=(
                     JOB_ID,
                     *(
-                        Parameter(name=name, place="query", schema={"type": "string"}, description=text)
+                        Parameter(name, "query", {"type": "string"}, text)
                         for name, text in (
                             ("models", "Comma list of model ids"),
                             ("complexity", "low, medium or high"),
@@ -125,7 +125,7 @@ class Estimates:
                         )
                     ),
                 ),
-                answers={200: Answer(description="The estimate", schema=ref("Estimate"))},
+                answers={200: Answer("The estimate", ref("Estimate"))},
                 codes=(
                     "job_not_found",
                     "output_not_found",

@@ -53,23 +53,15 @@ class EventStreams:
                 "from behind Last-Event-ID; ends after the terminal event.",
                 parameters=(
                     JOB_ID,
+                    Parameter("Last-Event-ID", "header", {"type": "integer"}, "Go on behind this event"),
                     Parameter(
-                        name="Last-Event-ID",
-                        place="header",
-                        schema={"type": "integer"},
-                        description="Go on behind this event",
+                        "last_event_id", "query", {"type": "integer"}, "The same for clients that cannot set headers"
                     ),
-                    Parameter(
-                        name="last_event_id",
-                        place="query",
-                        schema={"type": "integer"},
-                        description="The same for clients that cannot set headers",
-                    ),
-                    Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token"),
+                    Parameter("token", "query", {"type": "string"}, "A stream token"),
                 ),
                 answers={
-                    200: Answer(description="The events", media_type=MEDIA_TYPE, example=EXAMPLE),
-                    204: Answer(description="The job is over and everything was received: do not reconnect"),
+                    200: Answer("The events", media_type=MEDIA_TYPE, example=EXAMPLE),
+                    204: Answer("The job is over and everything was received: do not reconnect"),
                 },
                 codes=(
                     "job_not_found",

@@ -87,11 +87,7 @@ class Jobs:
                 tag="jobs",
                 summary="List the account's jobs, newest first",
                 parameters=LIST_PARAMETERS,
-                answers={
-                    200: Answer(
-                        description="One page", schema={"$ref": "#/components/schemas/JobList"}, headers=("Link",)
-                    )
-                },
+                answers={200: Answer("One page", {"$ref": "#/components/schemas/JobList"}, headers=("Link",))},
                 codes=("invalid_cursor", "invalid_parameter"),
             ),
             Operation(
@@ -100,8 +96,8 @@ class Jobs:
                 summary="Look at a job, or wait for it",
                 parameters=(JOB_ID, WAIT, URL_TTL),
                 answers={
-                    200: Answer(description="The job", schema=JOB, headers=("ETag", "Retry-After")),
-                    304: Answer(description="Unchanged"),
+                    200: Answer("The job", JOB, headers=("ETag", "Retry-After")),
+                    304: Answer("Unchanged"),
                 },
                 codes=("job_not_found", "invalid_parameter"),
             ),
@@ -111,8 +107,8 @@ class Jobs:
                 summary="Cancel a job",
                 parameters=(JOB_ID,),
                 answers={
-                    200: Answer(description="Canceled", schema=JOB),
-                    202: Answer(description="Will be canceled at its next chunk", schema=JOB),
+                    200: Answer("Canceled", JOB),
+                    202: Answer("Will be canceled at its next chunk", JOB),
                 },
                 codes=("job_not_found", "job_not_cancelable"),
             ),
@@ -122,14 +118,9 @@ class Jobs:
                 summary="Delete a job with its outputs and events",
                 parameters=(
                     JOB_ID,
-                    Parameter(
-                        name="force",
-                        place="query",
-                        schema={"type": "boolean"},
-                        description="Delete it even while it is active",
-                    ),
+                    Parameter("force", "query", {"type": "boolean"}, "Delete it even while it is active"),
                 ),
-                answers={204: Answer(description="Deleted")},
+                answers={204: Answer("Deleted")},
                 codes=("job_not_found", "job_active", "invalid_parameter"),
             ),
             Operation(
@@ -140,24 +131,16 @@ class Jobs:
                 description="Takes the owner's key, or a signed link from the job's `formats`.",
                 parameters=(
                     JOB_ID,
-                    Parameter(
-                        name="name",
-                        place="path",
-                        schema={"enum": [*DOWNLOADS]},
-                        description="The format",
-                        required=True,
-                    ),
+                    Parameter("name", "path", {"enum": [*DOWNLOADS]}, "The format", required=True),
                     *(
-                        Parameter(
-                            name=part, place="query", schema={"type": "string"}, description="Part of a signed link"
-                        )
+                        Parameter(part, "query", {"type": "string"}, "Part of a signed link")
                         for part in ("exp", "kid", "sig")
                     ),
                 ),
                 answers={
-                    200: Answer(description="The file", media_type="*/*", headers=("ETag",)),
-                    206: Answer(description="A range of it", media_type="*/*", headers=("Content-Range",)),
-                    304: Answer(description="Unchanged"),
+                    200: Answer("The file", media_type="*/*", headers=("ETag",)),
+                    206: Answer("A range of it", media_type="*/*", headers=("Content-Range",)),
+                    304: Answer("Unchanged"),
                 },
                 codes=(
                     "job_not_found",
@@ -309,37 +292,26 @@ def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
 
 LIST_PARAMETERS = (
     Parameter(
-        name="limit",
-        place="query",
-        schema={"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
-        description="Most jobs in one page",
+        "limit", "query", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Most jobs in one page"
     ),
-    Parameter(name="cursor", place="query", schema={"type": "string"}, description="next_cursor of the page before"),
-    Parameter(name="status", place="query", schema={"type": "string"}, description="Comma list of statuses"),
+    Parameter("cursor", "query", {"type": "string"}, "next_cursor of the page before"),
+    Parameter("status", "query", {"type": "string"}, "Comma list of statuses"),
     Parameter(
-        name="created_after",
-        place="query",
-        schema={"type": "string", "format": "date-time"},
-        description="Only jobs created after this instant",
+        "created_after", "query", {"type": "string", "format": "date-time"}, "Only jobs created after this instant"
     ),
     Parameter(
-        name="created_before",
-        place="query",
-        schema={"type": "string", "format": "date-time"},
-        description="Only jobs created before this instant",
+        "created_before", "query", {"type": "string", "format": "date-time"}, "Only jobs created before this instant"
     ),
-    Parameter(name="source", place="query", schema={"enum": ["upload", "url", "live"]}, description="Kind of source"),
-    Parameter(name="language", place="query", schema={"type": "string"}, description="Language that was heard"),
+    Parameter("source", "query", {"enum": ["upload", "url", "live"]}, "Kind of source"),
+    Parameter("language", "query", {"type": "string"}, "Language that was heard"),
     Parameter(
-        name="metadata",
-        place="query",
-        schema={"type": "object", "maxProperties": MAX_METADATA_KEYS, "additionalProperties": {"type": "string"}},
-        description="Only jobs with this metadata: `metadata[key]=value`",
+        "metadata",
+        "query",
+        {"type": "object", "maxProperties": MAX_METADATA_KEYS, "additionalProperties": {"type": "string"}},
+        "Only jobs with this metadata: `metadata[key]=value`",
     ),
-    Parameter(name="q", place="query", schema={"type": "string"}, description="Text that the transcript contains"),
-    Parameter(
-        name="order", place="query", schema={"enum": ["asc", "desc"], "default": "desc"}, description="By creation"
-    ),
+    Parameter("q", "query", {"type": "string"}, "Text that the transcript contains"),
+    Parameter("order", "query", {"enum": ["asc", "desc"], "default": "desc"}, "By creation"),
 )
 
 

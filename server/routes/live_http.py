@@ -64,7 +64,7 @@ AUDIO_TYPES = (
     "video/mp2t",
     "application/x-www-form-urlencoded",  # curl's media type for any --data-binary
 )
-TOKEN = Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token of scope ingest")
+TOKEN = Parameter("token", "query", {"type": "string"}, "A stream token of scope ingest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class LiveRequests:
         ingest: dict[str, Any] = {
             "auth": Auth.OWN,
             "tag": "live",
-            "answers": {200: Answer(description="What has arrived", schema=ref("Received"))},
+            "answers": {200: Answer("What has arrived", ref("Received"))},
         }
         codes = (
             "job_not_found",
@@ -113,9 +113,7 @@ class LiveRequests:
                 bodies={JSON: ref("LiveRequest")},
                 body_examples={JSON: {"encoding": "pcm_s16le"}},
                 parameters=(IDEMPOTENCY_KEY,),
-                answers={
-                    201: Answer(description="The session", schema=JOB, headers=("Location", "Idempotent-Replayed"))
-                },
+                answers={201: Answer("The session", JOB, headers=("Location", "Idempotent-Replayed"))},
                 codes=(*ACCEPTING_CODES, "invalid_json", "url_not_allowed", "shutting_down"),
             ),
             Operation(
@@ -129,12 +127,7 @@ class LiveRequests:
                 parameters=(
                     JOB_ID,
                     TOKEN,
-                    Parameter(
-                        name="final",
-                        place="query",
-                        schema={"type": "boolean"},
-                        description="This was all: finish, and wait for the result",
-                    ),
+                    Parameter("final", "query", {"type": "boolean"}, "This was all: finish, and wait for the result"),
                 ),
                 codes=(
                     *codes,

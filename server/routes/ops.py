@@ -99,7 +99,7 @@ class Description:
 
 def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
     """A GET operation that needs no key, counted against floods unless *auth* says otherwise."""
-    answers = {200: Answer(description=summary, schema=more.pop("schema", {"type": "object"}))}
+    answers = {200: Answer(summary, more.pop("schema", {"type": "object"}))}
     return Operation(
         Endpoint("GET", path, handle, name),
         tag="service",

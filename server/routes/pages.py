@@ -61,7 +61,7 @@ class Pages:
 
     def operations(self) -> list[Operation]:
         def page(path: str, handle: Handler, name: str, summary: str) -> Operation:
-            answers = {200: Answer(description=summary, media_type="text/html")}
+            answers = {200: Answer(summary, media_type="text/html")}
             return Operation(
                 Endpoint("GET", path, handle, name),
                 summary=summary,

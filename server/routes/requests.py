@@ -22,25 +22,25 @@ from server.storage.job_store import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over
 JOB = {"$ref": "#/components/schemas/Job"}
-JOB_ID = Parameter(name="job_id", place="path", schema={"type": "string"}, description="A job's id", required=True)
+JOB_ID = Parameter("job_id", "path", {"type": "string"}, "A job's id", required=True)
 WAIT = Parameter(
-    name="wait",
-    place="query",
-    schema={"type": "integer", "minimum": 0},
-    description="Seconds to hold the answer until the job is over; clamped to the server's bound",
+    "wait",
+    "query",
+    {"type": "integer", "minimum": 0},
+    "Seconds to hold the answer until the job is over; clamped to the server's bound",
 )
 URL_TTL = Parameter(
-    name="url_ttl",
-    place="query",
-    schema={"type": "integer", "minimum": 1, "maximum": MAX_TTL_S},
-    description="Seconds for which the download links hold",
+    "url_ttl",
+    "query",
+    {"type": "integer", "minimum": 1, "maximum": MAX_TTL_S},
+    "Seconds for which the download links hold",
 )
 
 IDEMPOTENCY_KEY = Parameter(
-    name="Idempotency-Key",
-    place="header",
-    schema={"type": "string", "maxLength": 257},
-    description="Makes repeats of this request answer with the same job, for 24 h",
+    "Idempotency-Key",
+    "header",
+    {"type": "string", "maxLength": 257},
+    "Makes repeats of this request answer with the same job, for 24 h",
 )
 ACCEPTING_CODES = (
     "invalid_parameter",

@@ -39,13 +39,10 @@ LOG_PAGE = 500  # events of a log that are read at once
 MAX_SHAPES = 4  # of a job that are asked for beside its own and not made yet; each costs what the next line says
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
-SHAPE_PARAMETERS = tuple(
-    Parameter(name=member.name, place="query", schema=member.schema, description=member.meaning)
-    for member in SUBTITLE_MEMBERS
-)
+SHAPE_PARAMETERS = tuple(Parameter(member.name, "query", member.schema, member.meaning) for member in SUBTITLE_MEMBERS)
 VTT_ANSWERS = {
-    200: Answer(description="All final words so far, as WebVTT", media_type="text/vtt", headers=("ETag",)),
-    304: Answer(description="Unchanged"),
+    200: Answer("All final words so far, as WebVTT", media_type="text/vtt", headers=("ETag",)),
+    304: Answer("Unchanged"),
 }
 
 Rendering: TypeAlias = tuple[str, State, SubtitleShape]
@@ -76,7 +73,7 @@ class Subtitles:
                 "are; only the end of the last one may still move.",
                 parameters=(
                     JOB_ID,
-                    Parameter(name="token", place="query", schema={"type": "string"}, description="A stream token"),
+                    Parameter("token", "query", {"type": "string"}, "A stream token"),
                     *SHAPE_PARAMETERS,
                 ),
                 answers=VTT_ANSWERS,

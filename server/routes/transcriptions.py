@@ -96,28 +96,20 @@ class Transcriptions:
                 body_examples={JSON: {"url": "https://example.org/talk.mp3", "output_formats": ["json", "srt"]}},
                 parameters=(
                     Parameter(
-                        name="wait",
-                        place="query",
-                        schema={"type": "integer", "minimum": 0},
-                        description="Seconds to hold the answer; clamped",
+                        "wait", "query", {"type": "integer", "minimum": 0}, "Seconds to hold the answer; clamped"
                     ),
-                    Parameter(
-                        name="Prefer",
-                        place="header",
-                        schema={"type": "string"},
-                        description="`wait=N` or `respond-async` (RFC 7240)",
-                    ),
+                    Parameter("Prefer", "header", {"type": "string"}, "`wait=N` or `respond-async` (RFC 7240)"),
                     IDEMPOTENCY_KEY,
                 ),
                 answers={
                     200: Answer(
-                        description="The job is over",
-                        schema=JOB,
+                        "The job is over",
+                        JOB,
                         headers=("Content-Location", "Preference-Applied", "Idempotent-Replayed", WARNING),
                     ),
                     202: Answer(
-                        description="The job goes on",
-                        schema=JOB,
+                        "The job goes on",
+                        JOB,
                         headers=("Location", "Retry-After", "Preference-Applied", "Idempotent-Replayed", WARNING),
                     ),
                 },

@@ -60,7 +60,7 @@ class Webhooks:
                 summary="The webhooks of a job and every attempt to deliver them",
                 parameters=(JOB_ID,),
                 codes=("job_not_found",),
-                answers={200: Answer(description="The deliveries", schema=ref("DeliveryList"))},
+                answers={200: Answer("The deliveries", ref("DeliveryList"))},
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver", self.redeliver, "redeliver"),
@@ -68,22 +68,16 @@ class Webhooks:
                 summary="Deliver once more, with the same webhook-id",
                 parameters=(
                     JOB_ID,
-                    Parameter(
-                        name="delivery_id",
-                        place="path",
-                        schema={"type": "string"},
-                        description="A delivery's id",
-                        required=True,
-                    ),
+                    Parameter("delivery_id", "path", {"type": "string"}, "A delivery's id", required=True),
                 ),
-                answers={202: Answer(description="It is due now", schema=ref("Delivery"))},
+                answers={202: Answer("It is due now", ref("Delivery"))},
                 codes=("job_not_found", "delivery_not_found", "queue_full"),
             ),
             Operation(
                 Endpoint("POST", "/v1/webhooks/enable", self.enable, "enableWebhook"),
                 tag="webhooks",
                 summary="Call an address again that was given up",
-                answers={200: Answer(description="It will be called", schema=ref("WebhookUrl"))},
+                answers={200: Answer("It will be called", ref("WebhookUrl"))},
                 **takes_url,
             ),
             Operation(
@@ -91,7 +85,7 @@ class Webhooks:
                 tag="webhooks",
                 summary="Send a signed example to an address now",
                 description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',
-                answers={200: Answer(description="How it went", schema=ref("WebhookTest"))},
+                answers={200: Answer("How it went", ref("WebhookTest"))},
                 **{**takes_url, "codes": (*BODY_CODES, "too_many_connections")},
             ),
         ]

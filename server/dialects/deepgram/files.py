@@ -58,8 +58,8 @@ class ListenToFiles:
                 body_examples={JSON: {"url": "https://example.org/talk.mp3"}},
                 answers={
                     200: Answer(
-                        description="The transcript, or the number of the request",
-                        schema={"anyOf": [ref("DeepgramAnswer"), ref("DeepgramAccepted")]},
+                        "The transcript, or the number of the request",
+                        {"anyOf": [ref("DeepgramAnswer"), ref("DeepgramAccepted")]},
                         headers=(REQUEST_ID, WARNING),
                     )
                 },

@@ -39,7 +39,7 @@ class Grants:
                 max_body=MAX_BODY,
                 bodies={JSON: ref("GrantRequest")},
                 body_examples={JSON: {"ttl_seconds": 30}},
-                answers={200: Answer(description="The credential", schema=ref("Grant"))},
+                answers={200: Answer("The credential", ref("Grant"))},
                 codes=JSON_CODES,
                 errors_as=SHAPE,
             )

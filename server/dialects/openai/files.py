@@ -155,7 +155,7 @@ def _operation(endpoint: Endpoint, *, form: str, **shown: Any) -> Operation:
         media_types=(MULTIPART,),
         body_required=True,
         bodies={MULTIPART: ref(form)},
-        answers={200: Answer(description="The text, in the shape of response_format", media_type="*/*")},
+        answers={200: Answer("The text, in the shape of response_format", media_type="*/*")},
         codes=(
             *FILE_CODES,
             "model_not_found",

@@ -27,23 +27,15 @@ class Models:
                 tag="openai",
                 summary="The recogniser's models",
                 errors_as=SHAPE,
-                answers={200: Answer(description="The models", schema=ref("ModelList"))},
+                answers={200: Answer("The models", ref("ModelList"))},
             ),
             Operation(
                 Endpoint("GET", "/v1/models/{model}", self.retrieve, "retrieveModel"),
                 tag="openai",
                 summary="Whether a model may be asked for by this name",
                 errors_as=SHAPE,
-                parameters=(
-                    Parameter(
-                        name="model",
-                        place="path",
-                        schema={"type": "string"},
-                        description="A name of the model",
-                        required=True,
-                    ),
-                ),
-                answers={200: Answer(description="The model", schema=ref("Model"))},
+                parameters=(Parameter("model", "path", {"type": "string"}, "A name of the model", required=True),),
+                answers={200: Answer("The model", ref("Model"))},
                 codes=("model_not_found",),
             ),
         ]

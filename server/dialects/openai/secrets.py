@@ -50,7 +50,7 @@ class ClientSecrets:
                 max_body=MAX_BODY,
                 bodies={JSON: ref("ClientSecretRequest")},
                 body_examples={JSON: {"session": {"type": "transcription"}}},
-                answers={200: Answer(description="The credential", schema=ref("ClientSecret"))},
+                answers={200: Answer("The credential", ref("ClientSecret"))},
                 codes=(*JSON_CODES, "model_not_found"),
                 errors_as=SHAPE,
             )

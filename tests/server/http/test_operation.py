@@ -56,7 +56,7 @@ async def refused(_request: Request, _caller: object) -> Response:
 
 THING = Operation(
     Endpoint("GET", "/things", good, "things"), summary="Things", tag="jobs",
-    answers={200: Answer(description="Things", schema={"type": "object"})},
+    answers={200: Answer("Things", {"type": "object"})},
 )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class ToyRoutes:
                 tag=NAME,
                 summary="Say it in capitals",
                 bodies={"application/octet-stream": {"type": "string", "format": "binary"}},
-                answers={200: Answer(description="The text in capitals", schema=ref("ToyAnswer"))},
+                answers={200: Answer("The text in capitals", ref("ToyAnswer"))},
                 codes=(*FILE_CODES, "url_not_allowed", "engine_error", "job_not_completed", "output_not_found"),
                 errors_as=SHAPE,
             )
