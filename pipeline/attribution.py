@@ -127,9 +127,9 @@ def scripted_turns(segments: Iterable[Segment]) -> list[SpeakerTurn]:
 
 
 def number_speakers(turns: Sequence[SpeakerTurn], segments: Iterable[Segment]) -> tuple[SpeakerTurn, ...]:
-    """Return the turns, whose speakers have any names that begin with UNNAMED or are known, with S1, S2, ...
+    """Return the turns with the labels S1, S2, ... in place of names that begin with UNNAMED. Known names stay.
 
-    Speakers are numbered by channel, then by their first word, then by their first turn. Known names stay.
+    Speakers are numbered by channel, then by their first word, then by their first turn.
     """
     order = [
         (-1 if part.channel is None else part.channel, 0, part.start, part.voice)

@@ -47,10 +47,10 @@ TURN = 2 * RATE  # of speech: more than MIN_SPEECH_S of languages.py, in which a
 
 
 def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOptions:
-    """Return how speech is cut into jobs: at the first pause in the last second of the longest job, or before.
+    """Return how speech is cut into jobs: at the first pause in the last second of the longest possible job.
 
-    Fuller jobs cost less for each second of audio, and give the model more context. Where people change the language, a
-    job ends at the first pause after TURN.
+    Full jobs cost less for each second of audio, and give the model more context. In a *multilingual* file a job ends
+    at the first pause after TURN, because its language is detected by job.
     """
     if multilingual:
         return PackingOptions(target=TURN, longest=engine.longest_job)
@@ -112,9 +112,9 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        With separate channels each channel has such a sequence. With speakers told apart by their voices, each chunk
-        comes one chunk later, and the last has the turns of all speakers. Close the generator to stop early. Raises
-        PipelineError if the audio or the engine fails, SpeakersUnavailable if voices cannot be told apart here.
+        With separate channels each channel has such a sequence. If the order asks who speaks, each chunk is held until
+        the next one exists, and the last chunk has the turns of all speakers. Close the generator to stop early. Raises
+        PipelineError if the audio or the engine fails, SpeakersUnavailable if the weights for voices are missing.
         """
         if options.speakers is not None and self._voices is None and self._engine.name != SCRIPTED:
             raise SpeakersUnavailable(NOT_INSTALLED)
@@ -226,9 +226,9 @@ class Batch:
         *,
         part: MemoryPart | None,
     ) -> AsyncGenerator[Packed]:
-        """Yield the decode jobs of the file, made on a thread, and add the decoder's notes to *notes*.
+        """Yield the decode jobs of the file and add the decoder's notes to *notes*.
 
-        On that thread the diarizer listens too.
+        A thread decodes the file, and passes its samples to the *diarizer* too.
         """
         limits = DecodeLimits(longest_s=options.longest_s)
 

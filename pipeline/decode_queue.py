@@ -36,7 +36,7 @@ class DecodeQueue:
     """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
 
     The language of all jobs is detected in the first 30 s of speech, unless it is known. In a multilingual file it is
-    detected in each job: what one job has tells about the next, so jobs are recognised one after the other.
+    detected in each job. The language of one job is a hint for the next, so jobs are recognised one after the other.
     """
 
     def __init__(

@@ -22,10 +22,10 @@ class SpeechEnded:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The words that are heard so far after the last committed one. Each partial replaces the one before it.
+    """The words so far after the last committed one, which may still change. Each partial replaces the one before it.
 
-    A partial without words takes the one before it back. WordsCommitted and SegmentClosed end the current partial; what
-    remains of it is reported again.
+    A partial without words withdraws the one before it. WordsCommitted and SegmentClosed end the current partial; its
+    remaining words are reported in a new one.
     """
 
     words: tuple[Word, ...]
@@ -40,7 +40,7 @@ class Partial:
 class WordsCommitted:
     """Words that will never change, in the order of the stream. There is at least one.
 
-    *index* is the number of words committed in this stream before them: it never skips and never goes back.
+    *index* is the number of words that this stream committed before them. It never skips a number and never goes back.
     """
 
     words: tuple[Word, ...]
@@ -59,9 +59,9 @@ class SegmentClosed:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """Everything that was said before this position is decided: later words end after it.
+    """Everything that was said before this position is decided. All later words end after it.
 
-    It answers finalize(), and also comes after a sound like speech in which there was no word.
+    It is the answer to finalize(). It also comes after a sound like speech that had no words.
     """
 
     at: int
@@ -71,8 +71,8 @@ class Finalized:
 class TurnEnded:
     """The speaker has finished: everything said since the last TurnEnded is one turn, whose last word ends at *at*.
 
-    Only streams whose turns end by meaning report it. *probability* is that of the last look at the turn; None if it
-    ended before anybody looked.
+    Only streams whose turns end by meaning report it. *probability* comes from the last check of the turn; None if the
+    turn ended before a check.
     """
 
     at: int

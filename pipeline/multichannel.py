@@ -4,8 +4,8 @@
     await session.feed(frames)                      # of shape (n, channels)
     async for happened in session.events(): ...     # of all channels, each with its channel
 
-server/live/engine.py makes one where a client ordered separate channels, such as the two sides of a telephone call. A
-channel has its own voice detector, turns, words and requests, so nobody waits because somebody else speaks.
+server/live/engine.py makes one if a client ordered separate channels, such as the two sides of a telephone call. Each
+channel has its own voice detector, turns, words and requests. So no speaker waits for another one to finish.
 """
 
 import asyncio

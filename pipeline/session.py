@@ -87,7 +87,7 @@ class TurnEnds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimedEvent:
-    """An event and the time of its decision, in seconds of Unix time that never jump.
+    """An event and the time of its decision, in seconds of Unix time. Changes of the system's clock do not move it.
 
     For WordsCommitted, *lags_s* has the seconds from the arrival of each word's end to that time.
     """
@@ -181,8 +181,8 @@ class Session:
     def finalize(self) -> int:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
 
-        Returns that position. The event Finalized has it too. One event answers all calls at the same position. There
-        is none for position 0 and after end().
+        Returns that position. The event Finalized has it too. One event answers all calls at the same position; no
+        event follows a call at position 0 or after end().
         """
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
@@ -201,9 +201,9 @@ class Session:
         return read_events(self._unread, self._changes, lambda: self._over)
 
     def decided_positions(self) -> Mapping[int | None, int]:
-        """The position before which everything is decided, if all events so far were read; nothing otherwise.
+        """The position before which everything is decided, by channel. This session has one channel, None.
 
-        It is given for each channel; this session has one, which is None.
+        It is empty while events wait to be read.
         """
         return {} if self._unread else {None: self.redaction_position()}
 
@@ -256,9 +256,9 @@ class Session:
         return self._commands > 0 or whole >= self._core.steady or self._waiting >= TOGETHER
 
     def _detect(self) -> None:
-        """Unless something is detected already, look for speech in what is next in the backlog.
+        """Find the speech in the next part of the backlog, unless that is done already.
 
-        That is the audio up to a command, but no more than WINDOWS windows.
+        The part reaches to the next command, but has no more than WINDOWS windows.
         """
         if self._detected:
             return
@@ -412,7 +412,7 @@ class Session:
 async def read_events(
     unread: deque[TimedEvent], changes: Changes, over: Callable[[], bool]
 ) -> AsyncIterator[TimedEvent]:
-    """Yield the *unread* events as they come and tell of the room that this makes, until *over* holds and none is left.
+    """Yield the *unread* events as they come, until *over* holds and none is left. Each read makes room for more.
 
     A MultichannelSession uses it too.
     """

@@ -57,9 +57,9 @@ def speaker_on(channel: int | None) -> str | None:
 
 
 def speaker_members(channel: int | None, speaker: str | None = None) -> dict[str, int | str]:
-    """Return who speaks, and on which channel, as JSON has it; nothing where that is not known.
+    """Return the JSON members `speaker` and `channel`; without those that are not known.
 
-    Without *speaker* it is the channel's.
+    If *speaker* is None, the label of the channel is used.
     """
     members: dict[str, int | str] = {} if channel is None else {"channel": channel}
     known = speaker or speaker_on(channel)
@@ -84,8 +84,8 @@ class SpeakerTurn:
 class Chunk:
     """A finished part of a recording. It is what a checkpoint stores.
 
-    Chunks of one recording follow each other without gaps: chunk *n + 1* starts where chunk *n* ends. Where each
-    channel is heard by itself, this holds for the chunks of each channel; the index counts those of all.
+    Chunks of one recording follow each other without gaps: chunk *n + 1* starts where chunk *n* ends. If each channel
+    is recognised separately, this holds for the chunks of each channel; the index counts the chunks of all channels.
     """
 
     index: int

@@ -23,18 +23,17 @@ class BrokenSequence(PipelineError):
 def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str) -> Transcript:
     """Return *chunks* as one Transcript of *duration* samples.
 
-    The chunks must come in order and cover 0..duration without gap or overlap, and their words must start in order. All
-    this holds for each channel where every channel was heard by itself; their segments are then put in the order of
-    their starts. A live session passes its stored chunks and one without words that reaches to its end.
+    The chunks must come in order and cover 0..duration without gap or overlap, and their words must start in order. If
+    each channel was recognised separately, this holds for each channel, and the segments of all channels are sorted by
+    their starts. A live session passes its stored chunks and a last one without words that reaches to its end.
 
-    Word times are clipped to the duration, and nothing else is changed. Recognisers time words on a grid of 10 or
-    20 ms over a padded window, so the last word may end a step after the last sample, but service_v1 promises
-    end <= duration.
+    Word times are clipped to the duration; nothing else is changed. Recognisers time words on a grid of 10 or 20 ms
+    over a padded window, so the last word may end a step after the last sample. The API promises end <= duration.
 
-    Where a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
+    If a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
 
-    The language is that of the last chunk that has one. Where people change it, it is the one that most words are in,
-    and its probability their share. Each note is kept once, in order of appearance.
+    The language is that of the last chunk that has one. In a multilingual recording it is the language of most words,
+    and its probability is their share. Each note is kept once, in order of appearance.
 
     Raises BrokenSequence if the chunks or words are out of order, or a word starts more than GRID after the end.
     """

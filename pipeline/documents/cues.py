@@ -1,9 +1,10 @@
 """Turns words into subtitle cues that can be read while they are shown. formats.py calls cues() for SRT and VTT.
 
-The cuts are a shortest path: of all ways to cut a run of words into cues that fit the screen, the one with the lowest
-sum of costs is taken. The costs follow the rules of human subtitlers: end a cue at the end of a sentence, else at a
-comma or a breath; show it long enough to be read; do not cut more often than needed. A cue has at most max_columns x
-max_lines columns, so the search looks back at most that far and is linear in the number of words.
+Theory. Of all ways to cut a run of words into cues that fit the screen, the one with the lowest sum of costs is taken.
+That is a shortest path, found by dynamic programming. The costs follow the rules of human subtitlers: end a cue at the
+end of a sentence, else at a comma or a breath; show it long enough to be read; do not cut more often than needed. A cue
+has at most max_columns x max_lines columns, so the search looks back at most that far, and its time is linear in the
+number of words.
 
 The default numbers of the screen (42 characters, two lines, at most 7 s) and of the reader (20 characters a second for
 adults, 17 for children) are those of Netflix's style guide for English subtitles.
@@ -102,18 +103,18 @@ def milliseconds(position: int) -> int:
 def cues(words: Sequence[Word], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
     """Return *words*, which are in order of their starts, as cues of *shape* that never overlap. Each appears once.
 
-    A cue starts with its first word. It ends with its last word, or later if the silence after it gives time to read,
-    but not after *duration*. It ends earlier where the next cue starts, and after max_cue_s. Words without length or
-    at equal times get 1 ms each, one after the other; only these may end after *duration*. Words wider than a line are
-    cut into parts.
+    A cue starts with its first word. It ends with its last word, or later if it needs time to be read and silence
+    follows. It never ends after *duration*, after the start of the next cue, or longer than max_cue_s after its start.
+    Words without length or at equal times get 1 ms each, one after the other; only these may end after *duration*.
+    Words wider than a line are cut into parts.
     """
     return cues_of_runs([words], duration, shape)
 
 
 def cues_of_runs(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
-    """The same for words that come in runs. No cue has words of two runs, so a new run changes none of the others.
+    """Return cues() of each run of words, one after the other. No cue has words of two runs.
 
-    Only the end of the last cue may still move when a run is added.
+    So when a run is added, the cues before it stay as they are, but for the end of the last one.
     """
     found: list[Cue] = []
     for words in runs:

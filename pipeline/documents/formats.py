@@ -119,9 +119,9 @@ def turn_object(turn: SpeakerTurn) -> dict[str, Any]:
 
 
 def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
-    """Return SubRip in UTF-8, without a byte order mark, with LF. Without speech it is empty.
+    """Return SubRip in UTF-8, without a byte order mark, with LF. It is empty if nothing was said.
 
-    Where the speakers are known, each cue begins with its speaker's name.
+    If the speakers are known, each cue begins with its speaker's name.
     """
     return "".join(
         f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_label(cue.speaker)}{_text(cue)}\n\n"
@@ -130,9 +130,9 @@ def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
 
 
 def vtt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
-    """Return WebVTT in UTF-8, without a byte order mark, with LF. Without speech it is the header alone.
+    """Return WebVTT in UTF-8, without a byte order mark, with LF. It is only the header if nothing was said.
 
-    Where the speakers are known, each cue is their voice (`<v S1>`).
+    If the speakers are known, each cue is in a voice tag (`<v S1>`).
     """
     return _webvtt(_cues(transcript.segments, transcript.duration, shape))
 
@@ -145,9 +145,9 @@ def growing_vtt(
 ) -> bytes:
     """Return WebVTT of a recording of which the first *duration* samples are known.
 
-    When more segments follow, the cues stay as they are, but for the end of the last one. Where voices are told apart,
-    *said* has the speaker of each word that has one yet: a cue has the voice that says most of it. It is cut as if that
-    were not known, because who speaks may change later.
+    When more segments follow, the cues stay as they are, but for the end of the last one. If voices are told apart,
+    *said* has the speaker of each word that has one yet, and a cue gets the voice that says most of it. Speakers do not
+    change how cues are cut, because the label of a word may still change.
     """
     if said is None:
         return _webvtt(_cues(segments, duration, shape, growing=True))
@@ -198,9 +198,9 @@ def _webvtt(shown: Sequence[Cue]) -> bytes:
 
 
 def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
-    """Return the text and a newline. Without speech it is empty. Known speakers have a line for each of their turns.
+    """Return the text and a newline; nothing if nothing was said. If the speakers are known, each turn has a line.
 
-    With *paragraphs* there is an empty line between them.
+    With *paragraphs* they are separated by empty lines.
     """
     if paragraphs:
         found = paragraphs_of(transcript.segments)

@@ -78,9 +78,9 @@ _Speaking: TypeAlias = tuple[int | None, str | None]
 
 
 def _sentences(segments: Sequence[Segment]) -> Iterator[tuple[tuple[Word, ...], _Speaking, bool]]:
-    """Yield every sentence with who speaks, and whether it ends with its segment.
+    """Yield every sentence with its speaker, and whether it ends with its segment.
 
-    A sentence goes on in the next segment of the same voice, unless there is a long pause.
+    A sentence continues in the next segment of the same voice, unless there is a long pause.
     """
     run: list[Word] = []
     for at, segment in enumerate(segments):

@@ -9,9 +9,9 @@ from pipeline.words import Segment, Word, join_words
 
 
 def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[dict[str, Any]]:
-    """Return where each of *terms* was said, as the JSON file and records have it. Times are in seconds.
+    """Return where each of *terms* was said, in the form of the JSON file and of records. Times are in seconds.
 
-    A term is found in the words of one voice, also over the end of a segment.
+    All words of a term must be of one voice. They may lie in two segments.
     """
     voices = dict.fromkeys(segment.channel for segment in segments)
     said = [[word for segment in segments if segment.channel == voice for word in segment.words] for voice in voices]

@@ -132,8 +132,8 @@ def _live_and_die(
 def _confine(order: DecodeOrder, parent: int, memory_bytes: int) -> None:
     """Take all rights from this process that decoding does not need.
 
-    With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder. Where the
-    system can filter system calls, it cannot do anything else to other processes and files either.
+    With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder. If the system
+    can filter system calls, the process cannot act on other processes and files in any other way either.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -124,9 +124,9 @@ SIGNATURES = (
 
 
 def known(head: bytes) -> bool:
-    """Return whether *head*, the first bytes of a file (64 are enough), begins a container that is accepted.
+    """Return whether *head*, the first bytes of a file (64 are enough), is the beginning of an accepted container.
 
-    If such a file cannot be opened, it is broken; any other file is of an unknown kind.
+    A file that cannot be opened is called broken if this holds, and of an unknown kind if not.
     """
     return any(head.startswith(signature, offset) for offset, signature in SIGNATURES)
 
@@ -134,8 +134,8 @@ def known(head: bytes) -> bool:
 def mp3_states_length(head: bytes, size: int | None) -> bool:
     """Return whether an MP3 of *size* bytes (None: unknown) that begins with *head* states its length.
 
-    A file that is a sixteenth larger than it states was made of several, so its statement counts for nothing. FFmpeg
-    then guesses, as it does without one (mp3_parse_info_tag in libavformat/mp3dec.c).
+    A file that is a sixteenth larger than it states was joined from several, so its statement is not believed. FFmpeg
+    then guesses the length, as it does for a file that states none (mp3_parse_info_tag in libavformat/mp3dec.c).
     """
     found = _XING.search(head)
     if found is None:
@@ -148,7 +148,7 @@ def mp3_states_length(head: bytes, size: int | None) -> bool:
 def length_or_none(stated_s: float) -> float | None:
     """Return the length that a header states, in seconds, or None if no recording can have it.
 
-    A header may say anything. A length below 0 would give audio back to the account that sends the file.
+    A header may contain any number. A negative length would add to the allowance of the account instead of using it.
     """
     return stated_s if math.isfinite(stated_s) and stated_s > 0 else None
 

@@ -81,9 +81,9 @@ class ByteSource(Protocol):
 class OpenRecording:
     """An open recording whose first frame is decoded. It can be iterated once; *notes* are complete after that.
 
-    The samples of a file come in arrays of RATE, the last one shorter. Those of a live stream come as soon as possible,
-    and have the shape (n, channels) if its channels are decoded side by side.
-    Iterating raises InvalidAudio, and AudioTooLong one second of audio after the limit.
+    The samples of a file come in arrays of RATE samples; the last one is shorter. Those of a live stream come as soon
+    as possible, and have the shape (n, channels) if its channels are decoded separately. Iterating raises InvalidAudio,
+    and AudioTooLong one second of audio after the limit.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class OpenRecording:
     ) -> None:
         """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio.
 
-        InvalidAudio is also raised if there are not as many channels as are to be decoded *separate*.
+        InvalidAudio is also raised if the number of channels is not *separate*.
         """
         self._channel = channel
         self._separate = separate
@@ -270,11 +270,10 @@ def recording(
     channel: int | None = None,
     separate: int | None = None,
 ) -> Iterator[OpenRecording]:
-    """Open the recording in *source*: one of its channels, counted from 0, or with None the sound of all.
+    """Open the recording in *source*: one of its channels, counted from 0, or with None all of them mixed.
 
-    With *separate*, which has the number of channels, a live stream's channels are decoded side by side.
-
-    With *live*, start after a few kilobytes instead of reading far ahead.
+    *live* starts after a few kilobytes instead of reading far ahead. *separate* is for live streams, and is the number
+    of channels if each is to be decoded separately.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
     """
@@ -370,9 +369,9 @@ def _hole(at_s: float | None, due_s: float | None) -> int:
 
 
 def _off(at_s: float | None, due_s: float) -> bool:
-    """Return whether a frame at *at_s* is so far from where it was due that the next ones are due by its time stamp.
+    """Return whether a frame at *at_s* is so far from its expected time that its time stamp should be followed.
 
-    Smaller differences add up until they are a hole: each lost packet of 20 ms makes all later words early.
+    Smaller differences add up until they are large enough: each lost packet of 20 ms would make all later words early.
     """
     return at_s is not None and not -OVERLAP <= position(at_s - due_s) < HOLE
 

@@ -1,9 +1,10 @@
 """Automatic gain control: makes quiet speech loud enough for the voice detector and the recogniser.
 
-A far microphone or a low gain gives speech 30 to 50 dB below a usual recording. Silero VAD, which was trained on usual
-levels, then misses most of it, and Whisper errs more. GainControl raises quiet windows for the voice detector as they
-come; raise_level() raises the audio of one request for the recogniser. What is as loud as usual is left as it is, bit
-for bit. Silence and noise are raised as well, at most by MAX_GAIN_DB, so nothing may take loudness alone for speech.
+With a distant microphone or a low gain, speech is 30 to 50 dB below a usual recording. Silero VAD, which was trained on
+usual levels, then misses most of it, and Whisper makes more errors. GainControl raises quiet windows for the voice
+detector as they come; raise_level() raises the audio of one request for the recogniser. Audio of a usual level is not
+changed by a single bit. Silence and noise are raised too, by at most MAX_GAIN_DB, so no part of the pipeline may take
+loudness alone for speech.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ class GainControl:
         self._recent = [_MIN_DB] * SUSTAINED
 
     def __call__(self, windows: Windows) -> Windows:
-        """Return the next windows, (n, WINDOW), each raised by what makes speech of the level so far loud enough.
+        """Return the next windows, of shape (n, WINDOW), raised so that speech of the level so far is loud enough.
 
         The first loud window already sets the level, so the first word of a stream is raised like the others.
         """
@@ -106,10 +107,11 @@ def levels_db(windows: Windows) -> list[float]:
 
 
 def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
-    """Return the samples of one request without an offset and with quiet speech raised; the same object if unchanged.
+    """Return the samples of one request with quiet speech raised and a constant offset removed.
 
-    *spans* are those with speech, as indices; none: all of it. The gain at each place is the one that the loudest
-    speech within _AROUND needs, so a distant voice is raised where a close one is not.
+    Returns the same object if nothing changes. *spans* has the indices between which somebody speaks; if it is empty,
+    all samples count as speech. The gain at each place is that which the loudest speech within _AROUND needs. So a
+    distant voice is raised, and a close one in the same window is not.
     """
     offset = float(np.mean(samples)) if len(samples) else 0.0
     if abs(offset) > _OFFSET:

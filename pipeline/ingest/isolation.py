@@ -108,9 +108,10 @@ class Isolation:
     def decoding(
         self, path: Path, limits: DecodeLimits, channel: int | None = None, part: MemoryPart | None = None
     ) -> "Iterator[Decoding]":
-        """Decode a file: one of its channels, or with None the sound of all. Entering waits for its first frame.
+        """Decode a file: one of its channels, or with None all of them mixed. Entering waits for its first frame.
 
-        *part* has the memory of this decoder and stays the caller's; with None it is claimed here.
+        *part* is memory that the caller has claimed for this decoder, and gives back itself. With None it is claimed
+        here.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout, DecodersBusy,
         DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
@@ -132,10 +133,10 @@ class Isolation:
     ) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
-        *part* was claimed of the memory before, and is given back at the end; with None it is claimed now.
-        With *separate*, which has the number of its channels, the samples have the shape (n, channels). The errors of
-        decoding() are raised while iterating, InvalidAudio also for another number of channels. The stream may pause
-        for any time; only CPU time without a result counts as a stall.
+        *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
+        With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
+        raised while iterating, InvalidAudio also for another number of channels. The stream may pause for any time;
+        only CPU time without a result counts as a stall.
         """
         with ExitStack() as stack:
             stack.callback((part or self.memory.claim()).release)
@@ -374,9 +375,9 @@ class _Cell:
 
 
 def _log_lines(lines: IO[bytes]) -> None:
-    """Log what decoders write, until the last of them has ended: escaped, cut, and not too much of it.
+    """Log what decoders write until the last of them has ended. Lines are escaped and cut, and their number is limited.
 
-    A decoder that a file has taken over could otherwise write lines that look like the server's own.
+    Otherwise a file that exploits a decoder could write lines that look like the server's own.
     """
     since, count = time.monotonic(), 0
     with lines:

@@ -1,4 +1,4 @@
-"""The memory of all decoders together. Each gets its part of it before it starts, and gives it back at its end.
+"""The memory that all decoders share. Each claims its part before it starts, and gives it back at its end.
 
 memory = DecoderMemory()
     memory.limit(usable_bytes() // 2)
@@ -71,9 +71,9 @@ class DecoderMemory:
         return part
 
     def try_claim(self, count: int = 1, *, share: float = 1.0) -> "MemoryPart | None":
-        """Return the parts of *count* decoders that run side by side, if there is room in this *share* of all memory.
+        """Return the memory for *count* decoders at the same time, or None if this *share* of all memory has no room.
 
-        More decoders than there is memory for at all get all of it, so that they can run while no other does.
+        If all memory together is not enough for so many, they get all of it once no other decoder runs.
         """
         with self._freed:
             return self._claim(share, count)

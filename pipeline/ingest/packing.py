@@ -3,11 +3,11 @@
     for item in packer.receive(window, 0.93): ...   # one window after the other
     for item in packer.end(): ...
 
-A job contains spans of speech, the silence between them and some before them, unchanged, so a time inside the job
-plus its start is a time of the file. It ends at the first pause after *target*, at a pause longer than *pause*, or,
-without any pause, at the quietest place before *longest*. Jobs depend on the audio alone, not on the pieces it comes
-in: after a crash the same file gives the same jobs, and finished ones can be skipped. Memory holds the audio of one
-job.
+A job contains spans of speech, the silence between them, and some silence before. The audio is not changed, so a time
+inside the job plus its start is a time of the file. A job ends at the first pause after *target*, at a pause longer
+than *pause*, or, without any pause, at the quietest place before *longest*. Jobs depend on the audio alone, not on the
+pieces in which it comes. So after a crash the same file gives the same jobs, and finished ones are skipped. Only the
+audio of one job is in memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -195,7 +195,8 @@ class _Held:
     def quietest(self, earliest: int) -> int:
         """Return the middle of the quietest window after *earliest*; of equals, the last.
 
-        It minimises loudness times speech probability, because one of the two is constant in music and in even noise.
+        It minimises loudness times speech probability: in music the probability, and in steady noise the loudness, is
+        constant and says nothing.
         """
         first = -(-(earliest - self._start) // WINDOW)
         loudness = np.array([float(np.sqrt(np.mean(np.square(window)))) for window in self._windows])

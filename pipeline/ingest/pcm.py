@@ -31,8 +31,8 @@ ALAW = _alaw_values()
 class PcmDecoder:
     """Decodes bytes of one encoding, in pieces of any length, even odd ones.
 
-    It keeps less than one frame and the end of the filter. Stereo is mixed to mono, unless the channels are wanted
-    *separate*: then the samples are an array of shape (n, channels). Float samples are clipped to -1..1, and NaN
+    It keeps less than one frame, and what the resampling filter needs. Channels are mixed to mono, unless they are
+    wanted *separate*; then the samples have the shape (n, channels). Float samples are clipped to -1..1, and NaN
     becomes silence.
     """
 

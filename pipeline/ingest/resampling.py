@@ -1,4 +1,4 @@
-"""Turns decoded frames and raw samples into samples at RATE: mixed, one channel of them, or all side by side.
+"""Turns decoded frames and raw samples into samples at RATE: mixed, one of the channels, or each channel separately.
 
 decode.py and pcm.py use it. It and decode.py are the only modules that use PyAV.
 """
@@ -39,8 +39,8 @@ class Resampler:
 class MonoResampler:
     """Turns frames of one sample format, layout and rate into samples at RATE, within -1..1.
 
-    Frames pass the filter in blocks of at least *block* samples, because a pass takes longer than decoding a frame.
-    PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
+    Frames are filtered in blocks of at least *block* samples, because one pass of the filter takes longer than decoding
+    a frame. PyAV's own AudioResampler starts a thread per core for each stream; this graph needs none.
     """
 
     def __init__(self, sample_format: str, layout: str, rate: int, *, block: int, pick: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A filter of system calls for the process that decodes: what it may ask of the kernel, and nothing else.
+"""A filter for the system calls of the decoding process.
 
 A file that exploits a bug of a decoder runs its own code with the server's user id. Linux lets a process give up system
 calls for good (seccomp). The kernel then runs a small program before each call, which sees the number of the call and
@@ -8,8 +8,8 @@ its arguments, and says what happens. install() writes that program from these t
 - FATAL: what no decoder does and an exploit would. The kernel ends the process with SIGSYS, which isolation.py tells
   apart from a crash.
 - Memory that holds code may not be made, so an exploit cannot bring code of its own; that is fatal too.
-- Every other call fails with EPERM, as if a right were missing. Opening files and sockets and forking are among them:
-  libraries try some of these in passing, and can do without.
+- Every other call fails with EPERM, as if a right were missing. Opening files, opening sockets and forking are among
+  these calls. Libraries try some of them and can do without.
 
 The Python binding of libseccomp would need a library that the system may lack. The kernel's interface is small and does
 not change: an instruction has 8 bytes (<linux/filter.h>), and calls have fixed numbers (<asm/unistd.h>).

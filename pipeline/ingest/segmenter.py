@@ -3,9 +3,9 @@
     for event in segmenter.receive(0.93): ...   # one window after the other
     for event in segmenter.end(): ...
 
-A span begins where the probability reaches *enter* and has stayed above *leave* for *min_speech* samples; it ends after
-*silence* samples below *leave*. Both ends are widened by *pad*. Spans do not overlap and depend on the
-probabilities alone.
+A span begins when the probability reaches *enter*, if it has been above *leave* for *min_speech* samples. It ends after
+*silence* samples below *leave*. Both ends are widened by *pad*. Spans do not overlap and depend on the probabilities
+alone.
 """
 
 from dataclasses import dataclass

@@ -23,10 +23,10 @@ def speech_jobs(
     options: PackingOptions | None = None,
     level: InputLevel | None = None,
 ) -> Iterator[Packed]:
-    """Yield the decode jobs of *audio* in order, with Passed between them as progress and with the length at the end.
+    """Yield the decode jobs of *audio* in order. Passed items between them show the progress; the last has the length.
 
-    Without *vad*, everything counts as speech and all jobs have equal length. *level* receives what *vad* heard. Errors
-    of *audio* are not caught.
+    Without *vad*, everything counts as speech and all jobs have equal length. *level* measures the loudness of the
+    speech. Errors of *audio* are not caught.
     """
     if vad is None:
         yield from even_jobs(audio)

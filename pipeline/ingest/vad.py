@@ -1,8 +1,8 @@
 """Finds the probability that a window of audio has speech, with Silero VAD.
 
-The sequence form of the model takes several windows a call, with bit for bit the results of the plain form. Each window
-is preceded by the last CONTEXT samples; *h* and *c* carry the state. The silero_vad package is never imported, because
-that would import torch.
+The sequence form of the model takes several windows in one call, and its results are the same to the last bit. Each
+window is preceded by the last CONTEXT samples; *h* and *c* carry the state. The silero_vad package is never imported,
+because that would import torch.
 """
 
 from importlib.metadata import PackageNotFoundError, files
