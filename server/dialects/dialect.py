@@ -1,6 +1,6 @@
-"""What a dialect is to the server: the API of another service over our own jobs and live sessions.
+"""The interface of a dialect: the API of another service over our own jobs and live sessions.
 
-Its folder has everything of it, and `registered.py` one line. Nothing below this room knows which dialects there are.
+A dialect is a folder here and a line in `registered.py`. No other part of the server knows which dialects there are.
 """
 
 from collections.abc import Callable, Mapping, Sequence

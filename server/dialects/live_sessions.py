@@ -66,8 +66,8 @@ class SessionOpener:
     async def _submit(self, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> Submitted:
         """Make the job of a new session.
 
-        These clients close a socket and open the next one at once, and some give up for good when that is refused. So
-        an account at its limit of sessions waits for one that is ending, and is not refused.
+        These clients close a socket and open the next one at once, and some give up for good if that is refused. So an
+        account at its limit of sessions is not refused while one of them is ending: it waits for that end.
         """
         asked = ParsedRequest(order, None, None, tuple(warnings))
         try:

@@ -1,4 +1,4 @@
-"""What the layers of HTTP ask about an address or a connection before they let it go on, or write a line about it."""
+"""The limits of addresses and connections, as the layers of HTTP use them. The routes implement them."""
 
 from typing import Protocol
 
@@ -9,30 +9,30 @@ PAUSE_S = 1.0
 
 
 class ConnectionUse(Protocol):
-    """What is told of a connection while it is used, as scope["state"]["connection"]. See TrackedConnection."""
+    """The use of a connection, as scope["state"]["connection"]. TrackedConnection implements it."""
 
     def count_for(self, account: str) -> bool:
-        """Count it among those of *account* until it rests. Returns False if the account has as many as it may."""
+        """Count it as one of *account* until it is idle. Returns False if the account has too many."""
         ...
 
     def count_forwarded(self, address: str) -> bool:
-        """The same for the address that a trusted proxy tells."""
+        """The same for an address that a trusted proxy forwarded."""
         ...
 
     def work(self) -> None:
-        """It is needed."""
+        """Note that it is needed, so it must not be closed to make room."""
         ...
 
     def idle(self) -> None:
-        """Nothing is sent over it for now, so it may be closed if others need the room."""
+        """Note that nothing is sent over it for now, so it may be closed if others need the room."""
         ...
 
 
 class AddressLimits(Protocol):
-    """Counts by address. The server's own is in routes/address_counters.py."""
+    """Counts by address. routes/address_counters.py implements it."""
 
     def check_connections(self, scope: Scope) -> None:
-        """Count the connection for the address that a proxy tells. Raises Problem too_many_connections."""
+        """Count the connection for the address that a proxy forwarded. Raises Problem too_many_connections."""
         ...
 
     def check_refusals(self, scope: Scope) -> None:
@@ -40,5 +40,5 @@ class AddressLimits(Protocol):
         ...
 
     def may_log(self, scope: Scope, line_bytes: int) -> bool:
-        """Whether a line of this length may be written about the request of *scope*. Those left out are summed up."""
+        """Whether a line of this length may be logged about the request of *scope*. Left-out lines are counted."""
         ...

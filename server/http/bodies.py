@@ -69,9 +69,9 @@ class Uploads:
     ) -> AsyncIterator[Received]:
         """Read the whole body of *request*. A file of at most *most* bytes is stored durably for the job *job_id*.
 
-        With *hashed* its SHA-256 is returned too, which costs about as much CPU time as receiving it. A *raw* body is
-        the file itself, unless it is JSON. Raises Problem: invalid_json, invalid_multipart, payload_too_large,
-        invalid_parameter, request_timeout, disk_full.
+        With *hashed* its SHA-256 is returned too, which costs about as much CPU time as receiving the file. With *raw*
+        the body is the file itself, unless it is JSON. Raises Problem invalid_json, invalid_multipart,
+        payload_too_large, invalid_parameter, request_timeout, disk_full.
         """
         received = Received(job_id)
         try:

@@ -1,7 +1,7 @@
 """Parsing and writing HTTP header fields and file names.
 
-Each parser takes any text and returns a value or raises its one named error. Malformed fields are ignored where the
-RFCs say so.
+Each parser takes any text and returns a value or raises the one error that it names. It ignores a malformed field if
+its RFC says so.
 """
 
 import re
@@ -103,9 +103,9 @@ class ByteRange:
 
 
 def byte_range(header: str, size: int) -> ByteRange | None:
-    """The range that *header* asks of *size* bytes; None means that all of them are the answer.
+    """The range of *size* bytes that *header* asks for; None if the answer must have all of them.
 
-    That is the case for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and for
+    None is returned for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and for
     empty content. Raises RangeNotSatisfiable.
     """
     match = _RANGE.fullmatch(header.strip(" \t"))
@@ -126,7 +126,7 @@ def byte_range(header: str, size: int) -> ByteRange | None:
 
 
 def range_still_holds(if_range: str | None, etag: str) -> bool:
-    """Whether a Range may be answered: only if the client's part is of the present content (If-Range).
+    """Whether a Range may be answered: only if If-Range names the present content.
 
     Weak tags and dates never prove that, and this service sends no dates.
     """
@@ -158,9 +158,10 @@ def clean_filename(name: str | None) -> str | None:
 
 
 def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Scribewire-Warning, a list of RFC 9651, with the members of a request that are not known; without any, nothing.
+    """The header Scribewire-Warning, a list of RFC 9651, with the unknown members of a request; empty if there are
+    none.
 
-    Names are percent-encoded where a header cannot hold them.
+    Characters of names that a header cannot hold are percent-encoded.
     """
     names = [warning["param"] for warning in warnings if warning["code"] == UNKNOWN and "param" in warning]
     shown = (quote(name, safe=_PLAIN) for name in names)

@@ -1,7 +1,7 @@
 """What every HTTP answer has: a request id, CORS, compression, common headers, a log line and metrics.
 
-The layers from the outside: Envelope (ids, CORS, headers, log, metrics, patience with refused uploads), Starlette's
-gzip middleware, the routes.
+The layers, from the outside to the inside: Envelope (ids, CORS, headers, log, metrics, reading the rest of refused
+uploads), Starlette's gzip middleware, the routes.
 """
 
 import asyncio
@@ -221,10 +221,10 @@ class Envelope:
 
 
 class _Exchange:
-    """One request and its answer. Adds the common headers, and lets a client that still sends read a refusal.
+    """One request and its answer. Adds the common headers, and makes sure that a client can read a refusal.
 
-    If a server answers and closes while the client is still writing, the client's system throws the answer away (RST).
-    So after a refusal the rest of the body is read and dropped, within bounds, before the connection ends.
+    If a server answers and closes while the client is still sending, the client's system drops the answer (TCP RST). So
+    after a refusal the rest of the body is read and dropped, within bounds, before the connection is closed.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Origins) -> None:
@@ -317,7 +317,7 @@ class _Exchange:
 def _declared_length(given: Given) -> float:
     """How long the body may become. A chunked body has no bound.
 
-    Nor has a body that is only sent on request (Expect), because the client may send it after its refusal all the same.
+    With `Expect: 100-continue` there is no bound either, because a client may send the body although it was refused.
     """
     if b"transfer-encoding" in given or given.get(b"expect", b"").lower() == b"100-continue":
         return math.inf

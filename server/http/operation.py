@@ -1,7 +1,6 @@
 """One row of the route table, and the resource that answers a path's methods.
 
-The table is the only source: Starlette's routes, the Allow header, the order of checks and /openapi.json are made from
-it.
+Everything else is made from the table: Starlette's routes, the Allow header, the order of checks and /openapi.json.
 """
 
 import asyncio

@@ -11,8 +11,9 @@ Segments: TypeAlias = tuple[str, ...]
 class Paths:
     """An ASGI app over *apps* by path, such as "/v1/jobs/{job_id}". A parameter is one segment that is not empty.
 
-    It sets scope["path_params"]. Of two paths that fit, the one counts that names the first segment in which they
-    differ. What is not HTTP, and every other path, goes to *others*. Raises ValueError for two names of one parameter.
+    It sets scope["path_params"]. If two paths fit, look at the first segment in which they differ: a literal one wins
+    against a parameter. All other paths, and everything that is not HTTP, go to *others*. Raises ValueError for two
+    names of one parameter.
     """
 
     def __init__(self, apps: Mapping[str, ASGIApp], others: ASGIApp) -> None:

@@ -1,7 +1,7 @@
 """Problems: how every error of the project is answered over HTTP, as problem+json (RFC 9457).
 
-Every error ends in problem_of(). A RequestError of the domain and an error of the pipeline become the Problem of their
-code; an unexpected error becomes an internal error without details.
+problem_of() turns every error into a Problem. A RequestError of the domain and an error of the pipeline have a code and
+become the Problem of that code; an unexpected error becomes an internal error without details.
 """
 
 from collections.abc import Callable, Mapping, Sequence

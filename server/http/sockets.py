@@ -1,7 +1,7 @@
-"""WebSockets of this service: JSON text out, and refusals that the client can read before the close.
+"""WebSockets of this service: they send JSON text, and a refusal that the client can read before the close.
 
-A client with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot, so a client with a
-token is let in, gets an error frame, and is closed.
+A client with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot read that answer. So
+for a client with a token the WebSocket opens, sends an error frame, and closes.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def own_error_frame(problem: Problem, path: str, request_id: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketErrorStyle:
-    """How a socket tells of errors. By default as our own API does."""
+    """The form of a socket's errors. By default it is that of our own API."""
 
     denial: Callable[[HTTPConnection, Exception], Response] = problem_response  # before the WebSocket opens
     error_frame: Callable[[Problem, str, str], bytes] = own_error_frame  # of a problem, a path and a request id
@@ -151,7 +151,7 @@ class Socket:
     async def send_frames(self, frames: bytes) -> None:
         """Send what text_frame() made, once or more often, in one write. Our own server knows how (websocket.py).
 
-        Raises WebSocketDisconnect, also when another task has found out that the peer left.
+        Raises WebSocketDisconnect, also if another task has noticed that the peer left.
         """
         if self._gone:
             raise WebSocketDisconnect(ABNORMAL)
@@ -208,7 +208,7 @@ class Socket:
     async def _count_refusal(self, error: Exception) -> Exception:
         """*error*, or RateLimited if the peer has no key and its address was refused too often.
 
-        Who opens too many waits for the answer: trying again and again must not pay.
+        An address with too many sockets waits for this answer, so that trying again and again gains nothing.
         """
         if not self._connecting:
             return error

@@ -30,7 +30,7 @@ def retry(ms: int) -> bytes:
 
 
 def event(name: str | None, data: bytes, *, seq: int | None = None) -> bytes:
-    """One event of UTF-8 *data*. Without *seq* it does not move the client's resume point; *name* None means "message".
+    """One event with UTF-8 *data*. Without *seq* the client's last event id stays; *name* None means "message".
 
     A line break in the data starts a new data line and arrives as a line feed.
     """
@@ -45,7 +45,7 @@ def last_event_id(header: str | None, query: str | None = None) -> int:
     """The number of the last event that the client has; 0 if it has none.
 
     The header wins over the query, because a reconnecting EventSource repeats its address and adds the header. Raises
-    InvalidLastEventId for text that is no number; the caller checks whether the stream ever was that far.
+    InvalidLastEventId if it is no number. The caller checks whether the stream has such an event.
     """
     text = (header or query or "").strip()
     if not text:

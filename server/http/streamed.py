@@ -7,9 +7,9 @@ from starlette.types import Receive, Scope, Send
 
 
 async def first_piece(source: AsyncGenerator[bytes]) -> bytes:
-    """The first piece of *source*, before the answer begins: what *source* raises can still become an answer itself.
+    """The first piece of *source*; empty if *source* is. Give both to Streamed.
 
-    It is empty if *source* is. Give both to Streamed.
+    Take it before the answer begins: if *source* raises an error here, the error can still become the answer.
     """
     try:
         return await anext(source, b"")
@@ -26,9 +26,10 @@ async def _after(first: bytes, source: AsyncGenerator[bytes]) -> AsyncGenerator[
 
 
 class Streamed(StreamingResponse):
-    """Sends *first*, then *source*. Closes *source* when the answer ends, also where the client leaves before that.
+    """Sends *first*, then *source*. Closes *source* when the answer ends, also if the client leaves before.
 
-    Starlette leaves the source as it is then, and what it has open stays open until Python collects garbage.
+    Starlette does not close the source of a client that left, so its files would stay open until Python collects
+    garbage.
     """
 
     def __init__(

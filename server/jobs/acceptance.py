@@ -1,7 +1,7 @@
 """Accepting jobs: what an order, its audio and its customer must satisfy, and the one commit that makes the job.
 
-Routes call open_upload() before they read a body, and accept() when they know what it says. Live sessions have no audio
-yet, so accept() is all that they need.
+Routes call open_upload() before they read a body, and accept() after they have parsed it. A live session has no audio
+yet, so accept() is enough for it.
 """
 
 import asyncio
@@ -99,9 +99,9 @@ class Acceptance:
 
     @asynccontextmanager
     async def open_upload(self, customer: Customer, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """Hold the key and a place for a body while the block receives and accepts it.
+        """Reserve the key and a place for a body while the block receives and accepts it.
 
-        Raises what would refuse any file of the customer, whatever is in it, so that its body need not be read:
+        Checks everything that does not depend on the file, so that no body is read for nothing. Raises
         ConcurrencyLimited, QuotaExceeded, Refused rate_limited, and what JobStore.begin() raises.
         """
         async with self.reserve(key) as earlier, self._take_place(customer):
@@ -141,7 +141,7 @@ class Acceptance:
         upload: ReceivedAudio | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
-        """Make the job that is *asked* for, or find the one that *key* has made before. Live without *upload*.
+        """Make the job of a request, or find the one that *key* has made before. Without *upload* it is a live job.
 
         Raises Refused (invalid_parameter, url_not_allowed), what Prober.probe() raises, and what JobStore.submit()
         raises: QuotaExceeded, ConcurrencyLimited and others.
@@ -192,7 +192,7 @@ class Acceptance:
 
     @asynccontextmanager
     async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
-        """Wait for a place in which a body may arrive: a customer has as many as it may have unfinished jobs.
+        """Wait for one of the customer's places to receive a body: there are as many as it may have unfinished jobs.
 
         Raises ConcurrencyLimited after ARRIVING_WAIT_S.
         """
@@ -282,7 +282,7 @@ def _with_fingerprint(
 ) -> IdempotencyKey | None:
     """The key with a fingerprint of the request: of its *order*, and of the address or the digest of its audio.
 
-    A request that is repeated across an update of the server has the same one.
+    An update of the server does not change the fingerprint of a request.
     """
     if key is None:
         return None

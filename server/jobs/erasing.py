@@ -71,16 +71,16 @@ class Eraser:
             await set_within(over, SENDING_S)
 
     async def note_answered(self, job_id: str) -> None:
-        """Note that the job's results were handed over, and erase them if its order keeps none.
+        """Note that the client has the job's results, and erase them if its order keeps none.
 
-        Those who hold() them are waited for: then tidy() erases them.
+        While a holding() block uses them they stay; tidy() erases them later.
         """
         await self.storage.jobs.note_answered(job_id)
         if not self._holders[job_id]:
             await self._erase_outputs(job_id)
 
     async def tidy(self) -> None:
-        """Erase results that are not kept, and wipe the traces of what was erased since the last call.
+        """Erase results that are not kept, and wipe everything erased since the last call from the files of the store.
 
         A worker that learned of a deletion too late may have stored something after it, so that is deleted again.
         """

@@ -38,13 +38,13 @@ class WorkerRules:
 class HeldLease:
     """Writes for one job. Every method raises LeaseLost, and writes nothing, once another worker may have the job.
 
-    While the database is away or busy they wait for it, for as long as the lease lasts.
+    If the database is away or busy, the methods wait for it until the lease ends.
     """
 
     def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
         """*asked* is the monotonic time at which the store was asked for *lease*, which runs for *lease_s* seconds.
 
-        The store counts from a later moment, so the lease surely holds until *asked* + *lease_s*.
+        The store starts to count a little later, so the lease lasts at least until *asked* + *lease_s*.
         """
         self.job = lease.job
         self.lease = lease
@@ -115,11 +115,11 @@ class HeldLease:
         return await patiently(ask, check=self.check)
 
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
-        """Return what *write* answers for the lease. Raises LeaseLost where it answers None or False.
+        """Call *write* with the lease and return its answer. Raises LeaseLost if the answer is None or False.
 
-        It is asked again while the database is away, and once more if the lease could be regained. A write that was not
-        confirmed may have happened; the next holder sees it. *timely*: nothing is written once the lease may have
-        ended.
+        It is called again while the database is away, and once more if the lease could be regained. A write that was
+        not confirmed may have happened; the next holder sees it. With *timely* nothing is written once the lease may
+        have ended.
         """
         for attempt in ("first", "regained"):
             try:

@@ -5,8 +5,8 @@
     numerals = members.get(NUMERALS)
     members.check()  # raises a Refused that names every fault
 
-A Member is declared once: how it is parsed, what stands for it where it is left out, and what the documentation says of
-it. json_properties() and form_properties() describe members as JSON Schemas, which /openapi.json shows.
+A Member is declared once: its parser, its default and its description. json_properties() and form_properties() describe
+members as JSON Schemas for /openapi.json.
 """
 
 import re

@@ -1,7 +1,6 @@
 """The members of requests for transcriptions and live sessions, each declared once.
 
-orders.py makes orders of them, and the names that a request may have. /openapi.json and the command line describe them
-from here.
+orders.py parses requests with them. /openapi.json and the command line take their descriptions from here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Turning the members of a transcription request into an Order.
 
-Unknown members are only warned of, so that a typing error is noticed and a newer client still works.
+An unknown member only causes a warning. So a typing error is noticed, and a newer client still works.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -165,7 +165,7 @@ def with_latency(order: Order, default: str) -> Order:
 
 
 def with_retention(order: Order, default: str | None) -> Order:
-    """The order with the key's *default* where it names no retention.
+    """The order, with the key's *default* retention if it names none.
 
     Raises Refused invalid_parameter if it asks for a recording that would not be kept.
     """
@@ -182,10 +182,10 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
 
 
 def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
-    """Parses languages that may be spoken, as other services take them: a list of tags such as en or pt-BR.
+    """Parses a list of languages that may be spoken, as other services take it, with tags such as en or pt-BR.
 
-    One that the model hears is the language. Of several it is detected, which None stands for; MULTI is returned if it
-    is among them and the model hears several.
+    Returns the language if the model knows exactly one of them, and None if it knows several: then it is detected.
+    Returns MULTI if that is in the list and the model knows several languages.
     """
 
     def parse(values: Sequence[object]) -> str | None:

@@ -42,9 +42,9 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
 
 
 async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:
-    """Delete what is stored of a job that was itself deleted, perhaps just before its worker stored the last of it.
+    """Delete the stored files of a job if the job is gone: it may have been deleted while its worker still wrote.
 
-    What cannot be deleted now stays for the sweep, which deletes what has no job.
+    If that fails now, the sweep does it later, which deletes all files without a job.
     """
     try:
         if await jobs.get(job_id) is None:

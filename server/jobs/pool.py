@@ -18,8 +18,8 @@ from server.waiting import racing, set_within
 class Pool:
     """Claims jobs while it has room, and works on each in a task of its own.
 
-    An account has at most *per_account* of its *size* places, the sandbox at most half, and the sandbox gets a place
-    only while no job of production waits for one.
+    An account has at most *per_account* of its *size* places. Jobs of the sandbox have at most half of them, and get
+    one only while no job of production waits.
     """
 
     owner: str  # the name in its leases

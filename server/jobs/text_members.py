@@ -103,9 +103,10 @@ def text_options(
     names: Sequence[str],
     redact: Callable[[Sequence[object]], tuple[str, ...]] | None = None,
 ) -> TextOptions:
-    """Parse the members, and *redact* by this parser where one is given. Faults are among those of *members*.
+    """Return the text options of a request. Faults are added to those of *members*.
 
-    *names* are the names and terms that are likely to be said.
+    *redact* parses the member of that name, if it is not the usual parser. *names* are names and terms that are likely
+    to be said.
     """
     numerals = members.get(NUMERALS)
     if numerals and language is not None and language not in NUMERAL_LANGUAGES:

@@ -1,6 +1,6 @@
-"""What is stored of the voices of a job: recordings of people, which are deleted once the job has ended.
+"""The stored recordings of the people of a job, which are deleted once the job has ended.
 
-Never what a voice sounds like: that is computed from them in memory.
+No embedding of a voice is ever stored; they are computed from the recordings in memory.
 """
 
 import base64

@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResult:
-    """What is known of a live job's end beside its stored chunks. None of them ends after *duration*."""
+    """The end of a live job, in addition to its stored chunks. No chunk ends after *duration*."""
 
     duration: int
     received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
-    told: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # all speakers; None: not told apart
+    told: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # all speakers; None: not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Endings:
         await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings, heard_s=heard_s))
 
     async def insist(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
-        """Call *store*, which stores the blob *key*, until the store of audio and results can be reached.
+        """Call *store*, which stores the blob *key*, again and again until the blob store can be reached.
 
-        The name belongs to this lease alone, so whatever an earlier call left there is deleted. Raises LeaseLost if
-        nobody renews the lease meanwhile, BlobsAway once the server stops.
+        Only this lease uses the key, so what a failed call has left there is deleted. Raises LeaseLost if the lease is
+        not renewed meanwhile, BlobsAway once the server stops.
         """
         again = False
         while True:
@@ -90,7 +90,7 @@ class Endings:
                     raise
 
     async def fail(self, held: HeldLease, error: JobError, *, received_bytes: int) -> None:
-        """End a job of which nothing could be heard. Raises LeaseLost."""
+        """End a job whose audio could not be recognised at all. Raises LeaseLost."""
         await self._note_source(held, received_bytes)
         outcome = Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code))
         await self._end(held, outcome)
@@ -129,7 +129,7 @@ class Endings:
         )
 
     async def _store_speakers(self, held: HeldLease, heard: LiveResult, chunks: Sequence[bytes]) -> None:
-        """Store the turns of all speakers as a last chunk, with the event that tells every word's speaker for good."""
+        """Store the turns of all speakers as a last chunk, with the event that has the final speaker of every word."""
         assert heard.told is not None
         turns, runs = heard.told
         channel = held.job.order.live_channels[0]
@@ -169,7 +169,7 @@ class Endings:
 
 
 def _heard_s(held: HeldLease, duration: int) -> float | None:
-    """The audio that counts as used, if that is not the duration: each channel that is heard by itself counts."""
+    """The audio that counts as used, if that is not the duration: separate channels count once each."""
     order = held.job.order
     return seconds(duration) * len(order.live_channels) if order.separate else None
 

@@ -36,7 +36,7 @@ UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model
 
 
 class LiveRecognition(Protocol):
-    """What hears a live stream: a Session, or one for each of its channels. See pipeline/session.py."""
+    """The recognition of one live stream: a Session, or one for each of its channels. See pipeline/session.py."""
 
     async def feed(self, samples: Samples) -> None: ...
     async def wait_for_room(self) -> None: ...
@@ -51,10 +51,10 @@ class LiveRecognition(Protocol):
 
 
 class Headroom(Protocol):
-    """Knows whether there is room for one more live session: the scheduler."""
+    """Knows whether there is room for one more live session. The scheduler implements it."""
 
     def admit(self, growth: float) -> None:
-        """Return if the model can hear *growth* times what it heard lately. Raises PipelineError if not."""
+        """Return if the model can take *growth* times its recent load. Raises PipelineError if not."""
         ...
 
 
@@ -69,17 +69,17 @@ class LiveEngine:
     voice: VoiceDetector | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # a scripted engine needs none: its two speakers take turns by sentences
     max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
-    speakers_load: float = 0.0  # as how much of a session telling the speakers of one apart counts
+    speakers_load: float = 0.0  # the load of labelling the speakers of a session, as a part of that of the session
     text: TextSettings = USUAL_SETTINGS
     turn_ends: TurnEnds | None = None  # None: turns end by silence alone
 
     @property
     def tells_speakers(self) -> bool:
-        """Whether sessions may have their speakers told apart."""
+        """Whether sessions may ask who speaks."""
         return self.speakers is not None or self.engine == SCRIPTED
 
     def load_of(self, order: Order) -> float:
-        """Return as how many of *max_sessions* a session counts."""
+        """Return the load of a session, in sessions: what it takes of *max_sessions*."""
         return order.counted_sessions * (1 + self.speakers_load * order.diarize)
 
     def live_speakers(
@@ -91,10 +91,10 @@ class LiveEngine:
         recordings: Mapping[str, bytes],
         excerpts: Excerpts,
     ) -> LiveSpeakers | None:
-        """Make what tells the speakers of a session apart by their voices; None where its order does not ask for it.
+        """Make the LiveSpeakers of a session; None if its order does not ask who speaks.
 
-        *recordings* has one of each known person, *excerpts* what was kept of the session. Blocks while it listens to
-        them: up to 0.5 s for each voice. Raises PipelineError.
+        *recordings* has one recording of each known person, *excerpts* the stored speech of the session's voices.
+        Blocks for up to 0.5 s for each of these voices. Raises PipelineError.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
@@ -104,10 +104,10 @@ class LiveEngine:
         return LiveSpeakers(self.speakers, options, origins, past.told, excerpts)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
-        """Make a session for *order* that continues where *past* says, which must have no open words.
+        """Make a session for *order* that continues at the end of *past*, which must have no open words.
 
-        The session counts positions from its own first sample (or each channel's), the engine from the start of the
-        stream. Words that were settled before are not reported again.
+        The session counts positions from its own first sample, or each channel from its own; the engine counts from the
+        start of the stream. Words that were settled before are not reported again.
         """
         each = [self._session(order, tenant, past, channel) for channel in past.channels]
         if not order.separate:
@@ -152,9 +152,9 @@ class LiveEngine:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetRecogniser:
-    """A recogniser for a session that began *by* samples into its stream, of which *settled* was decided before.
+    """A recogniser for a session that began *by* samples after its stream. Before *settled* everything was decided.
 
-    The last words before that, *said*, may be heard again, in another spelling and as the beginning of a number.
+    The last words before that, *said*, may be recognised again, in another spelling or as the beginning of a number.
     """
 
     recogniser: LiveRecogniser
@@ -177,7 +177,7 @@ class _OffsetRecogniser:
         return replace(request, start=request.start + self.by)
 
     def _is_new(self, word: Word) -> bool:
-        """Whether most of the word lies after what was settled, or it is a number that may have begun before.
+        """Whether most of the word lies after *settled*, or the word is a number that may have begun before it.
 
         Any other word is the rest of one that was already reported.
         """

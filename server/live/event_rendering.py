@@ -1,4 +1,4 @@
-"""Turning what a session reports into events for the log and for readers. Pure."""
+"""Turns the events of a recognition session into JSON events for the log and for readers. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ TURN_ENDED = "turn.ended"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where on the stream's clock a session began, and what had been said before. Not zero after a restart."""
+    """Where on the stream's clock a session began, and what was said before. After a restart that is not zero."""
 
     positions: Mapping[int | None, int] = field(default_factory=lambda: {None: 0})  # by channel; None: of the stream
     words: int = 0
@@ -54,16 +54,16 @@ class LogBatch:
     partials: int = 0  # how many were reported, shown or not
     lags_s: list[float] = field(default_factory=list)  # of the words
     settled: dict[int | None, int] = field(default_factory=dict)  # by channel, the end of its last word
-    finalized: int | None = None  # up to where a writer's wish to decide everything was fulfilled
+    finalized: int | None = None  # the position up to which everything is decided because a writer asked for it
     languages: dict[int | None, LanguageDetected] = field(default_factory=dict)  # by channel
     warnings: list[Warned] = field(default_factory=list)
 
 
 class EventRenderer:
-    """Describes what a session reports. Words and segments of all its channels are counted together."""
+    """Renders the events of one session. Words and segments of all its channels share one numbering."""
 
     def __init__(self, origin: Origin, speakers: LiveSpeakers | None = None) -> None:
-        """*speakers* tells them apart by their voices; None: each channel that is heard by itself has one."""
+        """*speakers* labels words by voice. If it is None, each separate channel is one speaker."""
         self._positions = origin.positions
         self._speakers = speakers
         self._labels: dict[int | None, Counter[str]] = {}  # by channel, of the words of its open segment
@@ -72,7 +72,7 @@ class EventRenderer:
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
 
     def batch(self, happened: Iterable[TimedEvent]) -> LogBatch:
-        """Describe what *happened* since the last batch."""
+        """Render the events since the last batch."""
         batch = LogBatch()
         for one in happened:
             self._add(batch, one)
@@ -124,7 +124,7 @@ class EventRenderer:
         batch.settled[one.channel] = words[-1].end
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
-        """The members that tell who says the next word, and on which channel."""
+        """The members `speaker` and `channel` of the next word."""
         if self._speakers is None:
             return speaker_members(channel)
         label = self._speakers.label(word, channel)
@@ -142,7 +142,7 @@ class EventRenderer:
         return {**body, **_members(channel, labels.most_common(1)[0][0] if labels else None)}
 
     def _id(self, channel: int | None, number: int) -> int:
-        """The id of a channel's segment *number*: a new one when the channel's next segment is first heard of."""
+        """The id of a channel's segment *number*. Each new segment of a channel gets the next id of the session."""
         if self._ids.get(channel, (None, 0))[0] != number:
             self._ids[channel] = number, self._segments
             self._segments += 1
@@ -155,14 +155,14 @@ def _members(channel: int | None, speaker: str | None) -> Mapping[str, int | str
 
 
 def turn_ended(at: int, probability: float | None, channel: int | None) -> NewEvent:
-    """The event that a turn is over, whose last word ends at *at* on the stream's clock."""
+    """The event for the end of a turn whose last word ends at *at* on the stream's clock."""
     where = {} if channel is None else {"channel": channel}
     rounded = None if probability is None else round(probability, 4)
     return NewEvent(TURN_ENDED, orjson.dumps({"at": seconds(at), "probability": rounded, **where}))
 
 
 def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
-    """The event that tells new speakers of words that were told."""
+    """The event with the new speakers of words that readers already have."""
     return NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": final}))
 
 

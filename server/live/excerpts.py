@@ -1,4 +1,5 @@
-"""Stores excerpts of the voices of a live session while it runs, so that whoever takes it over knows its speakers.
+"""Stores excerpts of the voices of a live session while it runs, so that a server that takes it over knows its
+speakers.
 
 Each version is a blob of its own; the job names the newest. All are deleted when the job has ended.
 """
@@ -34,7 +35,7 @@ class KeptExcerpts:
         return await asyncio.to_thread(read_excerpts, body)
 
     async def write(self, excerpts: Excerpts) -> None:
-        """Keep these instead. Where there is no room for them, the ones before stay. Raises LeaseLost."""
+        """Store these in place of the earlier ones. If the disk is full, the earlier ones stay. Raises LeaseLost."""
         self._written += 1
         key = f"{voices_key(self._held.job.id)}/{self._held.lease.epoch}-{self._written}"
         body = await asyncio.to_thread(stored_excerpts, excerpts)

@@ -1,4 +1,4 @@
-"""Turning a writer's bytes into samples as they come: raw audio here, containers in a decoding process.
+"""Turns a writer's bytes into samples as they come: raw audio here, containers in a decoding process.
 
 intake.take(data)        # waits while the session has enough; cancelling it loses and repeats nothing
 intake.received_bytes    # all bytes that were ever taken
@@ -25,7 +25,7 @@ Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples in before its first wait, so that cancelling it loses none."""
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
-"""Waits until the sink has little left to hear, also of what it took from writers that did not wait for it."""
+"""Waits until little of the sink's audio is unrecognised, also of audio from writers that left without waiting."""
 
 
 class Intake(Protocol):
@@ -37,7 +37,7 @@ class Intake(Protocol):
     async def take(self, data: bytes) -> None: ...
 
     async def end(self) -> None:
-        """Take nothing more, not even the rest of a take() in progress. run() ends when the sink has everything."""
+        """Take no more bytes, not even the rest of a take() in progress. run() ends when the sink has everything."""
         ...
 
     async def run(self) -> None:
@@ -62,7 +62,7 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 def intake_of(
     order: Order, isolation: Isolation, sink: Sink, *, room: Room, position: int, part: MemoryPart | None
 ) -> Intake:
-    """The intake of a live session. Raw audio goes on at *position*, in 16 kHz samples.
+    """The intake of a live session. Raw audio continues at *position*, in 16 kHz samples.
 
     *part* is the memory of a container's decoder; close() or the end of run() gives it back.
     """
@@ -120,7 +120,7 @@ class ContainerIntake:
     def __init__(
         self, isolation: Isolation, sink: Sink, *, separate: int | None = None, part: MemoryPart | None = None
     ) -> None:
-        """*separate* is the number of channels if each is to be heard by itself."""
+        """*separate* is the number of channels if each is recognised separately."""
         self._part = part
         self._isolation = isolation
         self._sink = sink

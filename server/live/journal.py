@@ -1,6 +1,6 @@
-"""Storing what a live session says before anyone sees it: events in the log, closed segments as chunks.
+"""Stores the events of a live session before readers see them: events in the log, closed segments as chunks.
 
-Partials are not stored: they are shown, then forgotten.
+Partials are not stored. Readers get the newest one, and it is forgotten when the next one comes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from server.storage.job_store import EventLog
 from server.streams.partials import Partials
 
 QUIET = position(5)
-"""The shortest silence on a channel that is stored when a segment is, so that a restart need not hear it again."""
+"""The shortest silence on a channel that is stored together with a segment, so that a restart can skip it."""
 
 
 class Journal:
@@ -78,7 +78,10 @@ class Journal:
         return max(self._settled.values())
 
     async def has_finalized(self, at_s: float) -> bool:
-        """Return whether *finalized_s* is as far, after what is being stored, which readers may have seen already."""
+        """Return whether *finalized_s* has reached *at_s*, after the write in progress, if any.
+
+        Readers may see the event a moment before its write is confirmed.
+        """
         async with self._finalizing:
             return self.finalized_s >= at_s
 
@@ -91,13 +94,13 @@ class Journal:
     ) -> None:
         """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock.
 
-        *decided* has, by channel, up to where everything is decided, in positions of the session.
+        *decided* has, by channel, the position of the session before which everything is decided.
         """
         async with self._writing:
             await self._write_all(happened, heard, decided)
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
-        """Tell new speakers of words that were told."""
+        """Write the event with the new speakers of words that readers already have."""
         async with self._writing:
             self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
             self._partials.move(self._job_id, after=self._last)
@@ -126,7 +129,7 @@ class Journal:
         self._show(batch)
 
     def _show(self, batch: LogBatch) -> None:
-        """Show the newest partials at their new place in the log, and those no longer that were overtaken."""
+        """Show the newest partials at their new place in the log, and withdraw those that are out of date."""
         for channel, partial in batch.shown.items():
             if partial is None:
                 self._partials.end(self._job_id, channel=channel)
@@ -140,7 +143,7 @@ class Journal:
         self.warnings.setdefault(code, {"code": code, "message": message})
 
     def close(self) -> None:
-        """Show the last partial no longer."""
+        """Withdraw the last partial."""
         for channel in self._closed:
             self._partials.end(self._job_id, channel=channel)
 
@@ -157,7 +160,7 @@ class Journal:
         self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
 
     async def _settle_silence(self, channel: int | None, end: int) -> None:
-        """Store that a channel was silent for long up to *end*, so that a restart need not hear that again."""
+        """Store that a channel was silent for long up to *end*, so that a restart can skip the silence."""
         if end >= self._closed[channel] + QUIET and self._settled[channel] == self._closed[channel]:
             await self._store(channel, end, (), ())
             self._settled[channel] = end

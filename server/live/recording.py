@@ -1,4 +1,4 @@
-"""Recording a live session's audio into a FLAC file, and storing the file as an output of the job."""
+"""Records a live session's audio into a FLAC file, and stores the file as an output of the job."""
 
 import asyncio
 import hashlib
@@ -25,12 +25,12 @@ def recording_key(job_id: str, *, epoch: int) -> str:
 
 
 def silent_spans(redacted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return where nobody is to hear anything, if this is *redacted*: starts and ends, in positions."""
+    """Return the spans to silence in a recording, starts and ends in positions, if this is *redacted*."""
     return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
 
 
 class AudioRecorder:
-    """add() only keeps samples; flush() writes them to a file in *folder*, outside the event loop."""
+    """Records samples: add() only keeps them; flush() writes them to a file in *folder*, outside the event loop."""
 
     def __init__(self, folder: Path, *, channels: int = 1) -> None:
         self._folder = folder
@@ -49,10 +49,10 @@ class AudioRecorder:
             await self._flush()
 
     async def store(self, key: str, blobs: BlobStore, *, redacted: Sequence[tuple[int, int]] = ()) -> Artifact | None:
-        """Store the recording as a blob. None if there is none: nothing was said, or the disk is full.
+        """Store the recording as a blob. Returns None if there is none: no audio came, or the disk is full.
 
-        There is silence where something *redacted* was said: starts and ends in samples of the recording.
-        Raises BlobsAway; then call it again.
+        Writes silence over the spans *redacted*: starts and ends in samples of the recording. After BlobsAway it may be
+        called again.
         """
         async with self._writing:
             await self._flush()

@@ -1,8 +1,8 @@
-"""Where a live session continues after its server died, as read from the job's chunks and log. Pure.
+"""Finds from a job's chunks and log where a live session continues after its server died. Pure.
 
 Closed segments are chunks of the job. Words that were committed after the last of them are only in the log. They become
-a segment of their own, because a committed word neither changes nor disappears. Each channel that is heard by itself
-continues after its own last word, and the stream where the first of them does.
+a segment of their own, because a committed word neither changes nor disappears. Each separate channel continues after
+its own last word, and the stream continues at the earliest of these places.
 """
 
 import math
@@ -21,8 +21,8 @@ from server.live.event_rendering import TURN_ENDED, Origin
 from server.model.events import Event
 
 LEAD = position(0.3)
-"""Audio before the end of the last word that is heard again: where a word ends is known to a tenth of a second or two,
-and a first sound that was cut off makes another word."""
+"""Audio before the end of the last word to recognise again. The end of a word is known to a tenth of a second or two,
+and a new word whose first sound is missing would be recognised as another one."""
 
 MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a segment that was never closed
 
@@ -44,14 +44,14 @@ class OpenSegment:
 
 @dataclass(frozen=True, slots=True)
 class SessionPast:
-    """What a live job has said so far, on the channels that are heard by themselves, or with None on all together."""
+    """What a live job has said so far, by channel if channels are separate; the key None stands for all mixed."""
 
     chunks: tuple[Chunk, ...] = ()
     open: tuple[OpenSegment, ...] = ()  # one of a channel at most
     channels: tuple[int | None, ...] = (None,)
     numbered: int = 0  # segments that have an id
     open_turns: Mapping[int | None, int] = field(default_factory=dict)
-    """By channel the end of the last word of a turn that was not told to be over. See turn.ended in api.md."""
+    """By channel, the end of the last word of a turn without a turn.ended event. See api.md."""
     told: tuple[LabelledWord, ...] = ()  # every word with its speaker, where speakers are told apart by their voices
 
     @property
@@ -75,7 +75,7 @@ class SessionPast:
 
     @property
     def origin(self) -> Origin:
-        """Where the stream continues once the open words are segments."""
+        """Where the stream continues after the open words were made segments."""
         places = {channel: resumed_at(self.settled_position(channel)) for channel in self.channels}
         first = min(places.values())
         # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
@@ -92,9 +92,9 @@ class SessionPast:
         return (None, None) if last is None else (last.language, last.language_probability)
 
     def last_units(self, channel: int | None = None) -> list[Word]:
-        """The words of a channel that may be heard again: each figure and spelled letter is a word (spoken_form.py).
+        """The words of a channel that may be recognised again. Each figure and spelled letter is a word of its own.
 
-        They are as they were heard, not as the text stage wrote them.
+        They have the spelling of the recogniser, not that of the text stage. See spoken_form.py.
         """
         again = resumed_at(self.settled_position(channel))
         units = units_of([replace(word, text=word.heard or word.text) for word in self.last_words(channel, 1)])
@@ -113,12 +113,12 @@ class SessionPast:
 
 
 def resumed_at(settled: int) -> int:
-    """Where the audio must continue when everything before *settled* is decided."""
+    """The position at which the audio must continue if everything before *settled* is decided."""
     return max(0, settled - LEAD)
 
 
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> SessionPast:
-    """The past in the bodies of a job's chunks and in its log."""
+    """The past of a session, from the bodies of its chunks and its log."""
     closed = SessionPast(tuple(unpack_chunk(body) for body in bodies), channels=channels)
     events = list(log)
     said = [orjson.loads(event.body) for event in events if event.type == "word"]

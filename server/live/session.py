@@ -1,6 +1,6 @@
 """One live job while this process holds it: from its writers' bytes to its end.
 
-The session continues when its writer leaves, and lets the next one go on where the last one stopped.
+The session continues when its writer leaves. The next writer continues where the last one stopped.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class LiveSession:
         self._retractions = 0
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
-        self._deaf = False  # the rest of the intake's audio is ignored
+        self._deaf = False  # True: the rest of the intake's audio is ignored
         self._writers = Writers(rules, metrics)
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
@@ -112,11 +112,11 @@ class LiveSession:
 
     @property
     def ending(self) -> bool:
-        """Whether the session takes no more audio. What it has is still being heard."""
+        """Whether the session takes no more audio. The audio that it has is still being recognised."""
         return self._ending.is_set()
 
     async def take(self, data: bytes) -> bool:
-        """Take the next bytes, as fast as they are heard. Returns False when the session takes no more."""
+        """Take the next bytes, as fast as they are recognised. Returns False when the session takes no more."""
         if self.ending:
             return False
         with self._writers.taking(data):
@@ -135,10 +135,10 @@ class LiveSession:
         self._writers.keep_alive()
 
     def finalize(self) -> float:
-        """Decide what was sent so far as if the speaker had stopped.
+        """Decide all words of the audio so far, as if the speaker had stopped.
 
-        Returns the end of that audio in seconds of the stream, which is the `at` of the event `finalized` that follows.
-        No event follows if has_finalized() is true for it already.
+        Returns the end of that audio in seconds of the stream. The event `finalized` follows with this time as `at`,
+        unless has_finalized() is already true for it.
         """
         self.keep_alive()
         if self.ending:
@@ -147,11 +147,12 @@ class LiveSession:
 
     @property
     def finalized(self) -> float:
-        """Up to where everything is decided because a writer asked for it, in seconds. All of it is in the log."""
+        """The time up to which everything is decided because a writer asked for it, in seconds. The log has all of
+        it."""
         return self._journal.finalized_s
 
     async def has_finalized(self, at_s: float) -> bool:
-        """Return whether *finalized* is as far. Readers may see the event that tells it shortly before this is so."""
+        """Return whether *finalized* has reached *at_s*. Readers may see its event a moment earlier."""
         return await self._journal.has_finalized(at_s)
 
     def end(self, why: Refused | None = None) -> None:
@@ -161,7 +162,7 @@ class LiveSession:
             self._ending.set()
 
     def give_up(self) -> None:
-        """The writer has come to another node. Raw audio continues there, unless somebody is writing here."""
+        """Give the session to another node, where its writer is now. Does nothing while somebody is writing here."""
         if self._writers.gone and not self.ending and self.options.encoding != CONTAINER:
             self._given_up.set()
 
@@ -179,7 +180,7 @@ class LiveSession:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until the job is over, handed back or no longer ours. Errors are logged and told to the writer."""
+        """Run until the job is over, handed back or no longer ours. Errors are logged and sent to the writer."""
         try:
             with self._metrics.live_sessions.track_inprogress():
                 await self._journal.open()
@@ -226,7 +227,7 @@ class LiveSession:
             log.exception("live session cannot be handed back", extra={"job": self.job.id})
 
     async def _work(self) -> PipelineError | None:
-        """Hear everything until the audio ends. Returns the error if the audio broke off."""
+        """Recognise everything until the audio ends. Returns the error if the audio broke off."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._recognise(), name="hear")
@@ -268,7 +269,7 @@ class LiveSession:
         await self._intake.end()
 
     async def _tell(self) -> None:
-        """Write down what happens, everything that is there at a time."""
+        """Write the events of the session to the journal, all that are ready in one call."""
         events = self._session.events()
         async for first in events:
             unread = self._session.statistics().unread
@@ -302,13 +303,13 @@ class LiveSession:
             await self._session.feed(samples)
 
     def _hidden(self) -> RedactedSpans:
-        """Where something is redacted, which may not be in what is kept of the voices."""
+        """The redacted spans, which must not be in the stored excerpts of the voices."""
         if not self.job.order.text.redact:
             return NOTHING_REDACTED
         return RedactedSpans(silent_spans(self._session.redacted_spans()), self._session.redaction_position() - MARGIN)
 
     async def _end(self, broken: PipelineError | None) -> None:
-        """End the job with what was heard, or as failed if nothing could be heard."""
+        """End the job with all recognised words, or as failed if no audio could be decoded."""
         received_bytes = self._intake.received_bytes
         if broken is not None and self._heard == 0:
             error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
@@ -327,7 +328,7 @@ class LiveSession:
         await self._endings.complete(self._held, result)
 
     async def _store_recording(self) -> Artifact | None:
-        """The recording, if it was ordered and could be made. It begins where this process took the session over."""
+        """Store the recording, if it was ordered. It begins where this process took the session over."""
         if self._recorder is None:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)

@@ -1,4 +1,4 @@
-"""The lease of a live session, which outlasts a database that is away for longer than the lease."""
+"""The lease of a live session. It can be regained after the database was away for longer than the lease lasts."""
 
 import time
 
@@ -10,10 +10,10 @@ AWAY_S = 30.0  # how long a session waits for the database; what is said meanwhi
 
 
 class SessionLease(HeldLease):
-    """A HeldLease that is taken again if it ran out and nobody else has had the job since.
+    """A HeldLease that is taken again if it ran out and no other process has had the job since.
 
-    The store refuses every write under an older lease than the job's newest, so a session ends that another process
-    took.
+    The store refuses every write under an older lease than the job's newest. So if another process took the session, it
+    ends here.
     """
 
     def __init__(self, lease: Lease, jobs: JobStore, *, worker: str, lease_s: float, asked: float) -> None:

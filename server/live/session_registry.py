@@ -87,8 +87,8 @@ class SessionRegistry:
     def admit(self, environment: str, order: Order) -> None:
         """Return if there is room for another session. Raises Refused queue_full, shutting_down.
 
-        A session whose channels are heard by themselves counts as several: Order.counted_sessions. Telling speakers
-        apart counts as a part of one: LiveEngine.load_of.
+        A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
+        part of a session (LiveEngine.load_of).
         """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
@@ -127,8 +127,8 @@ class SessionRegistry:
     async def open(self, job: Job) -> LiveSession:
         """The job's session; a new one if this process has none.
 
-        Raises Refused: ingest_finished, ingest_busy (another process has it), queue_full (also where its speakers
-        cannot be told apart: nobody is given a label that was not heard), shutting_down.
+        Raises Refused ingest_finished, ingest_busy (another process has it), shutting_down and queue_full. queue_full
+        also means that the order asks who speaks and this node has no weights for voices.
         """
         async with self._lock(job.id):
             live = self._lives.get(job.id)
@@ -173,7 +173,7 @@ class SessionRegistry:
             return False
 
     async def progress(self, job: Job) -> LiveProgress:
-        """How far the job's audio has come, as the next writer is told."""
+        """How much of the job's audio has arrived, for the answer to the next writer."""
         assert job.order.live is not None
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
@@ -275,7 +275,7 @@ class SessionRegistry:
                 del self._lives[live.job.id]
 
     async def finish_stale(self) -> None:
-        """Finish jobs that lost their process and whose writer did not come back, with what was heard."""
+        """Finish jobs that lost their process and whose writer did not come back, with the words so far."""
         for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
             with contain("finishing forgotten live sessions", self._parts.metrics, job=job.id):
                 async with self._lock(job.id):

@@ -1,4 +1,4 @@
-"""Listens to the voices of a live session beside its recogniser, on a thread, and has revised labels written down."""
+"""Labels the voices of a live session on a thread, while the recogniser works, and reports revised labels."""
 
 import asyncio
 import time
@@ -21,11 +21,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_WAITING = 60 * RATE
-"""With more samples than these the writer waits for the voices, as it does for the recogniser."""
+"""If more samples wait for their labels, the writer waits, as it does for the recogniser."""
 
 
 class SpeakerListener:
-    """The audio on its way to a LiveSpeakers. run() is a task of the session."""
+    """Passes the audio of a session to its LiveSpeakers. run() is a task of the session."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SpeakerListener:
         self._ended = False
 
     async def feed(self, samples: Samples) -> None:
-        """Add samples, of shape (n, channels) where each channel is heard by itself. Waits while there are many."""
+        """Add samples, of shape (n, channels) if channels are separate. Waits while too many are unprocessed."""
         if self._ended:
             return
         self._waiting.append(samples)
@@ -56,12 +56,12 @@ class SpeakerListener:
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
     def note_new_words(self) -> None:
-        """Note that words were told: whoever has a label only now is to be known after a restart too."""
+        """Note that words were sent. If they have a new label, its voice must be known after a restart too."""
         if self._speakers.label_is_new:
             self._changes.tell()
 
     def end(self) -> None:
-        """Add no more: run() ends after what is waiting."""
+        """Add no more samples. run() ends after the last one."""
         self._ended = True
         self._changes.tell()
 
@@ -97,7 +97,7 @@ class SpeakerListener:
             await self._keep(excerpts)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
-        """See LiveSpeakers.finish(). To be called after run(). After a fault nobody is known."""
+        """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""
         with contain("speakers", self._metrics, job=self._job.id):
             return await asyncio.to_thread(self._time, self._speakers.finish)
         return (), []

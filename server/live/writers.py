@@ -1,6 +1,6 @@
-"""Who writes to a live session: one writer at a time, and for how long the session waits for a sign of life.
+"""The writers of a live session: one at a time. Also decides how long the session waits for a sign of life.
 
-session.py has one Writers, and its connections hold a Seat each while they write.
+session.py has one Writers. A connection holds a Seat while it writes.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from server.waiting import set_within
 
 
 class WritableSession(Protocol):
-    """What writers do with a session. See LiveSession."""
+    """The methods of a session that its writers use. LiveSession implements them."""
 
     @property
     def ending(self) -> bool: ...
@@ -33,7 +33,7 @@ class Seat:
     def __init__(self, session: WritableSession) -> None:
         self._session = session
         self.lost = asyncio.Event()
-        """Another writer came, when this one had not been heard of for long."""
+        """Set when another writer took this seat, after a long silence of this one."""
 
     async def take(self, data: bytes) -> bool:
         return await self._ours().take(data)
@@ -89,7 +89,7 @@ class Writers:
 
     @contextmanager
     def taking(self, data: bytes) -> Iterator[None]:
-        """The block takes *data* as fast as it is heard. A writer that waits for that is not silent."""
+        """Mark that the block takes *data*, as fast as it is recognised. Meanwhile the writer is not silent."""
         self._taking = True
         try:
             yield

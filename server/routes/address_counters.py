@@ -1,8 +1,8 @@
-"""What an address may cost whoever calls from it: refusals without a key, and lines of the log.
+"""Limits by network address: refusals of requests without a key, and bytes of the log.
 
-The Envelope (middleware.py) and sockets ask here whenever they refuse somebody whose account they do not know. An
-address that was refused too often waits for each further refusal, and gets 429. They also ask before they write the
-line of a request: a line is longer than the shortest request, and the log's disk has no reserve.
+The Envelope (middleware.py) and sockets ask here when they refuse a request whose account is unknown. An address that
+was refused too often waits for each further refusal, and gets 429. They also ask before they log a request, because a
+line of the log is longer than the shortest request, and a flood would fill the disk.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from server.model.errors import RateLimited
 from server.waiting import TokenBucket
 
 LOG_BYTES, LOG_BYTES_PER_S = 300_000, 11_000
-"""That one address may add to the log at once, and then each second: 1 MB in a minute."""
+"""The bytes that one address may add to the log at once, and then each second: 1 MB in a minute."""
 
 FIRST_BYTES = 64_000
-"""Of these, as many as come whatever was sent; beyond them, twice what was sent."""
+"""The bytes of the log that an address may use in any case. Beyond them it may use twice as many as it has sent."""
 
 MAX_ADDRESSES = 10_000  # whose lines are counted; beyond it all are forgotten
 SUMMARY_S = 60.0

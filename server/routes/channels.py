@@ -1,4 +1,4 @@
-"""/v1/channels: addresses that last. Whoever has one reads the account's newest live session of that name.
+"""/v1/channels: permanent addresses. Each shows the account's newest live session of that channel.
 
 A session is shown on a channel if POST /v1/live names it. The address ends when the channel is deleted.
 """

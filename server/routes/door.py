@@ -37,9 +37,9 @@ FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 class Door:
     """Checks requests and finds their caller. Requests and refused keys are counted per minute, in memory.
 
-    Where several nodes answer requests, they are counted for all nodes together. Requests of Auth.FREE are not:
-    counting them elsewhere would cost more than the answer. A flood of wrong keys is refused before the database is
-    read. Keys that worked lately are still looked up then, because their owners may share the address with the flood.
+    If several nodes answer requests, they count together. Requests of Auth.FREE are counted by each node alone, because
+    asking the others would cost more than the answer. An address that sends many wrong keys is refused before the
+    database is read. Keys that worked lately are still looked up, because their owners may share that address.
     """
 
     accounts: AccountStore
@@ -80,9 +80,9 @@ class Door:
         return caller
 
     async def identify(self, request: HTTPConnection, *, secret: str | None = None, grants: bool = False) -> Caller:
-        """The owner of the request's API key. *secret* is the key, where it was sent elsewhere than as Bearer.
+        """The owner of the request's API key. *secret* is the key if it was not sent as a Bearer token.
 
-        With *grants*, a grant that was made with the key does instead. Raises RequestError.
+        With *grants* a grant made with the key is accepted too. Raises RequestError.
         """
         secret = secret or bearer(request.headers)
         if secret is None:
@@ -146,9 +146,9 @@ class Door:
     def check_page(self, connection: HTTPConnection, *, signs_up: bool = False) -> None:
         """Refuse web pages that may not use this server, or not sign up. Raises Problem origin_not_allowed.
 
-        Browsers send some requests, and open WebSockets, for pages of any origin without asking, and tell the origin in
-        a header. Our own pages come from the host that they connect to. Its name must be one that nobody else can give
-        to this machine: a number, "localhost", or what the operator has named.
+        Browsers send some requests and open WebSockets for pages of any origin without asking, and name the origin in a
+        header. Our own pages come from the host that they connect to. That host must have a name which no stranger can
+        give to this machine: a number, "localhost", or a name from the settings.
         """
         origin = connection.headers.get("origin")
         origins = self.signup_origins if signs_up else self.origins

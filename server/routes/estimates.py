@@ -1,7 +1,7 @@
-"""The routes of /v1/estimate: what a prompt will cost. They use no audio, and of the store mostly the counters.
+"""The routes of /v1/estimate: what a prompt will cost. They use no audio, and little more of the store than counters.
 
-Counting tokens takes time, and one of the routes is open to everybody. It runs on one thread of its own, so that a
-flood of estimates delays nothing else. Too many waiting estimates are refused, of one account or address first.
+Counting tokens takes time, and one of the routes needs no key. So tokens are counted on a thread of their own, and a
+flood of estimates delays nothing else. Only a few may wait at a time: of each account or address, and in all.
 """
 
 import asyncio

@@ -279,10 +279,10 @@ def _outputs(job: Job) -> tuple[str, ...]:
 
 
 def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
-    """A tag that changes with everything that a reader sees.
+    """A tag that changes whenever the record changes.
 
-    The links in the record get a later expiry every few seconds, which alone does not change the tag. After half of
-    their validity it does, so that a client that polls never holds links that are about to expire.
+    The links in the record get a later expiry every few seconds, and that alone does not change the tag. After half of
+    their validity it does, so a client that polls never has links that are about to expire.
     """
     seen = orjson.dumps([job, live, ttl_s, 2 * expires_s // ttl_s])
     return f'W/"{hashlib.sha256(seen).hexdigest()[:32]}"'

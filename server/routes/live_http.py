@@ -1,6 +1,6 @@
-"""Live sessions by HTTP: POST /v1/live makes one, its audio comes in any number of requests, or by WebSocket.
+"""Live sessions by HTTP: POST /v1/live makes one. Its audio comes in any number of requests, or by WebSocket.
 
-A session is a job: its record, events, outputs, cancel and delete are those of jobs.
+A session is a job: the routes of jobs serve its record, events and outputs, cancel it and delete it.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Live sessions by WebSocket: a writer sends audio and gets events on the same socket, readers get events only.
 
-Refusals are Refused errors of the domain; http/sockets.py tells them to the client and closes the socket.
+Refusals are Refused errors of the domain; http/sockets.py sends them to the client and closes the socket.
 """
 
 import asyncio

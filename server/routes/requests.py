@@ -115,9 +115,9 @@ class _HandingOver(Response):
 
 
 async def handing_over(answer: Response, request: Request, job: Job, *, eraser: Eraser, asked_at: int) -> Response:
-    """*answer* to a request of *asked_at*, with the results of *job*. If they are not kept, it hands them over.
+    """*answer*, which has the results of *job*, to a request of *asked_at*. Results that are not kept are then erased.
 
-    A client that left while it waited was not answered.
+    If the client left while it waited, it has no answer, and they stay.
     """
     gives = job.passing and job.shows_results(asked_at) and request.method != "HEAD"
     return _HandingOver(answer, job.id, eraser) if gives and not await request.is_disconnected() else answer

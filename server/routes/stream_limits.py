@@ -19,7 +19,7 @@ from server.model.jobs import Job
 
 @dataclass(slots=True)
 class StreamLimits:
-    """Counts open streams and downloads. A file has few readers; a live session may have many."""
+    """Counts open streams, downloads and sockets. A file may have few readers, a live session many."""
 
     rules: StreamRules
     _open: Counter[str] = field(default_factory=Counter)  # by job, its downloads, channel, account and its sockets

@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{job_id}/live.vtt: the subtitles of a job as far as they are known, for players that fetch them again.
+"""GET /v1/jobs/{job_id}/live.vtt: the subtitles of a job so far, for players that fetch them again and again.
 
 Channels show the same file of their newest session.
 """
@@ -157,9 +157,9 @@ def _asked_shape(request: Request) -> SubtitleShape | None:
 
 
 def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
-    """The subtitles of the stored chunks. Hours of speech take a moment, for which the event loop must not wait.
+    """The subtitles of the stored chunks. Call it on a thread, because hours of speech take a moment.
 
-    *log* is given where voices are told apart: who speaks stands there until the last chunk has it.
+    *log* is given if the order asks who speaks. It has the speakers until the last chunk is stored.
     """
     chunks = [unpack_chunk(body) for body in bodies]
     segments = [segment for chunk in chunks for segment in chunk.segments]

@@ -125,9 +125,9 @@ class Transcriptions:
     async def accept(
         self, request: Request, caller: Caller, parse: Callable[[Received], ParsedRequest], *, raw: bool = False
     ) -> tuple[ParsedRequest, Submitted]:
-        """Make a job of the request. Returns what it asks for, as *parse* reads its members, and the job.
+        """Make a job of the request. Returns the parsed request and the job.
 
-        *raw*: the body is the audio itself, unless it is JSON.
+        *parse* reads the members. With *raw* the body is the audio itself, unless it is JSON.
         """
         if self.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
@@ -160,9 +160,9 @@ class Transcriptions:
         return asked
 
     def _choose_wait(self, request: Request, asked: ParsedRequest, wish: Preference) -> ChosenWait:
-        """The wait parameter, then Prefer, then a default that suits the request.
+        """The time to wait: from the parameter `wait`, else from Prefer, else a default that suits the request.
 
-        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for ten seconds at most (RFC 7240, 4.3).
+        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for at most ten seconds (RFC 7240, 4.3).
         """
         max_s = self.wait_limits.max_s
         for wait_s in (query_seconds(request, "wait", most=max_s), asked.wait_s, wish.wait_s):

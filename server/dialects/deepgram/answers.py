@@ -1,6 +1,6 @@
-"""Words and finished files as Deepgram's clients read them: in answers, in callbacks and on the live WebSocket. Pure.
+"""Words and finished files in Deepgram's form: in answers, in callbacks and on the live WebSocket. Pure.
 
-(developers.deepgram.com/reference)
+The form is documented at developers.deepgram.com/reference.
 """
 
 import re

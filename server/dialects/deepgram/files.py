@@ -1,6 +1,7 @@
 """POST /v1/listen: a file or an address as Deepgram's clients send it, over a job of our own.
 
-The answer is the transcript, or with a callback the number of the request; the transcript is then sent there.
+The answer is the transcript. With a callback the answer is the request's id, and the transcript is sent to the
+callback.
 """
 
 import asyncio

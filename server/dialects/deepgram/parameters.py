@@ -1,7 +1,7 @@
-"""What Deepgram's clients ask for in the query of /v1/listen, live and for files, and how it becomes an order.
+"""Turns the query of Deepgram's /v1/listen, live and for files, into an order.
 
-Members that make no difference here are taken with a warning. What would only seem to hide something is refused.
-(developers.deepgram.com/reference)
+Parameters that make no difference here are accepted with a warning. A redaction that this server cannot do is refused,
+because its client would believe that something is hidden. Source: developers.deepgram.com/reference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -182,9 +182,9 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
 
 
 def _channels(members: Members) -> tuple[bool, int]:
-    """Whether each channel of live audio is heard by itself, and how many there are.
+    """Whether channels of live audio are separate, and how many there are.
 
-    A file that describes itself has two if the request does not say.
+    Audio in a container has two channels if the request does not say how many.
     """
     asked = members.take("multichannel", boolean, False)
     usual = SEPARATE_CHANNELS[0] if asked and not members.has("encoding") else 1
@@ -240,9 +240,9 @@ def _switch(values: Sequence[object]) -> bool:
 
 
 def _endpointing(values: Sequence[object]) -> tuple[bool, Mapping[str, Any]]:
-    """Whether the ends of speech are told, and the members of LiveOptions that say where they are.
+    """Whether the client is sent the ends of speech, and the members of LiveOptions that decide where they are.
 
-    Pauses are within our bounds, also where Deepgram takes shorter ones. SEMANTIC is ours alone.
+    Pauses are kept within our bounds, although Deepgram takes shorter ones. Deepgram does not know SEMANTIC.
     """
     said = str(values[0]).lower()
     if said == "false":
@@ -263,7 +263,7 @@ def _encoding(values: Sequence[object]) -> str:
 
 
 def _redactions(values: Sequence[object]) -> tuple[str, ...]:
-    """What is to be redacted, by Deepgram's names or ours. What only a model could find is refused, and nothing too."""
+    """What must be redacted, by Deepgram's names or ours. Kinds that only a language model finds are refused."""
     names = [name.strip().lower() for value in values for name in str(value).split(",") if name.strip()]
     for name in names:
         if name not in REDACT_NAMES:

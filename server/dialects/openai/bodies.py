@@ -26,9 +26,9 @@ def stream_event(kind: str, **members: Any) -> bytes:
 
 
 def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
-    """Return the body of verbose_json. A long file takes a moment, for which the event loop must not wait.
+    """Return the body of verbose_json. Call it on a thread, because a long file takes a moment.
 
-    The language of a translation is that of its text, and is called as OpenAI calls it.
+    The language of a translation is that of its text. Languages have OpenAI's names, such as "english".
     """
     segments = _in_time(chunks)
     shown = {
@@ -64,9 +64,9 @@ def spoken_segments(chunks: Iterable[bytes]) -> list[Mapping[str, Any]]:
 
 
 def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a segment with its speaker: a name, or the letter A for S1, B for S2, ...; A where nobody is known.
+    """Return a segment with its speaker: a name, or the letter A for S1, B for S2, ...; A if the speaker is unknown.
 
-    *segment* is one of the JSON file or of a `segment` event.
+    *segment* comes from the JSON file or from a `segment` event.
     """
     speaker = segment.get("speaker", "S1")
     if speaker[1:].isdecimal() and speaker[0] == "S":

@@ -1,6 +1,6 @@
-"""What OpenAI's clients ask for with an audio file, and how it becomes an order.
+"""Turns the members that OpenAI's clients send with an audio file into an order.
 
-Members that make no difference here, as chunking_strategy and include, get a warning.
+Members that make no difference here, such as chunking_strategy and include, get a warning.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ KNOWN = {
 
 
 class ResponseOptions:
-    """What a request asks for beside the transcription. *translating*: the text is to be English."""
+    """What the answer to a request must have. With *translating* the text must be English."""
 
     def __init__(self, *, translating: bool = False) -> None:
         self.translating = translating

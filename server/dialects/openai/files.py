@@ -1,7 +1,7 @@
 """/v1/audio/transcriptions and translations in the dialect of OpenAI's clients, over the same jobs.
 
-A request is an ordinary transcription job; only its answer and its errors have another shape.
-(platform.openai.com/docs/api-reference/audio)
+A request is an ordinary transcription job; only its answer and its errors have another form, documented at
+platform.openai.com/docs/api-reference/audio.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""The items of a realtime transcription session: what was said between two ends, and which events tell of it.
+"""The items of a realtime transcription session, and the events about them.
 
-An item begins with speech and ends with its pause, with its turn, or, if the client commits, at the client's word. Its
-words are those that were said before its end. OpenAI's clients add up deltas, so a delta is only sent for words that
-are final.
+An item is a stretch of speech. It ends with a pause, with the speaker's turn, or when the client commits it. Its words
+are those before its end. OpenAI's clients append each delta to the text, so deltas have final words only.
 """
 
 import math
@@ -53,9 +52,9 @@ class Items:
         language: str | None = None,
         offset_s: float = 0.0,
     ) -> None:
-        """*manual*: items end at the client's word alone; *semantic*: with the turns of what was said.
+        """*manual*: items end only when the client commits them; *semantic*: they end with the speaker's turns.
 
-        *offset_s*: audio of the socket before this session.
+        *offset_s* is the length of the socket's audio before this session.
         """
         self._names = names
         self._manual = manual

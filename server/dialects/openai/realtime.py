@@ -1,7 +1,7 @@
-"""WS /v1/realtime: transcription sessions as clients of OpenAI's realtime API ask for them.
+"""WS /v1/realtime: transcription sessions for clients of OpenAI's realtime API, over our own live sessions.
 
-The client sends audio in JSON messages, the server tells when somebody speaks and what was said. Behind it stands a
-live session as our own API has it. (platform.openai.com/docs/guides/realtime-transcription)
+The client sends audio in JSON messages. The server answers when somebody starts or stops speaking, and with the words.
+Source: platform.openai.com/docs/guides/realtime-transcription.
 """
 
 import asyncio
@@ -111,8 +111,8 @@ class Realtime:
     async def _check_staying(self) -> None:
         """Raise Problem after a moment if the server is stopping.
 
-        The moment is needed because clients come back at once when their socket is closed. LiveKit gives up for good
-        when the handshake is refused, and Pipecat when three sockets in a row are closed soon after they opened.
+        It waits because clients reconnect at once when their socket is closed. LiveKit gives up for good if a handshake
+        is refused, and Pipecat if three sockets in a row are closed soon after they opened.
         """
         if self.session_opener.closing:
             await asyncio.sleep(STOPPING_S)

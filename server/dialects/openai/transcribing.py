@@ -1,7 +1,8 @@
-"""What a client of OpenAI's realtime API wants of its transcription session, as its messages say it.
+"""The configuration of a transcription session in OpenAI's realtime API, and how it becomes an order.
 
-The object is kept as it is shown to the client: the openai package recognises a transcription session only if every
-member has a value that OpenAI's own server could have sent. (platform.openai.com/docs/api-reference/realtime)
+The session object is kept in the form that the client gets: the openai package recognises a transcription session only
+if every member has a value that OpenAI's own server could have sent. Source:
+platform.openai.com/docs/api-reference/realtime.
 """
 
 from collections.abc import Mapping
@@ -70,7 +71,7 @@ class Transcribing:
         return 2 * rate if encoding == "pcm_s16le" else rate
 
     def with_changes(self, session: Mapping[str, Any], offer: Offer) -> "Transcribing":
-        """The configuration after *session*, in which a member left out stays and null clears.
+        """The configuration after the changes in *session*: a missing member changes nothing, and null clears one.
 
         Raises Refused model_not_found, invalid_parameter.
         """
