@@ -158,8 +158,7 @@ def clean_filename(name: str | None) -> str | None:
 
 
 def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The header Scribewire-Warning, a list of RFC 9651, with the unknown members of a request; empty if there are
-    none.
+    """The header Scribewire-Warning, a list of RFC 9651 with the unknown members of a request; {} if there are none.
 
     Characters of names that a header cannot hold are percent-encoded.
     """

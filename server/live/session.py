@@ -147,8 +147,7 @@ class LiveSession:
 
     @property
     def finalized(self) -> float:
-        """The time up to which everything is decided because a writer asked for it, in seconds. The log has all of
-        it."""
+        """The time in seconds up to which a writer had everything decided. The log has all words before it."""
         return self._journal.finalized_s
 
     async def has_finalized(self, at_s: float) -> bool:
