@@ -5,10 +5,10 @@ ConfigError with one sentence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from pipeline.text.phones import regions
@@ -22,116 +22,6 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 class ConfigError(Exception):
     """A setting that cannot be used. The message names the variable, its value and what it takes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    host: str
-    port: int
-    data_dir: Path
-    database_url: str | None = field(repr=False)  # None: the embedded database in data_dir
-    database_notify: bool
-    blobs: str | None  # None: files in data_dir
-    roles: frozenset[str]
-    node: str | None  # None: the host's name and a random suffix
-    disk_reserve_mib: int
-    engine: str
-    whisper_model: str
-    model_aliases: tuple[str, ...]  # "*" among them: any
-    profanity_file: Path | None
-    phone_region: str | None
-    latency: str
-    device: str
-    compute_type: str
-    model_threads: int  # 0: one fewer than the machine has cores
-    model_download_s: int
-    workers: int
-    decoder_memory_mib: int  # 0: half of what this process may use
-    public_base_url: str | None  # None: http://127.0.0.1:PORT, known once the port is
-    allow_insecure_http: bool
-    sandbox_host: str | None
-    max_connections: int  # 0: as many as the descriptors suffice for
-    max_connections_per_address: int  # 0: half of all
-    wait_default: int
-    wait_max: int
-    signup: str
-    signup_token: str | None
-    egress_allow_cidrs: tuple[Network, ...]
-    allow_http_sources: bool
-    trusted_proxies: tuple[Network, ...]
-    cors_origins: tuple[str, ...]  # "*" among them: any
-    limits_file: Path | None
-    estimator_price_feed: Path | None
-    estimator_ranks_dir: Path | None
-    log_format: str
-    log_level: str
-
-    @property
-    def clustered(self) -> bool:
-        """Whether other nodes share the database and the bucket."""
-        return self.database_url is not None
-
-    @property
-    def hears(self) -> bool:
-        """Whether a server with these settings needs the model, for live audio or for files."""
-        return "live" in self.roles or ("worker" in self.roles and self.workers > 0)
-
-    @property
-    def disk_reserve_bytes(self) -> int:
-        return self.disk_reserve_mib * 1024 * 1024
-
-    @property
-    def signup_origins(self) -> tuple[str, ...]:
-        """The origins whose pages may get a key: on a laptop not those of the whole internet."""
-        return self.cors_origins if _is_public(self) else tuple(one for one in self.cors_origins if one != "*")
-
-    @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> "Config":
-        """The settings in *env*; raises ConfigError for the first that cannot be used."""
-        values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
-        config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
-        _check_public_address(config)
-        _check_cluster(config)
-        if config.signup == "token" and config.signup_token is None:
-            raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
-        return config
-
-
-def unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """Names with our prefix that mean nothing, most likely typing errors."""
-    known = {PREFIX + row.name for row in VARIABLES}
-    return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
-
-
-def _is_public(config: Config) -> bool:
-    """Whether clients on other machines were given an address."""
-    return config.public_base_url is not None and urlsplit(config.public_base_url).hostname not in LOOPBACK
-
-
-def _check_public_address(config: Config) -> None:
-    """Strangers must get https links, and the address in them must not come from a Host header."""
-    if config.allow_insecure_http:
-        return
-    if config.public_base_url is None and config.host not in LOOPBACK:
-        raise ConfigError(
-            f"{PREFIX}PUBLIC_BASE_URL must be set to the https address that clients use, because {PREFIX}HOST is "
-            f"{config.host!r} and not a loopback address ({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
-        )
-    public = urlsplit(config.public_base_url or "")
-    if public.scheme == "http" and public.hostname not in LOOPBACK:
-        raise ConfigError(
-            f"{PREFIX}PUBLIC_BASE_URL must be https, got {config.public_base_url!r} "
-            f"({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
-        )
-
-
-def _check_cluster(config: Config) -> None:
-    """A database that other machines see is of no use with audio that they do not see."""
-    if (config.database_url is None) != (config.blobs is None):
-        given, missing = ("DATABASE_URL", "BLOBS") if config.blobs is None else ("BLOBS", "DATABASE_URL")
-        raise ConfigError(f"{PREFIX}{missing} must be set when {PREFIX}{given} is: nodes share both or neither")
-    if config.database_url is None and config.roles != frozenset(ROLES):
-        raise ConfigError(f"{PREFIX}ROLES can only be less than {','.join(ROLES)} when {PREFIX}DATABASE_URL is set")
 
 
 # --- parsers: (variable's name, text) -> value ---------------------------------------------------------------------
@@ -160,15 +50,6 @@ def _one_of(*allowed: str) -> Callable[[str, str], str]:
         return raw.lower()
 
     return parse
-
-
-def _engine(name: str, raw: str) -> str:
-    if raw.lower() == "sphinx":
-        raise ConfigError(
-            f"{PREFIX}{name} must be auto, whisper or scripted, got {raw!r}: the embedded recogniser was removed; "
-            "auto takes its place"
-        )
-    return _one_of("auto", "whisper", "scripted")(name, raw)
 
 
 def _switch(name: str, raw: str) -> bool:
@@ -262,6 +143,165 @@ def _base_url(name: str, raw: str) -> str | None:
     return raw.rstrip("/")
 
 
+def _variable(default: str, parse: Callable[[str, str], object], meaning: str, *, shown: bool = True) -> Any:
+    """A field of Config that is read from the variable of its name: what stands for it where it is not set, and why."""
+    return field(repr=shown, metadata={"default": default, "parse": parse, "meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Each setting with the variable that it is read from, without the prefix and in capitals."""
+
+    host: str = _variable("127.0.0.1", _text, "address to listen on")
+    port: int = _variable(
+        "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"
+    )
+    data_dir: Path = _variable("./data", _folder, "database, audio and outputs; created with mode 0700")
+    database_url: str | None = _variable(
+        "",
+        _database_url,
+        "PostgreSQL that several nodes share, as postgresql://user:password@host/name; needs BLOBS",
+        shown=False,
+    )  # None: the embedded database in data_dir
+    database_notify: bool = _variable(
+        "1", _switch, "0 for databases without LISTEN and NOTIFY: whoever waits looks each second"
+    )
+    blobs: str | None = _variable(
+        "",
+        _blobs,
+        "bucket for audio and outputs, as s3://bucket/prefix; needs DATABASE_URL; AWS_* variables say the rest",
+    )  # None: files in data_dir
+    roles: frozenset[str] = _variable(
+        "api,live,worker,courier",
+        _roles,
+        "what this node does: api answers requests, live hears writers, worker files, courier webhooks and deletion",
+    )
+    node: str | None = _variable(
+        "", _optional_text, "name of this node in leases; empty: the host's with a random suffix"
+    )  # None: the host's name and a random suffix
+    disk_reserve_mib: int = _variable(
+        "1024", _whole(0, 2**30), "free disk space that uploads and downloads leave to the database and to outputs, MiB"
+    )
+    engine: str = _variable(
+        "auto",
+        _one_of("auto", "whisper", "scripted"),
+        "auto, whisper or scripted; auto is whisper, with another model if the named one cannot be had",
+    )
+    whisper_model: str = _variable(
+        "auto", _text, "name or folder of a Whisper model; auto is the best choice that needs no download"
+    )
+    model_aliases: tuple[str, ...] = _variable(
+        "", _names, "further names by which clients of OpenAI's API may ask for the model, a comma list; * is any"
+    )  # "*" among them: any
+    profanity_file: Path | None = _variable(
+        "",
+        _optional_file,
+        "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
+    )
+    phone_region: str | None = _variable(
+        "",
+        _region,
+        "two letters, such as US, of the region whose telephone numbers are said, where an order names none",
+    )
+    latency: str = _variable(
+        "balanced",
+        _one_of("low", "balanced", "accurate"),
+        "low, balanced or accurate: how soon live words are final, where a session says nothing",
+    )
+    device: str = _variable("auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs")
+    compute_type: str = _variable("auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32")
+    model_threads: int = _variable(
+        "auto", _whole(1, 512, auto=0), "threads of one model call; auto leaves a core to everything else"
+    )  # 0: one fewer than the machine has cores
+    model_download_s: int = _variable(
+        "900", _whole(1, 86_400), "longest wait for the download of a named model, seconds"
+    )
+    workers: int = _variable(
+        "4", _whole(0, 256), "files transcribed at the same time by this process; one account has at most half"
+    )
+    decoder_memory_mib: int = _variable(
+        "auto",
+        _whole(512, 2**30, auto=0),
+        "memory of all decoders together, 128 MiB for each, MiB; auto is half of what this process may use",
+    )  # 0: half of what this process may use
+    public_base_url: str | None = _variable(
+        "", _base_url, "address that clients use; every link is built from it"
+    )  # None: http://127.0.0.1:PORT, known once the port is
+    allow_insecure_http: bool = _variable("0", _switch, "1 allows plain http beyond loopback")
+    sandbox_host: str | None = _variable("", _optional_text, "host name that serves the sandbox, beside /sandbox")
+    max_connections: int = _variable(
+        "auto",
+        _whole(1, 500_000, auto=0),
+        "open connections; auto is what the limit of open files suffices for, at most 10,000",
+    )  # 0: as many as the descriptors suffice for
+    max_connections_per_address: int = _variable(
+        "auto",
+        _whole(1, 500_000, auto=0),
+        "of them, those of one IPv4 address or IPv6 /64; auto is half; trusted proxies have no limit",
+    )  # 0: half of all
+    wait_default: int = _variable("60", _whole(0, 3600), "seconds a POST holds for its result")
+    wait_max: int = _variable("300", _whole(0, 3600), "most seconds a client may ask to hold")
+    signup: str = _variable(
+        "open", _one_of("open", "token", "off"), "open, token or off: who may make a key without having one"
+    )
+    signup_token: str | None = _variable(
+        "", _optional_text, "what SIGNUP=token asks for, sent as Authorization: Bearer"
+    )
+    egress_allow_cidrs: tuple[Network, ...] = _variable(
+        "", _networks, "private networks that URLs and webhooks may reach all the same"
+    )
+    allow_http_sources: bool = _variable("0", _switch, "1 allows http beside https in url and webhook_url")
+    trusted_proxies: tuple[Network, ...] = _variable("", _networks, "proxies whose X-Forwarded-For is believed")
+    cors_origins: tuple[str, ...] = _variable(
+        "*",
+        _origins,
+        "origins whose pages may call the API; * is any, but pages get keys only if PUBLIC_BASE_URL is public",
+    )  # "*" among them: any
+    limits_file: Path | None = _variable(
+        "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"
+    )
+    estimator_price_feed: Path | None = _variable(
+        "", _optional_file, "price snapshot of the estimator that replaces the built-in one"
+    )
+    estimator_ranks_dir: Path | None = _variable(
+        "", _optional_file, "folder with tiktoken rank files for the estimator"
+    )
+    log_format: str = _variable("text", _one_of("text", "json"), "text or json")
+    log_level: str = _variable(
+        "info", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error: the least that is logged"
+    )
+
+    @property
+    def clustered(self) -> bool:
+        """Whether other nodes share the database and the bucket."""
+        return self.database_url is not None
+
+    @property
+    def hears(self) -> bool:
+        """Whether a server with these settings needs the model, for live audio or for files."""
+        return "live" in self.roles or ("worker" in self.roles and self.workers > 0)
+
+    @property
+    def disk_reserve_bytes(self) -> int:
+        return self.disk_reserve_mib * 1024 * 1024
+
+    @property
+    def signup_origins(self) -> tuple[str, ...]:
+        """The origins whose pages may get a key: on a laptop not those of the whole internet."""
+        return self.cors_origins if _is_public(self) else tuple(one for one in self.cors_origins if one != "*")
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Config":
+        """The settings in *env*; raises ConfigError for the first that cannot be used."""
+        values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
+        config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
+        _check_public_address(config)
+        _check_cluster(config)
+        if config.signup == "token" and config.signup_token is None:
+            raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
+        return config
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """One environment variable, written without the prefix, and its purpose."""
@@ -272,138 +312,41 @@ class Variable:
     meaning: str
 
 
-VARIABLES = (
-    Variable("HOST", "127.0.0.1", _text, "address to listen on"),
-    Variable("PORT", "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"),
-    Variable("DATA_DIR", "./data", _folder, "database, audio and outputs; created with mode 0700"),
-    Variable(
-        "DATABASE_URL",
-        "",
-        _database_url,
-        "PostgreSQL that several nodes share, as postgresql://user:password@host/name; needs BLOBS",
-    ),
-    Variable(
-        "DATABASE_NOTIFY",
-        "1",
-        _switch,
-        "0 for databases without LISTEN and NOTIFY: whoever waits looks each second",
-    ),
-    Variable(
-        "BLOBS",
-        "",
-        _blobs,
-        "bucket for audio and outputs, as s3://bucket/prefix; needs DATABASE_URL; AWS_* variables say the rest",
-    ),
-    Variable(
-        "ROLES",
-        "api,live,worker,courier",
-        _roles,
-        "what this node does: api answers requests, live hears writers, worker files, courier webhooks and deletion",
-    ),
-    Variable("NODE", "", _optional_text, "name of this node in leases; empty: the host's with a random suffix"),
-    Variable(
-        "DISK_RESERVE_MIB",
-        "1024",
-        _whole(0, 2**30),
-        "free disk space that uploads and downloads leave to the database and to outputs, MiB",
-    ),
-    Variable(
-        "ENGINE",
-        "auto",
-        _engine,
-        "auto, whisper or scripted; auto is whisper, with another model if the named one cannot be had",
-    ),
-    Variable(
-        "WHISPER_MODEL",
-        "auto",
-        _text,
-        "name or folder of a Whisper model; auto is the best choice that needs no download",
-    ),
-    Variable(
-        "MODEL_ALIASES",
-        "",
-        _names,
-        "further names by which clients of OpenAI's API may ask for the model, a comma list; * is any",
-    ),
-    Variable(
-        "PROFANITY_FILE",
-        "",
-        _optional_file,
-        "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
-    ),
-    Variable(
-        "PHONE_REGION",
-        "",
-        _region,
-        "two letters, such as US, of the region whose telephone numbers are said, where an order names none",
-    ),
-    Variable(
-        "LATENCY",
-        "balanced",
-        _one_of("low", "balanced", "accurate"),
-        "low, balanced or accurate: how soon live words are final, where a session says nothing",
-    ),
-    Variable("DEVICE", "auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs"),
-    Variable("COMPUTE_TYPE", "auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32"),
-    Variable(
-        "MODEL_THREADS",
-        "auto",
-        _whole(1, 512, auto=0),
-        "threads of one model call; auto leaves a core to everything else",
-    ),
-    Variable("MODEL_DOWNLOAD_S", "900", _whole(1, 86_400), "longest wait for the download of a named model, seconds"),
-    Variable(
-        "WORKERS",
-        "4",
-        _whole(0, 256),
-        "files transcribed at the same time by this process; one account has at most half",
-    ),
-    Variable(
-        "DECODER_MEMORY_MIB",
-        "auto",
-        _whole(512, 2**30, auto=0),
-        "memory of all decoders together, 128 MiB for each, MiB; auto is half of what this process may use",
-    ),
-    Variable("PUBLIC_BASE_URL", "", _base_url, "address that clients use; every link is built from it"),
-    Variable("ALLOW_INSECURE_HTTP", "0", _switch, "1 allows plain http beyond loopback"),
-    Variable("SANDBOX_HOST", "", _optional_text, "host name that serves the sandbox, beside /sandbox"),
-    Variable(
-        "MAX_CONNECTIONS",
-        "auto",
-        _whole(1, 500_000, auto=0),
-        "open connections; auto is what the limit of open files suffices for, at most 10,000",
-    ),
-    Variable(
-        "MAX_CONNECTIONS_PER_ADDRESS",
-        "auto",
-        _whole(1, 500_000, auto=0),
-        "of them, those of one IPv4 address or IPv6 /64; auto is half; trusted proxies have no limit",
-    ),
-    Variable("WAIT_DEFAULT", "60", _whole(0, 3600), "seconds a POST holds for its result"),
-    Variable("WAIT_MAX", "300", _whole(0, 3600), "most seconds a client may ask to hold"),
-    Variable(
-        "SIGNUP", "open", _one_of("open", "token", "off"), "open, token or off: who may make a key without having one"
-    ),
-    Variable("SIGNUP_TOKEN", "", _optional_text, "what SIGNUP=token asks for, sent as Authorization: Bearer"),
-    Variable("EGRESS_ALLOW_CIDRS", "", _networks, "private networks that URLs and webhooks may reach all the same"),
-    Variable("ALLOW_HTTP_SOURCES", "0", _switch, "1 allows http beside https in url and webhook_url"),
-    Variable("TRUSTED_PROXIES", "", _networks, "proxies whose X-Forwarded-For is believed"),
-    Variable(
-        "CORS_ORIGINS",
-        "*",
-        _origins,
-        "origins whose pages may call the API; * is any, but pages get keys only if PUBLIC_BASE_URL is public",
-    ),
-    Variable("LIMITS_FILE", "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"),
-    Variable(
-        "ESTIMATOR_PRICE_FEED", "", _optional_file, "price snapshot of the estimator that replaces the built-in one"
-    ),
-    Variable("ESTIMATOR_RANKS_DIR", "", _optional_file, "folder with tiktoken rank files for the estimator"),
-    Variable("LOG_FORMAT", "text", _one_of("text", "json"), "text or json"),
-    Variable(
-        "LOG_LEVEL",
-        "info",
-        _one_of("debug", "info", "warning", "error"),
-        "debug, info, warning or error: the least that is logged",
-    ),
-)
+VARIABLES = tuple(Variable(one.name.upper(), **one.metadata) for one in fields(Config))
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """Names with our prefix that mean nothing, most likely typing errors."""
+    known = {PREFIX + row.name for row in VARIABLES}
+    return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+
+
+def _is_public(config: Config) -> bool:
+    """Whether clients on other machines were given an address."""
+    return config.public_base_url is not None and urlsplit(config.public_base_url).hostname not in LOOPBACK
+
+
+def _check_public_address(config: Config) -> None:
+    """Strangers must get https links, and the address in them must not come from a Host header."""
+    if config.allow_insecure_http:
+        return
+    if config.public_base_url is None and config.host not in LOOPBACK:
+        raise ConfigError(
+            f"{PREFIX}PUBLIC_BASE_URL must be set to the https address that clients use, because {PREFIX}HOST is "
+            f"{config.host!r} and not a loopback address ({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
+        )
+    public = urlsplit(config.public_base_url or "")
+    if public.scheme == "http" and public.hostname not in LOOPBACK:
+        raise ConfigError(
+            f"{PREFIX}PUBLIC_BASE_URL must be https, got {config.public_base_url!r} "
+            f"({PREFIX}ALLOW_INSECURE_HTTP=1 lifts this)"
+        )
+
+
+def _check_cluster(config: Config) -> None:
+    """A database that other machines see is of no use with audio that they do not see."""
+    if (config.database_url is None) != (config.blobs is None):
+        given, missing = ("DATABASE_URL", "BLOBS") if config.blobs is None else ("BLOBS", "DATABASE_URL")
+        raise ConfigError(f"{PREFIX}{missing} must be set when {PREFIX}{given} is: nodes share both or neither")
+    if config.database_url is None and config.roles != frozenset(ROLES):
+        raise ConfigError(f"{PREFIX}ROLES can only be less than {','.join(ROLES)} when {PREFIX}DATABASE_URL is set")
