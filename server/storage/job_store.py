@@ -1,8 +1,8 @@
-"""What the server asks of its storage about jobs and their events. ports.py has the other stores.
+"""The ports for jobs and their events: what the server needs from a storage backend. ports.py has the other ports.
 
-The promise: a job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. It rests on
-the *fence*: every write of a worker names its lease, and is refused if the lease is no longer the job's. Only the
-store's clock decides about leases.
+Promise: a job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. This rests on
+the *fence*: every write of a worker names its lease, and is refused if the job has a newer lease. Only the store's
+clock decides when a lease ends.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -25,9 +25,9 @@ class JobStore(Protocol):
     async def begin(self, key: IdempotencyKey) -> str | None:
         """Reserve *key* while its request arrives. The fingerprint is not compared yet.
 
-        Returns None if the key is new: it is reserved until submit() or abandon(). Returns a job's id if an earlier
-        request made this job; submit() compares the fingerprints then. A reservation ends with the process that made
-        it. Raises IdempotencyInProgress.
+        Returns None if the key is new; then it is reserved until submit() or abandon(). Returns a job's id if an
+        earlier request made that job; submit() will compare the fingerprints. A reservation ends with the process that
+        made it. Raises IdempotencyInProgress.
         """
         ...
 
@@ -38,16 +38,16 @@ class JobStore(Protocol):
     async def check_room(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
     ) -> None:
-        """Raise what submit() would raise now for a file with these bounds, so that no body is read in vain.
+        """Raise what submit() would raise now for a file with these bounds, so that no body is read for nothing.
 
-        Takes nothing and promises nothing: submit() judges again. Raises QuotaExceeded, ConcurrencyLimited, QueueFull.
+        It reserves nothing: submit() checks again. Raises QuotaExceeded, ConcurrencyLimited, QueueFull.
         """
         ...
 
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
         """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
 
-        A repetition returns the earlier job; the caller then deletes the bytes that came with *new*. Raises
+        If the request is a repetition, the earlier job is returned, and the caller deletes the audio of *new*. Raises
         QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
         """
         ...
@@ -64,20 +64,22 @@ class JobStore(Protocol):
     ) -> Lease | None:
         """Take the next queued batch job; None if none came within *wait_s*.
 
-        *unfetched* chooses between the jobs whose audio is still at an address (source.type "url", no blob) and all
-        others. Jobs of a later environment are taken only where the earlier ones have none, and those of the accounts
-        in *passing_over* not at all. Among the rest the order is fair: by virtual time, then by id. A submission costs
-        its account the audio's seconds / weight of virtual time. So does an attempt that failed (a counted release, a
-        lapsed lease, an end that is not COMPLETED), by the seconds of its lease, and a completed job that was longer
-        than stated, by the difference.
+        *unfetched* True takes jobs whose audio is still at an address (source.type "url", no blob), False all others.
+        Jobs of a later environment are taken only if the earlier ones have none. Accounts in *passing_over* are left
+        out.
 
-        A submitted or released job ends the wait at once, also one of another process; a delayed one (NewJob.delay_s,
-        release) when its time comes. A call that is cancelled leaves no lease behind.
+        Among the rest the order is fair: by virtual time, then by id. Virtual time of an account grows with the work
+        that it causes, divided by its weight: by the seconds of audio of each submission, by the seconds of the lease
+        of each failed attempt (a counted release, an expired lease, an end that is not COMPLETED), and by the
+        additional seconds of a completed job that was longer than stated.
+
+        A submitted or released job ends the wait at once, even if another process did it. A delayed job
+        (NewJob.delay_s, release) ends it when its time comes. A cancelled call leaves no lease behind.
         """
         ...
 
     async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
-        """Take this live job for the process that has its writer; also again after a lost or released lease.
+        """Take this live job for the process that has its writer. It may be taken again after its lease has ended.
 
         None if it is not a live job, has ended, or is still leased (a second writer).
         """
@@ -110,22 +112,22 @@ class JobStore(Protocol):
     async def finish(self, lease: Lease, outcome: Outcome) -> bool:
         """End the job: state, artifacts, usage, quotas, outbox and last event in one commit.
 
-        The allowance goes back where outcome.return_quota says so and nobody can have read a word: the job has no
-        chunk, and its log has no event "word". The same holds wherever this store ends a job by itself.
+        The allowance is returned if outcome.return_quota says so and no client can have read a word: the job has no
+        chunk, and its log no event "word". The same rule holds when this store ends a job by itself.
         """
         ...
 
     async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
         """Put the job back. A job without attempts left fails.
 
-        *count* False returns the attempt: at a shutdown, or when a download is done and note() has named its blob.
+        With *count* False the attempt does not count: at a shutdown, or after a download whose blob note() has named.
         """
         ...
 
     async def reap(self, *, limit: int) -> int:
         """End expired leases and jobs that waited for too long: back to the queue, or failed. Returns how many.
 
-        A live job goes back without counting attempts: it waits for its writer, then stale_live() names it.
+        A live job goes back without counting the attempt. It waits for its writer; if none comes, stale_live() has it.
         """
         ...
 
@@ -152,8 +154,8 @@ class JobStore(Protocol):
     async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
         """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
 
-        Returns the blob prefix to delete, None if there is no job. A worker that holds its lease finds it lost. The
-        backend's own files may still hold bytes of it until Upkeep.scrub().
+        Returns the blob prefix to delete, None if there is no job. A worker on the job finds its lease lost. The
+        backend's own files may still contain bytes of the job until Upkeep.scrub().
         """
         ...
 
@@ -162,9 +164,9 @@ class JobStore(Protocol):
         ...
 
     async def to_erase(self, *, limit: int) -> list[Job]:
-        """Jobs that have ended, whose order keeps no results, and whose results may be erased now.
+        """Ended jobs whose order keeps no results, and whose results may be erased now.
 
-        They were handed over, or there are none because the job did not complete, and no webhook of it is pending.
+        The client has the results, or there are none because the job did not complete. No webhook of it is pending.
         """
         ...
 
@@ -172,7 +174,7 @@ class JobStore(Protocol):
         """Erase the results of a job that to_erase() would name, and record the erasure, in one commit.
 
         Text, words, prompt, artifacts and the events with words go; the record, its metadata and its deliveries stay.
-        Returns the blob prefix to delete; None if the job is not, or no longer, to be erased.
+        Returns the blob prefix to delete; None if to_erase() would not name the job.
         """
         ...
 
@@ -189,7 +191,7 @@ class JobStore(Protocol):
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
         """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted.
 
-        Since the caller passes what it saw, no change is missed between looking and waiting.
+        The caller passes the job that it has, so no change between reading and waiting is missed.
         """
         ...
 
@@ -208,9 +210,9 @@ class EventLog(Protocol):
         ...
 
     def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
-        """Every event after number *after*, then those that come, without gaps or repetitions.
+        """Every event after number *after*, then new ones as they come, without gaps or repetitions.
 
-        Ends after the last event of a job, or when the job is deleted. Cancelling a wait for the next event, to send a
-        keep-alive, loses nothing: ask again.
+        Ends after the last event of a job, or when the job is deleted. A wait for the next event may be cancelled, for
+        example to send a keep-alive, and begun again: no event is lost.
         """
         ...

@@ -20,9 +20,9 @@ class Sum:
 
 
 async def copy_blobs(keys: Iterator[str], source: BlobStore, target: BlobStore, *, told: Callable[[Sum], None]) -> None:
-    """Copy the blobs that *target* does not have; read every one back, and call *told* once its bytes are equal.
+    """Copy the blobs that *target* does not have, read each one back, and call *told* after comparing its bytes.
 
-    Raises StorageError if they are not: a blob of that name was there before. Raises BlobsAway: call it again.
+    Raises StorageError if they differ: then *target* had another blob of that name. After BlobsAway call it again.
     """
 
     async def work() -> None:

@@ -22,10 +22,10 @@ async def patiently(
     despite: tuple[type[Exception], ...] = (StorageBusy,),
     repeatable: bool = False,
 ) -> T:
-    """Return what *ask* answers. Ask again while the database is away, or locked for longer than a statement waits.
+    """Return what *ask* answers, calling it again while the database is away or locked for too long.
 
-    *check* raises what ends the waiting. *despite* has the errors after which it is asked again. A write whose outcome
-    is unknown raises OutcomeUnknown, unless it is *repeatable*.
+    *despite* has the errors after which it is called again. *check* is called before each new call, and raises to end
+    the waiting. A write whose outcome is unknown raises OutcomeUnknown, unless it is *repeatable*.
     """
     while True:
         try:

@@ -1,5 +1,6 @@
-"""What the server asks of its storage. Each backend is a folder beside this file: sqlite/ is SQLite and files,
-postgres/ with s3/ is PostgreSQL and a bucket. job_store.py has the port for jobs and their events.
+"""The ports of the storage: what the server needs from a backend. job_store.py has the port for jobs and events.
+
+Each backend is a folder here: sqlite/ is SQLite and files, postgres/ with s3/ is PostgreSQL and a bucket.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -26,9 +27,9 @@ class Sink(Protocol):
 
 
 class BlobStore(Protocol):
-    """Named byte strings that never change. Keys are "job_.../name", so that a prefix deletes all of a job.
+    """Named byte strings that never change. Keys are "job_.../name", so deleting a prefix deletes all blobs of a job.
 
-    Every method raises BlobsAway while a backend beyond this machine cannot be reached.
+    Every method raises BlobsAway while a backend on another machine cannot be reached.
     """
 
     @property
@@ -37,12 +38,12 @@ class BlobStore(Protocol):
         ...
 
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
-        """Write a blob. It exists, durably, when the block ends well; nothing is left of it if the block raises.
+        """Write a blob. It is stored durably at the end of the block; nothing is left of it if the block raises.
 
-        *leave_reserve* is for audio that comes in: entering the block and every write raise DiskFull where the disk
-        would be left with less free space than the backend keeps for its database and for outputs.
-        Raises BlobExists at the end of the block if the key is taken, ValueError for a key that is not plain names.
-        Two writers that end at the same moment may both succeed in a bucket; give each a name of its own.
+        *leave_reserve* is for incoming audio. Entering the block and every write then raise DiskFull if the disk would
+        have less free space than the backend keeps for its database and for outputs. At the end of the block BlobExists
+        is raised if the key is taken. ValueError means that the key is not made of plain names. In a bucket, two
+        writers of one key that end at the same moment may both succeed, so writers use keys of their own.
         """
         ...
 
@@ -53,9 +54,9 @@ class BlobStore(Protocol):
         ...
 
     def local(self, key: str) -> AbstractAsyncContextManager[Path]:
-        """A real file with the blob's bytes while the block lasts. Its name does not reveal the content.
+        """A file with the blob's bytes while the block lasts. Its name says nothing about the content.
 
-        A backend without files makes a copy in *scratch*. Raises NoSuchBlob; DiskFull if the copy has no room.
+        A backend without files makes a copy in *scratch*. Raises NoSuchBlob, and DiskFull if the copy has no room.
         """
         ...
 
@@ -66,7 +67,7 @@ class BlobStore(Protocol):
     async def prefixes(self) -> list[tuple[str, int]]:
         """Top-level prefixes with the instant of their last change, to find those that belong to no job.
 
-        A backend that may hold millions returns some of them, and at the next call those that follow.
+        A backend that may have millions returns a part of them, and the next part at the next call.
         """
         ...
 
@@ -140,7 +141,7 @@ class Counter(Protocol):
 
 
 class Outbox(Protocol):
-    """Webhook messages still to be sent. JobStore.finish() adds them, in its commit.
+    """Webhook messages that must be sent. JobStore.finish() adds them, in its commit.
 
     At most MAX_PENDING_PER_URL deliveries to one address and MAX_PENDING_PER_ACCOUNT of one account are pending. A
     further one is stored as failed, with an attempt that says why it was not sent.
@@ -149,21 +150,21 @@ class Outbox(Protocol):
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """Pending deliveries whose time has come. Nobody else gets them for *busy_s*.
+        """Pending deliveries whose time has come; empty if none came due within *wait_s*.
 
-        Accounts take turns: each place goes to the account with the fewest on their way, of those to the one with the
-        lowest number in crowding.turns, of those to the one whose delivery is the oldest. Of one account the oldest
-        is sent first. Those that *crowding* has no room for are passed over and delay none behind them. Its numbers
-        are read again whenever an attempt was recorded. Empty if none came due within *wait_s*. How long it takes
-        depends on the number of accounts that have pending deliveries, not on how many each of them has.
+        For *busy_s* no other call returns them. Accounts take turns. Each place goes to the account with the fewest
+        deliveries under way; among equals to that with the lowest number in crowding.turns, then to that with the
+        oldest delivery. Of one account the oldest is sent first. Deliveries that *crowding* has no room for are left
+        out and delay no others. Its numbers are read again whenever an attempt was recorded. The time of a call depends
+        on the number of accounts with pending deliveries, not on how many each of them has.
         """
         ...
 
     async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
-        """Log the attempt and count it for its address; returns the counts. None if the delivery was deleted.
+        """Log the attempt, count it for its address, and return the counts. None if the delivery was deleted.
 
-        A pending delivery comes due again at attempt.next_attempt_at. A delivered one stays delivered, and only a
-        success changes a disabled one.
+        A pending delivery is due again at attempt.next_attempt_at. A delivered one stays delivered. A disabled one
+        changes only after a success.
         """
         ...
 
@@ -173,7 +174,7 @@ class Outbox(Protocol):
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
-        """Make it due now, with its webhook_id and a fresh schedule; None if there is no such delivery.
+        """Make it due now, with the same webhook_id and a new schedule of attempts. None if there is no such delivery.
 
         Raises QueueFull if too many deliveries are pending.
         """
@@ -200,15 +201,16 @@ class Upkeep(Protocol):
         ...
 
     async def scrub(self) -> bool:
-        """Wipe from the backend's own files what was erased since the last call: afterwards no byte of it is in them.
+        """Overwrite what was erased since the last call in the backend's own files, so that no byte of it is left.
 
-        Returns False if that was not possible just now: call it again soon. Blobs are not its concern.
+        Returns False if that was not possible at the moment; call it again soon. It does not touch blobs.
         """
         ...
 
     async def forget_passed(self) -> None:
-        """Delete what nobody asks for any more after minutes or a day: Idempotency-Keys, windows of allowances, notes
-        of the backend itself. Cheap: call it every few seconds.
+        """Delete what is out of date after minutes or a day: Idempotency-Keys, windows of allowances, marks of commits.
+
+        It is cheap; call it every few seconds.
         """
         ...
 
@@ -281,8 +283,9 @@ class Storage(Protocol):
     def signing_keys(self) -> SigningKeys: ...
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that sweeps, of all that have this storage open. At most one is at a time,
-        as far as the database can tell; two would only do the same work twice.
+        """Whether this process does the sweeping for all processes that have this storage open.
+
+        Usually one process does. If two do for a moment, they only do the same work twice.
         """
         ...
 

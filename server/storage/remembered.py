@@ -1,8 +1,8 @@
-"""Answers of a store that are kept in memory for a moment, and given again only while nothing has changed them.
+"""A cache of a store's answers. An answer is given again only if its topic has not changed.
 
-A backend that can tell without waiting which version of a topic is the newest has its answers remembered: SQLite looks
-it up in the pages that every process shares. A backend behind a network hears of changes a moment too late, so it has
-no version and reads every answer.
+This needs a backend that knows the newest version of a topic without waiting. SQLite reads it from memory that all
+processes share. A backend behind a network learns of changes a moment too late, so it has no versions, and every answer
+is read anew.
 """
 
 import time
@@ -21,10 +21,9 @@ class _Kept(Generic[V]):
 
 
 class Remembered(Generic[V]):
-    """Answers by key. *version* gives the newest version of a topic, or None if it is not known just now.
+    """Answers by key. *version* returns the newest version of a topic, or None if it is unknown at the moment.
 
-    At most *max_kept* answers are kept, each for at most *kept_s* seconds, which must be far shorter than versions are
-    kept.
+    At most *max_kept* answers are kept, each for at most *kept_s* seconds. The backend must keep versions much longer.
     """
 
     def __init__(self, version: Callable[[str], int | None], *, max_kept: int, kept_s: float) -> None:
@@ -34,9 +33,9 @@ class Remembered(Generic[V]):
         self._kept: dict[Hashable, _Kept[V]] = {}  # the oldest first
 
     async def get(self, key: Hashable, topic: str, read: Callable[[], Awaitable[V]], *, keep: Callable[[V], bool]) -> V:
-        """The answer for *key*, as it was after every change of *topic* that was committed before this call.
+        """The answer for *key*, with every change of *topic* that was committed before this call.
 
-        *read* reads it if it is not in memory, and *keep* says whether to remember it then.
+        *read* reads it if it is not in memory, and *keep* decides whether it is then kept.
         """
         version, now = self._version(topic), time.monotonic()
         kept = self._kept.get(key)

@@ -47,7 +47,7 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
 async def _outlast(running: "asyncio.Future[T]") -> None:
     """Wait until a thread is done, however often the waiting is cancelled; anyio cancels at every await.
 
-    The thread may use a descriptor that the caller is about to close. Its number may then stand for another file.
+    The thread may use a descriptor. If the caller closed it earlier, its number could already mean another file.
     """
     while not running.done():
         with suppress(asyncio.CancelledError):
@@ -59,7 +59,7 @@ async def _outlast(running: "asyncio.Future[T]") -> None:
 class HalfWritten:
     """A file with a random name, locked while it is being written. Its methods block.
 
-    It raises DiskFull rather than leave less than *free_bytes* of the disk free.
+    A write that would leave less than *free_bytes* of the disk free raises DiskFull.
     """
 
     def __init__(self, folder: Path, *, free_bytes: int = 0) -> None:

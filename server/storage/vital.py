@@ -12,8 +12,8 @@ SOFTWARE = 70  # exit status for an error of the program, from sysexits.h
 def start_vital(work: Callable[[], None], *, name: str) -> threading.Thread:
     """Start a thread that does *work*, and end the process if an error ends it.
 
-    Callers would otherwise wait forever for a thread that is gone. Unconfirmed work is undone, as when the process is
-    killed. It is a daemon, so that a program can end without closing the storage.
+    Otherwise callers would wait for ever for a thread that is gone. Unconfirmed work is undone, as when the process is
+    killed. The thread is a daemon, so a program can end without closing the storage.
     """
 
     def run() -> None:

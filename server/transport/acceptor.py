@@ -1,9 +1,9 @@
 """Accepts connections, as many as the process has descriptors for.
 
-Every connection needs descriptors, and so does every file, pipe and outgoing request. If connections took the last one,
-nobody's audio could be read any more. asyncio's own server accepts thousands of connections before a protocol can count
+Every connection needs a descriptor, and so does every file, pipe and outgoing request. If connections took the last
+one, no audio could be read any more. asyncio's own server accepts thousands of connections before a protocol can count
 the first one, and when descriptors run out it writes a log line for each attempt. So connections are accepted here, one
-by one, and not at all while there are as many as there may be.
+by one, and none while the limit is reached.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Reading large bodies with fewer system calls and fewer copies than asyncio's data_received().
+"""Reads large bodies with fewer system calls and fewer copies than asyncio's data_received().
 
-Everything of a large body that costs time by the piece (reading, waking the request, searching, writing) costs the less
-the larger the pieces are. uvloop's pieces have at most 256,000 bytes, and each is copied once more on its way.
+Reading, waking the request, searching and writing cost time for each piece of a body, so larger pieces make it cheaper.
+uvloop's pieces have at most 256,000 bytes, and each is copied once more on its way.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ class BulkReads:
         self._readers = 0
 
     def begin(self, transport: asyncio.Transport, http: asyncio.Protocol) -> Callable[[], None]:
-        """Give *http*, the protocol of *transport*, what comes in large pieces (memoryview) from now on.
+        """From now on pass incoming data to *http*, the protocol of *transport*, in large pieces (memoryview).
 
-        They are valid until data_received() returns. Returns how to end that, which must happen once.
+        A piece is valid until data_received() returns. Call the returned function once to end this.
         """
         self._readers += 1
         transport.set_protocol(_BulkReader(http, self._share))

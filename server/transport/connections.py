@@ -1,7 +1,7 @@
-"""How many connections the server has at a time, and how long a client may do nothing with one.
+"""Limits the number of open connections, and how long one may be idle.
 
-The command `serve` makes one Connections for the process. The acceptor has it admit each new connection as a
-TrackedConnection, and uvicorn's protocols tell that what the connection does.
+The command `serve` makes one Connections for the process. The acceptor asks it to admit each new connection, which
+becomes a TrackedConnection. uvicorn's protocols report to that what the connection does.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ SILENT_AT_ONCE = 16  # connections without a request that are closed together to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionRules:
-    """How many connections there may be, and how long a client may do nothing, in seconds.
+    """The most connections, and the longest times of inactivity in seconds.
 
-    The connections of an account are those over which it is answered at the moment, its readers among them.
+    A connection counts for an account while it is used for one of its requests or streams.
     """
 
     max_open: int
@@ -76,10 +76,10 @@ class Connections:
         return TrackedConnection(self, counted)
 
     def make_room(self) -> None:
-        """Close connections that nobody will miss.
+        """Close some connections to make room for new ones.
 
-        These are the oldest that never sent a request; if there are none, the one that rests longest; and if none
-        rests, the oldest silent readers of the account with the most connections.
+        Closes the oldest that never sent a request. If there are none, closes the one that was idle longest. If none is
+        idle, closes the oldest silent readers of the account with the most connections.
         """
         silent = list(islice(self.headless, SILENT_AT_ONCE)) or list(islice(self.resting, 1))
         if not silent and self.idle:
@@ -134,8 +134,8 @@ def _count_down(counter: Counter[str], name: str) -> None:
 class TrackedConnection:
     """One connection among all. Its protocol reports what the connection does; this ends idle ones.
 
-    A connection is at work while a request is answered or a WebSocket is open. Otherwise it waits for the head of a
-    request, which must come in time, or rests between two requests.
+    A connection is at work while a request is answered or a WebSocket is open. Otherwise it waits for the rest of a
+    request's head, which must come in time, or is idle between two requests.
     """
 
     def __init__(self, connections: Connections, address: str | None) -> None:
@@ -284,9 +284,9 @@ class TrackedProtocol(asyncio.Protocol):
 
 
 def _unread_bytes(transport: asyncio.WriteTransport) -> int:
-    """What was sent and has not arrived at the client: here, and in the system, which keeps megabytes for a connection.
+    """The bytes that were sent and have not arrived: in this process and in the system, which may hold megabytes.
 
-    Systems other than Linux may not tell the second part. There only larger steps of a client are seen.
+    Systems other than Linux may not know the second part. There a slow client's progress is seen in larger steps.
     """
     kept = array("i", [0])
     connection = transport.get_extra_info("socket")

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 on llhttp (httptools), for clients that send no request, take no answer, or do not keep to HTTP.
+"""uvicorn's HTTP/1.1 on llhttp (httptools), protected against clients that send slowly, read slowly, or break HTTP.
 
-llhttp parses only: it has no bound for heads, chunks, chunk extensions or trailers, and uvicorn adds none. What would
-otherwise take memory or work without end, or let a client say something twice, is refused here.
+llhttp only parses. It has no bound for heads, chunks, chunk extensions or trailers, and uvicorn adds none. A request
+that would take unbounded memory or work, or that has a meaning twice (request smuggling), is refused here.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 
 
 class JoinedWrites(asyncio.Transport):
-    """The transport as an answer sees it: a head goes out together with what is written in the same moment.
+    """A transport that sends the head of an answer together with the body that is written in the same moment.
 
     Two writes would be two system calls, two packets, and two wake-ups of the client.
     """
@@ -85,10 +85,10 @@ class JoinedWrites(asyncio.Transport):
 
 
 class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
-    """The HTTP class of the server. It tells *tracked* what the connection does, and reads large bodies in *bulk*.
+    """The HTTP class of the server. It reports to *tracked* what the connection does, and reads large bodies in *bulk*.
 
-    uvicorn itself ends only connections that rest between two requests. It waits for ever for a first request, for the
-    rest of a request's head, and for a client to take an answer.
+    uvicorn itself closes only connections that are idle between two requests. It waits for ever for a first request,
+    for the rest of a request's head, and for a client that does not read its answer.
     """
 
     def __init__(self, tracked: TrackedConnection, bulk: BulkReads, **settings: Any) -> None:
@@ -142,9 +142,9 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             super().handle_websocket_upgrade()
 
     def send_400_response(self, _msg: str) -> None:
-        """Called when the client sends what is no HTTP. If a request of it is being answered, its client is gone.
+        """Refuse data that is not HTTP. If an answer has begun, only close the connection: a second answer helps nobody.
 
-        uvicorn would send a second answer, or let the first one fail, and log either as a fault of the server.
+        uvicorn would send a second answer, or let the first one fail, and log both as faults of the server.
         """
         begun = self._is_answering and self._running is not None and self._running.response_started
         self.pipeline.clear()

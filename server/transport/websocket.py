@@ -1,13 +1,12 @@
-"""uvicorn's WebSocket, with patience for writers that are slowed down, and a price for each frame.
+"""uvicorn's WebSocket, with backpressure for writers and limits on frames.
 
-Live audio is accepted no faster than it is heard. The rest waits in the sockets of both sides, and everything else that
-the peer sends, its pongs too, waits behind it. So only little may wait, and a peer that is still sending counts as
-alive.
+Live audio is accepted no faster than it is recognised. The rest waits in the sockets of both sides, and so does all
+that the peer sends after it, pongs too. So only little may wait, and a peer that is still sending counts as alive.
 
-A frame costs the same work with one byte as with a thousand, and a peer sends thousands of them in one packet. So a
-connection parses a few frames in a turn of the event loop (ParseQueue). It may send as many small messages as its
-allowance says; what comes beyond waits in the sockets like audio that comes too fast. Who sends too many pings or pongs
-is cut (1008), and so is who goes on sending after our close frame.
+A frame of one byte costs as much work as one of a thousand, and one packet may have thousands of frames. So a
+connection parses only a few frames in a turn of the event loop (ParseQueue). Small messages have an allowance; more
+than that waits in the sockets, like audio that comes too fast. A peer that sends too many pings or pongs, or that
+continues to send after our close frame, is cut off (1008).
 """
 
 import asyncio
@@ -247,7 +246,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     async def send(self, message: ASGISendEvent) -> None:
         """Called by the route. Raises ClientDisconnected also if the connection was closed from this side.
 
-        A message may have whole frames (the key "frames"), so that those for many readers are made once.
+        A message may have finished frames (the key "frames"), so that frames for many readers are made once.
         """
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
@@ -290,9 +289,9 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.loop.call_later(LEAVE_S, self._close_for_shutdown)
 
     def _close_for_shutdown(self) -> None:
-        """Close what the route has not closed yet. The peer has some time to answer.
+        """Close the WebSocket if the route has not done so. The peer has some time to answer.
 
-        If the connection ended while audio of the peer is still unread, its system would throw our close away.
+        If the connection ended at once with audio of the peer still unread, its system would drop our close frame.
         """
         if not self.close_sent and not self.transport.is_closing():
             self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.GOING_AWAY})

@@ -1,8 +1,9 @@
-"""Committing, with the certainty that SQLite gives for free: whether a commit happened is looked up, never guessed.
+"""Commits whose outcome can always be found out, even if the connection is lost before the answer.
 
-Each transaction that writes leaves a random mark in the table `commits`, in the same message as its COMMIT. If the
-connection is lost before the answer, whoever wants to know writes the same mark. If the mark is there, the transaction
-was committed. If not, it never will be: should its message still arrive, its own mark is refused and it is undone.
+Theory. Each transaction that writes also inserts a random mark into the table `commits`, in the same message as its
+COMMIT. If the answer is lost, the caller tries to insert the same mark. If it exists, the transaction was committed. If
+not, the caller's mark now prevents it for ever: should the lost message still arrive, its own mark violates the key and
+its transaction is rolled back.
 """
 
 import re
@@ -37,8 +38,8 @@ def read_payload(text: str) -> tuple[str, list[str]]:
 def commit(connection: Connection, *, mark: str, now: int, told: str | None) -> None:
     """Commit with *mark*, then notify other processes of *told*, in one message.
 
-    The notification is a transaction of its own, which waits for no disk: PostgreSQL lets only one transaction at a
-    time commit a notification.
+    The notification is a transaction of its own that waits for no disk, because PostgreSQL lets only one transaction at
+    a time commit a notification.
     """
     message = f"INSERT INTO commits (id, at) VALUES ('{mark}', {now}); COMMIT"  # noqa: S608  both are made here
     if told is not None:

@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL: what the URL means, how long anything may take, and errors in the words of the server.
+"""Connections to PostgreSQL: parses the URL, sets timeouts, and translates errors of the driver into ours.
 
-No message made here contains the URL, which has a password in it.
+No message made here contains the URL, because it has a password in it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,8 @@
 """PostgreSQL behind a pool of connections, each used by one thread at a time.
 
-A write is a transaction of its own. Those that lock nothing but one job (write_together) share commits: while one is on
-its way to the disk, the next ones gather. What a transaction needs unchanged until its commit it locks by row.
+A write is a transaction of its own. Writes that lock only one job (write_together) share commits: those that come while
+a commit is on its way to the disk are committed together afterwards. Rows that must not change before the commit are
+locked.
 """
 
 import asyncio
@@ -96,8 +97,8 @@ class PostgresDatabase:
     async def write(self, function: Callable[[PostgresTransaction], T]) -> T:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
 
-        It may run again if the transaction met another one or lost its connection. Raises what it raises, DiskFull,
-        StorageBusy, StorageAway, OutcomeUnknown, StorageError.
+        It may run again after a conflict with another transaction or a lost connection. Raises what *function* raises,
+        DiskFull, StorageBusy, StorageAway, OutcomeUnknown, StorageError.
         """
         self._check()
         write = _Write(function)

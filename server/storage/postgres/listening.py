@@ -1,6 +1,6 @@
-"""One connection of each process that listens for other processes' commits, and knows whether the database answers.
+"""One connection of each process, which listens for other processes' commits and knows if the database answers.
 
-Without notifications (switched off, or while the connection is down), everybody who waits looks again each second.
+Without notifications (switched off, or while the connection is down), all waiting tasks look once a second.
 """
 
 import threading

@@ -84,8 +84,8 @@ def open_storage(
 ) -> PostgresStorage:
     """Open the storage in the database of *url*, making or migrating its tables. Any number of nodes may. It blocks.
 
-    *name* is this process's in leases and logs. With *notify* False, nobody is told of commits: everybody who waits
-    looks each second. *clock* (ms since 1970 UTC) stands in for the database's own, for tests. Raises StorageAway,
+    *name* is the name of this process in leases and logs. With *notify* False commits are not announced, and waiting
+    tasks look once a second. *clock* (ms since 1970 UTC) replaces the database's clock in tests. Raises StorageAway,
     StorageError; no message has the URL in it.
     """
     conninfo = parameters(url, name=name)

@@ -1,6 +1,6 @@
 """The RateCounter: one row per client, with the requests of each second of the last minute.
 
-The table is not logged and its commits wait for no disk: after a crash of the database the counts begin anew.
+The table is unlogged and its commits wait for no disk. After a crash of the database all counts are zero.
 """
 
 from functools import partial

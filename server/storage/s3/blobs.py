@@ -1,7 +1,7 @@
-"""The BlobStore in a bucket. A blob appears under its name complete, or not at all; a bucket is durable by itself.
+"""The BlobStore in a bucket. A blob appears under its name complete or not at all, and a bucket is durable.
 
-obstore is called from threads: with its coroutines, a thread of its own may still ask for the interpreter while
-Python ends, and the process aborts.
+obstore is called on our threads. Its coroutines use a thread of their own, which may still need the interpreter while
+Python exits, and then the process aborts.
 """
 
 import asyncio

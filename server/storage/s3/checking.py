@@ -21,8 +21,8 @@ INSTANCE = "169.254.169.254"  # where the credentials of an instance's role are 
 def check(bucket: S3Store) -> None:
     """List names, then write, read and delete an empty blob. It blocks.
 
-    Raises StorageError, with a sentence for the operator, if the bucket refuses any of it; BlobsAway if it gives no
-    answer or asks for patience.
+    Raises StorageError with a sentence for the operator if the bucket refuses any of it, and BlobsAway if it does not
+    answer or is overloaded.
     """
     key = f"check-{secrets.token_hex(8)}"
     _try(bucket, "list names", lambda: next(iter(obstore.list(bucket)), None))

@@ -35,9 +35,8 @@ RETRIES: "RetryConfig" = {
 def open_bucket(url: str, scratch: Path, *, env: Mapping[str, str]) -> BucketBlobs:
     """The blobs at *url* (s3://bucket or s3://bucket/prefix), with the folder *scratch* for files without a name.
 
-    Nothing is asked of the bucket yet. Raises StorageError if *url* is of another form, or if audio would travel
-    without encryption to an endpoint on a public address. *env* is the
-    environment of this process, which obstore reads as well.
+    It sends no request yet. Raises StorageError if *url* has another form, or if audio would travel without encryption
+    to an endpoint on a public address. *env* is the environment of this process, which obstore reads as well.
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or parts.username:

@@ -48,8 +48,9 @@ class Upload:
     def finish(self) -> None:
         """Give the blob its name. Raises BlobExists.
 
-        The name is looked at first, since a multipart upload cannot be completed on a condition, and some services
-        know none. Where the answer to the last request is lost, the blob's mark tells whether it is this one.
+        It first checks whether the name is taken. A multipart upload cannot be completed on a condition, and some
+        services support no conditions. If the answer to the last request is lost, the blob's mark shows whether the
+        blob under this name is this one.
         """
         if size_of(self._bucket, self._key) is not None:
             raise BlobExists(f"{self._key} is already stored")

@@ -1,8 +1,8 @@
-"""What the statements of this folder need of a database. Each backend is one.
+"""The interface of a database for the statements of this folder. Each backend implements it.
 
-The statements are written for both: parameters are `?` or `:name`, rows that must not change before the commit are read
-`FOR UPDATE`, and everything else is what SQLite and PostgreSQL have in common. A backend puts its own words for the
-first two: SQLite has one writer at a time, so it drops the locks.
+The statements use what SQLite and PostgreSQL have in common, with two exceptions that a backend translates. Parameters
+are `?` or `:name`. Rows that must not change before the commit are read `FOR UPDATE`; SQLite has one writer at a time,
+so its backend removes these words.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -66,9 +66,9 @@ class Database(Protocol):
         ...
 
     def version(self, topic: str) -> int | None:
-        """A number that is another one after each commit, of any process, that announces *topic*, without waiting.
+        """A number that changes with every commit, of any process, that announces *topic*. It does not wait.
 
-        None if that is not known: then nothing that was read before may be given as an answer.
+        None if it is unknown. Then nothing that was read before may be used as an answer.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""Which due deliveries are sent next: accounts take turns, and full hosts are passed over.
+"""Chooses the due deliveries that are sent next: accounts take turns, and full hosts are left out.
 
-Each account is looked up by index, so that the backlog of one account costs the others nothing.
+Each account is looked up by an index, so the backlog of one account costs the others nothing.
 """
 
 import heapq
@@ -102,7 +102,7 @@ def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> I
 def _is_worth_a_look(tx: Transaction, account: str, full: Sequence[str]) -> bool:
     """Whether the account may have a due delivery to a host that is not *full*.
 
-    It is False for a long line to a dead host, which is then not read. With many hosts the line is read.
+    If all its deliveries go to one dead host the answer is False, and its long queue is not read.
     """
     if not full:
         return True

@@ -18,7 +18,7 @@ QUEUE_TOPIC = "queue"
 def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
     """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
 
-    The allowance is not returned, whatever the outcome says, once somebody may have read a word. Raises ImpossibleStep
+    If a client may have read a word, the allowance is not returned, whatever the outcome says. Raises ImpossibleStep
     unless *cause* leads from the row's state to the outcome's.
     """
     state = step(State(row["state"]), cause)
@@ -114,7 +114,7 @@ def put_back(
 ) -> None:
     """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead.
 
-    *counted*: the attempt failed. It stays counted, and the account is charged for the time that it took.
+    *counted* means that the attempt failed: it counts, and the account is charged for the time that it took.
     """
     if row["cancel_requested_at"] is not None:
         cancel(tx, row, return_quota=False)

@@ -1,7 +1,8 @@
-"""Fair turns among accounts: the queue is worked in the order of the jobs' virtual times.
+"""Fair queueing among accounts: jobs are taken in the order of their virtual times.
 
-An account's next job stands audio / weight behind its last one, and never before the place that the queue has reached.
-What turns out to cost more than that is charged: the job's later attempts and the account's later jobs move back.
+The virtual time of an account's next job is that of its last one plus audio / weight, but never before the time that
+the queue has reached. If a job costs more than its stated audio, the difference is added to the job's later attempts
+and to the account's later jobs.
 """
 
 from server.model.jobs import State

@@ -1,7 +1,7 @@
-"""Working on a job: everything that a worker writes, behind one fence.
+"""Everything that a worker writes about its job. Each write begins with the fence.
 
-The fence is a read inside the write transaction, which locks the job's row. What it finds stays true until the commit,
-so the statements after it may name the job by its id alone.
+The fence reads the job's lease inside the write transaction and locks the row. So the lease stays valid until the
+commit, and the statements after it may name the job by its id alone.
 """
 
 import secrets

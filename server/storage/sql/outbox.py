@@ -31,7 +31,7 @@ EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a can
 def enqueue(tx: Transaction, job: Job) -> None:
     """Add the ended job's webhook message, if its client chose the event.
 
-    It is disabled if the address is, and failed if too many deliveries wait already; redeliver() can send it later.
+    It is disabled if its address is, and failed if too many deliveries are pending. redeliver() can send it later.
     """
     event, url = EVENTS.get(job.state), job.order.webhook_url
     if url is None or event is None or event not in job.order.webhook_events:

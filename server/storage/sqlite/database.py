@@ -1,8 +1,8 @@
-"""SQLite behind one writing thread and a few reading ones. No other file knows sqlite3.
+"""SQLite behind one writing thread and a few reading ones. No other file uses sqlite3.
 
-A commit costs an fsync, so everything that waits to be written at one moment shares one commit. Each write has a
-savepoint of its own, so that a failing one does not undo the others. Several processes may open the folder. Waiters
-wake at once on commits of this process, and within POLL_S on commits of others.
+A commit costs an fsync, so all writes that wait at one moment share one commit. Each write has a savepoint of its own,
+so one that fails does not undo the others. Several processes may open the folder. A waiting task wakes at once after a
+commit of this process, and within POLL_S after one of another process.
 """
 
 import asyncio
@@ -171,7 +171,8 @@ class SqliteDatabase:
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
         """Run *function* under the write lock. Its changes are durable when this returns; none are left if it raises.
 
-        It may run twice, if a commit that it shared failed. Raises what it raises, DiskFull, StorageBusy, StorageError.
+        It runs again if the commit that it shared failed. Raises what *function* raises, DiskFull, StorageBusy,
+        StorageError.
         """
         if self._closing:
             raise StorageError("the database is closed")
@@ -191,8 +192,8 @@ class SqliteDatabase:
         """A revision that changes with every commit, of any process, that announces *topic*; None if it is busy.
 
         It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only the thread of the
-        event loop may call it. One lookup per turn of the event loop serves all requests queued in it: what is
-        committed after the lookup was committed while they were under way.
+        event loop may call it. One lookup per turn of the event loop serves all requests of that turn. A commit after
+        the lookup happened while these requests were already being answered, so they may miss it.
         """
         if self._closing:
             return None
@@ -222,7 +223,7 @@ class SqliteDatabase:
         return (rows[0]["revision"] or 0) if rows else 0
 
     async def scrub(self) -> bool:
-        """Leave no byte of deleted rows in the database's files. Returns False if others were in the way.
+        """Overwrite all bytes of deleted rows in the database's files. Returns False if another process prevented it.
 
         Writes wait for some milliseconds. Raises StorageBusy, StorageError.
         """

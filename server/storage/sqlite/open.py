@@ -75,7 +75,7 @@ def open_installation(folder: Path, *, clock: Clock) -> Installation:
 def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqliteStorage:
     """Open the storage in *folder*, creating it on first use. Any number of processes may. It blocks for a moment.
 
-    Incoming audio is refused (DiskFull) where it would leave less than *reserve_bytes* of the disk free. Raises
+    Incoming audio that would leave less than *reserve_bytes* of the disk free is refused (DiskFull). Raises
     StorageError if the folder's content cannot be used.
     """
     make_private(folder)

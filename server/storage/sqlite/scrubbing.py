@@ -1,6 +1,6 @@
-"""Leaving no byte of deleted rows in the database's files: the log is cut to nothing, gaps in pages are overwritten.
+"""Removes all bytes of deleted rows from the database's files: truncates the log and overwrites gaps in pages.
 
-SQLite itself overwrites rows where they lie (secure_delete). What it leaves in gaps is explained in slack.py.
+SQLite itself overwrites a deleted row in its place (secure_delete). slack.py explains what it leaves in gaps.
 """
 
 import os
@@ -24,8 +24,8 @@ class Connection(Protocol):
 class Scrubber:
     """Scrubs one database file. Its methods block. The writing thread of the database calls those that write.
 
-    *connect* opens a connection that waits only briefly for others. Each use opens its own, so that its cache goes with
-    it.
+    *connect* opens a connection that waits only briefly for others. Each use opens one and closes it, together with its
+    cache.
     """
 
     def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
@@ -57,8 +57,8 @@ class Scrubber:
     def overwrite_gaps(self, numbers: list[int]) -> bool:
         """Overwrite the gaps of these pages, if the log is empty: then the file has the newest state of each page.
 
-        The write lock keeps it so. The change that is committed makes every connection read its pages anew, so that
-        none brings a gap back from its cache. Returns False if other processes were in the way.
+        The write lock keeps it empty meanwhile. A small change is committed at the end, so that every connection reads
+        its pages anew and none writes an old gap back from its cache. Returns False if other processes prevented it.
         """
         if not self.truncate_log():
             return False

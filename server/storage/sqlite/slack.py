@@ -1,9 +1,9 @@
-"""Finding what SQLite leaves behind in the unused part of its pages.
+"""Finds the unused bytes of SQLite's pages, in which copies of deleted rows may remain. Pure.
 
-With secure_delete, SQLite overwrites a deleted row where it lies. But when it moves rows from one page to another, it
-may leave copies of them in the first page's gap, which lies between the list of cells and the cells, and these copies
-are not overwritten when the rows are deleted. No reader of the database ever looks into a gap, so it may be
-overwritten. The format is fixed: https://www.sqlite.org/fileformat2.html, section 1.6. Pure.
+With secure_delete, SQLite overwrites a deleted row in its place. But when it moves rows from one page to another,
+copies of them may stay in the gap of the first page, between its list of cells and the cells. They are not overwritten
+when the rows are deleted. SQLite never reads a gap, so it may be overwritten. The format is fixed:
+https://www.sqlite.org/fileformat2.html, section 1.6.
 """
 
 import struct
@@ -33,9 +33,9 @@ def layout(header: bytes) -> Layout:
 
 
 def gap(data: bytes, shape: Layout, *, number: int, at: int = 0) -> range:
-    """The unused bytes of page *number*, which begins at *at* of *data*, counted from the page's first byte.
+    """The range of unused bytes of page *number*, counted from its first byte, which is *data*[*at*].
 
-    Empty for a page that is not surely one of a search tree.
+    It is empty unless the page certainly belongs to a b-tree.
     """
     start = HEADER_BYTES if number == 1 else 0
     kind = data[at + start]
