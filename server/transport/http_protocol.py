@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1 on llhttp (httptools), protected against clients that send slowly, read slowly, or break HTTP.
 
 llhttp only parses. It has no bound for heads, chunks, chunk extensions or trailers, and uvicorn adds none. A request
-that would take unbounded memory or work, or that has a meaning twice (request smuggling), is refused here.
+that would take unbounded memory or work, or that could be understood in two ways, is refused here.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             super().handle_websocket_upgrade()
 
     def send_400_response(self, _msg: str) -> None:
-        """Refuse data that is not HTTP. If an answer has begun, only close the connection: a second answer helps nobody.
+        """Refuse data that is not HTTP. If an answer has begun, close the connection without another one.
 
         uvicorn would send a second answer, or let the first one fail, and log both as faults of the server.
         """
