@@ -1,4 +1,4 @@
-"""Estimates what a prompt will cost before it is run: prompt -> tokens -> a run of turns -> money, for many models.
+"""Estimates what a prompt will cost before it is run, for many models: from prompt to tokens to calls to money.
 
 estimator = Estimator()
 request = parse_request({"prompt": "...", "models": ["gpt-5-mini"], "agent_turns": 5})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """Holds the prices and the encodings, and makes estimates. All methods are thread-safe, and they block.
+    """Makes estimates with the prices and encodings that it has loaded. All methods are thread-safe, and they block.
 
     The constructor loads nothing. The first estimate, or warm(), loads the price table and an encoding, which takes
     about a second. The environment is not read; settings come as arguments.

@@ -1,4 +1,4 @@
-"""How many tokens each family of tokenizers makes of a prompt, relative to the encodings that can be counted here.
+"""The number of tokens that each family of tokenizers makes of a prompt, relative to encodings that we can count.
 
 Factors and framing come from recorded requests: the usage that the provider reported, divided by the o200k count
 (README, "Token counts"). *low* and *high* bound the recordings; they are not confidence limits.

@@ -49,7 +49,7 @@ class Usage(NamedTuple):
 
 
 class Split(NamedTuple):
-    """UNITS of money, by what they pay for."""
+    """A cost in UNITS, split by what it pays for."""
 
     input: int = 0
     cached: int = 0

@@ -65,7 +65,7 @@ def document(
 def rank(rows: Sequence[Row]) -> list[tuple[str, Spread[int]]]:
     """Return names and costs of the models that have a price for all turns, the cheapest first, and write their ranks.
 
-    Two of them overlap if the first may cost as much as the second: their order is then likely, not certain.
+    Two models overlap if the cheaper one may cost as much as the other. Then their order is likely, but not certain.
     """
     priced = [(row.cost, row.name, row) for row in rows if row.status == PRICED and row.cost and row.name]
     priced.sort(key=lambda one: (one[0].expected, one[1]))

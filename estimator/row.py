@@ -218,7 +218,7 @@ def _tokens(prompt: PromptTokens) -> Json:
 
 
 def envelope(runs: Spread[Run]) -> Spread[int]:
-    """Return the costs of *runs* in UNITS, with low and high widened to include the expected run.
+    """Return the costs of *runs* in UNITS, with low and high widened so that they include the expected cost.
 
     A run with fewer tokens can cost more, because it is too short to be cached. A run with more tokens can cost less,
     because it fills the context window earlier.

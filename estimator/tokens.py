@@ -141,7 +141,7 @@ def _build_encoding(name: str, data: bytes) -> tiktoken.Encoding:
 def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
     """Yield the text in pieces of at most *longest* characters, cut between two tokens if possible.
 
-    If it is not possible, as in a million spaces, a cut adds a token or two to the count.
+    If that is not possible, as in a million spaces, each cut adds a token or two to the count.
     """
     start = 0
     while len(text) - start > longest:

@@ -9,9 +9,9 @@ cache still holds, and d = 1 where reasoning stays in the context, call k = 1..T
     W_k = I_k - C_k where cache writes have a price and caching is on, else 0
     cost_k = (I_k - C_k - W_k) p_in + C_k p_read + W_k p_write + (v + r) p_out, prices of the tier of I_k alone
 
-I_k grows by a constant, so the calls that fit the model come first, and those of one tier follow each other. Scenarios
-give G, I_1 and h, plan_calls() the I and C of each call, and Calls.price() the sums of each tier at its prices. A test
-compares the cost with the formulas above, call by call in Decimal.
+I_k grows by a constant. So the calls that fit the model come first, and the calls of one tier are neighbours. A
+Scenario has G, I_1 and h. plan_calls() computes the I and C of each call, and Calls.price() the sum of each tier at its
+prices. A test compares the cost with the formulas above, call by call in Decimal.
 """
 
 from bisect import bisect_left, bisect_right

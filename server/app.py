@@ -1,7 +1,7 @@
 """The composition root: makes every part of the server once and connects them.
 
-build() makes a Service from settings, storage and engines: an ASGI app and the background work that belongs to it. What
-lies below the routes is made by domain.py.
+build() makes a Service from settings, storage and engines: an ASGI app and its background work. domain.py makes the
+parts below the routes.
 """
 
 import asyncio
@@ -124,9 +124,9 @@ def build(
     offer_watch: OfferWatch | None = None,
     dialects: Sequence[Dialect] = DIALECTS,
 ) -> Service:
-    """Make the service. *engines* has those of the production and of the sandbox environment. Nothing runs yet.
+    """Make the service. *engines* has the engines of the production and the sandbox environment. Nothing runs yet.
 
-    Where another node has the model, *engines* is empty, and *offer_watch* knows what it offers.
+    If another node has the model, *engines* is empty, and *offer_watch* knows what that node offers.
     """
     domain = build_domain(
         config,

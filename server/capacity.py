@@ -40,7 +40,7 @@ class Capacity:
 
 
 def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = None) -> Capacity:
-    """Measure *engine* with *speech*, of at least one second, and what telling *speakers* apart takes beside it.
+    """Measure *engine* with *speech*, of at least one second, and the additional cost of labelling *speakers*.
 
     Takes a few seconds.
     """

@@ -105,7 +105,7 @@ class Client:
     async def output(self, record: Mapping[str, Any], name: str) -> bytes:
         """The bytes of the output *name* (json, srt, vtt, txt or audio) of a finished *record*.
 
-        Those of a job with `retention="none"` are in the record that transcribe() or wait() returned, and nowhere else.
+        For a job with `retention="none"` pass the record that transcribe() or wait() returned: only it has the results.
         """
         if name in record.get("outputs", {}):
             return str(record["outputs"][name]).encode()

@@ -60,8 +60,8 @@ def open_engines(
 ) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
     """Load every environment's engine and the decoder that they share. Raises ModelUnavailable.
 
-    Without *voices* no speakers can be told apart, and without *live* no turn ends by its meaning: loading what these
-    need takes 0.1 s each.
+    Without *voices* no speakers can be labelled, and without *live* no turn ends by its meaning. Each of them takes 0.1
+    s to load.
     """
     with ExitStack() as stack:
         _, isolation = stack.enter_context(open_decoder())

@@ -1,9 +1,9 @@
 """Faults that must not spread: each is logged with its trace, counted, and ends only what it belongs to.
 
     with contain("webhook", metrics, delivery=delivery.id):
-        ...                                               # what raises here ends here
+        ...                                               # an error raised here ends here
 
-Cancellation passes, and so does what ends the process (SystemExit, KeyboardInterrupt).
+Cancellation passes through, and so do SystemExit and KeyboardInterrupt.
 """
 
 import asyncio

@@ -42,10 +42,10 @@ def configure(*, style: str, level: str) -> None:
 
 
 def log_request(level: int, fields: Mapping[str, object]) -> None:
-    """Write the line of a request that was answered, with its *fields*. The caller knows that *level* is logged.
+    """Write the line of a request that was answered, with its *fields*. The caller has checked that *level* is logged.
 
-    Most lines are such, and making and passing on a record of logging for each would cost several times as much as the
-    line. It is done only where configure() was not called, or somebody listens beside it.
+    Most lines are of this kind, and a logging record for each would cost several times as much as the line. So a record
+    is made only if configure() was not called, or if there are other handlers.
     """
     handlers = logging.root.handlers
     if len(handlers) == 1 and isinstance(lines := handlers[0], _Lines):
@@ -59,9 +59,9 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _cause(record: logging.LogRecord) -> str | None:
-    """The whole of the record's error in a sentence, if it is storage that is away, busy or full.
+    """The record's error in one sentence, if the storage is away, busy or full. It is then logged without a trace.
 
-    A service that tries again each second would fill the log with how that came about.
+    A task that tries again each second would fill the log with traces.
     """
     error = record.exc_info[1] if record.exc_info else None
     return str(error) if isinstance(error, StorageError) and isinstance(error, RequestError) else None
@@ -76,8 +76,10 @@ class _Style(logging.Formatter):
 
 
 class _Lines(logging.StreamHandler[Any]):
-    """Writes lines to standard error: those of requests once for all that are answered in one turn of the event loop,
-    every other at once, after those before it.
+    """Writes lines to standard error, in order.
+
+    Lines of requests are written once for all requests that are answered in one turn of the event loop, other lines at
+    once.
     """
 
     def __init__(self, style: _Style) -> None:

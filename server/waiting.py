@@ -23,7 +23,7 @@ async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
 
 @asynccontextmanager
 async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asyncio.Task[Any]"]]:
-    """Run *works* side by side. The block begins when the first has ended; the others are cancelled at its end.
+    """Run *works* at the same time. The block begins when the first has ended; at its end the others are cancelled.
 
     The block gets a task for each work, in order. After the block all of them are over.
     """
@@ -38,9 +38,9 @@ async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asynci
 
 
 async def until_first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Run *works* side by side until the first has ended, and cancel the others. Raises what it raised.
+    """Run *works* at the same time until the first has ended, cancel the others, and raise its error, if any.
 
-    If several end at the same moment, the first of them in order that raised something counts.
+    If several end at the same moment, the error of the first one in order is raised.
     """
     async with racing(*works) as tasks:
         ended = [task for task in tasks if task.done()]
@@ -52,10 +52,10 @@ MIN_BYTES_S = 10_000  # a peer that sends less is not waited for
 
 
 async def in_pace(pieces: AsyncIterator[bytes], *, window_s: float) -> AsyncIterator[bytes]:
-    """Yield *pieces* as they come, as long as they come fast enough. What the caller does between them takes no time.
+    """Yield *pieces* as they come, as long as they come fast enough. The caller's own time between them does not count.
 
-    Raises TimeoutError as soon as *window_s* seconds of waiting have brought less than MIN_BYTES_S, unless
-    the pieces end within them.
+    Raises TimeoutError when *window_s* seconds of waiting have brought less than MIN_BYTES_S a second, unless the
+    pieces end before.
     """
     loop = asyncio.get_running_loop()
     left_s, missing = window_s, MIN_BYTES_S * window_s

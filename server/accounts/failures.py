@@ -12,10 +12,11 @@ MAX_REFUSED = 10_000  # clients at their limit that are remembered; beyond it al
 
 @dataclass(slots=True, kw_only=True)
 class Failures:
-    """Counts the failures called *what*, in memory or, where *shared* is given, for all nodes together.
+    """Counts the failures called *what*: in memory, or with *shared* for all nodes together.
 
-    The shared count costs a write for each failure. Whether a client is at its limit costs nothing: each node remembers
-    the clients that its own writes found there. So each further node lets one failure more through than the limit says.
+    A shared count costs a write for each failure. To ask whether a client is at its limit costs nothing, because each
+    node remembers the clients that its own writes found at their limit. So each further node lets one failure more pass
+    than the limit allows.
     """
 
     what: str

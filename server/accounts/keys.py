@@ -2,9 +2,9 @@
 
 A key is `sw_live_` (production) or `sw_test_` (sandbox), 30 random base62 characters (178 bits) and a checksum of six.
 The prefix is not `sk_live_`, because secret scanners take that for another service's. The checksum is the CRC-32 of
-everything before it, so that a typing error, or a live key edited into a test key, is found without the database, and a
-scanner can be sure that what it found is a key. Keys are stored as SHA-256: 178 random bits cannot be guessed, so a
-slow hash would protect nothing.
+everything before it. So a typing error, or a live key edited into a test key, is found without the database, and a
+scanner can be sure that it has found a key. Keys are stored as SHA-256. A slow hash would add no protection, because
+178 random bits cannot be guessed.
 """
 
 import base64

@@ -179,7 +179,7 @@ class SlidingWindow:
     """The instants of one client's requests in the last minute: at most *limit* within any 60 s.
 
     A bucket that refills would let a client exceed its limit around the refill. Refused requests are not counted, so a
-    client that keeps trying is let in as soon as one that waits.
+    client that keeps trying is admitted as soon as one that waits.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class SlidingWindow:
 class RateTable:
     """One SlidingWindow for each client of the last minute. Idle ones are removed whenever the table has doubled.
 
-    So it holds at most twice as many as one minute brings, or SMALLEST.
+    So it has at most twice as many windows as one minute has clients, or SMALLEST.
     """
 
     SMALLEST = 1024

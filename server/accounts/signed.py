@@ -1,8 +1,8 @@
 """Text that the server hands out and recognises later by its signature: stream tokens, download links, list cursors.
 
-All are HMAC-SHA256 with one of the server's signing keys. The signed text begins with its purpose, so that none passes
-for another. Any text that comes back is accepted or refused with one of the errors below. Signatures are compared in
-constant time, before anything else of the text is looked at.
+All are HMAC-SHA256 with one of the server's signing keys. The signed text begins with its purpose, so a token of one
+kind is never valid as another kind. Any text is either accepted or refused with one of the errors below. The signature
+is compared first, in constant time, before any other part of the text is read.
 """
 
 import base64

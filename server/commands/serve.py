@@ -100,7 +100,7 @@ async def _serve(config: Config, limits: Limits) -> None:
 def open_estimator(config: Config) -> Estimator:
     """An estimator. Raises ConfigError for a price feed or rank files that cannot be used.
 
-    Without either, its tables (115 MB) are loaded by the first estimate, which takes a second longer for it.
+    Without these settings, the first estimate loads the tables (115 MB), and takes a second longer.
     """
     estimator = Estimator(ranks_dir=config.estimator_ranks_dir)
     feed = config.estimator_price_feed
@@ -183,7 +183,7 @@ async def _take_over(storage: Storage) -> None:
 async def _tell_operator(storage: Storage, config: Config) -> None:
     """On the first start, make a key without limits for the operator and log where it is.
 
-    The first node of a cluster does so; on the others, and on new disks, `scribewire keys create` makes further ones.
+    In a cluster the first node does so. `scribewire keys create` makes further keys.
     """
     path = config.data_dir / OPERATOR_KEY
     if path.exists() or (config.clustered and await storage.accounts.accounts()):

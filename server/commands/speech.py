@@ -60,7 +60,7 @@ def _add_speaker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def text_fields(given: argparse.Namespace, names: Sequence[str]) -> dict[str, object]:
-    """The members of a request that say how the text is written, as far as they were given.
+    """The members of a request that say how the text is written, without those that the command line did not name.
 
     *names* are those that keywords_of() returns. Raises ConfigError that names the first wrong one.
     """

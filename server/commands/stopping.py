@@ -11,8 +11,8 @@ from types import FrameType
 def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call *stop* in the running event loop at each SIGTERM and SIGINT while the block lasts.
 
-    Only for the main thread. This is not loop.add_signal_handler(): a signal reaches that through the pipe that also
-    wakes the loop for other threads. While the loop is busy, their wake-ups fill the pipe, and the signal is lost.
+    Only for the main thread. It does not use loop.add_signal_handler(), which gets signals through the pipe that also
+    wakes the loop for other threads. While the loop is busy, such wake-ups can fill the pipe, and the signal is lost.
     """
     loop = asyncio.get_running_loop()
 

@@ -1,8 +1,8 @@
 """The only way out: HTTP requests to addresses that users name, if targets.py allows them.
 
-A name is resolved once, all its addresses are checked, and the connection goes to one of those checked addresses, with
-the name in the Host header and in TLS. Proxies of the environment are not used and neither connections nor cookies are
-kept, so that a permission for one name never serves another and users never meet each other's connections.
+A name is resolved once, all its addresses are checked, and the connection goes to one of the checked addresses, with
+the name in the Host header and in TLS. Proxies of the environment are not used. Neither connections nor cookies are
+kept, so a permission for one name is never used for another, and no user gets another user's connection.
 """
 
 import ssl
@@ -50,10 +50,10 @@ class Egress:
         await self._names.close()
 
     async def check(self, url: str, *, asker: str, known: bool = False) -> None:
-        """Return if *url* may be called for the account *asker*. Its address may change until it is called.
+        """Return if *url* may be called for the account *asker*. request() checks again, since addresses may change.
 
         A name without an address is accepted, since it may have one later, unless it must be *known*. Raises
-        TargetNotAllowed, with one text for a name without an address and for one inside a private network.
+        TargetNotAllowed. Its text is the same for a name without an address and for one inside a private network.
         """
         try:
             await self._addresses(self.parse(url), asker)
@@ -79,9 +79,9 @@ class Egress:
     ) -> AsyncIterator[httpx.Response]:
         """Send a request for the account *asker* and yield the answer, whose body is still to be read.
 
-        Redirects are not followed. *place* is entered for the address that is called and left after the block; what
-        it raises ends the request before anything was sent. Raises TargetNotAllowed, Unresolvable,
-        httpx.TransportError (which includes httpx.TimeoutException).
+        Redirects are not followed. *place* is entered for the address that is called, and left after the block; if it
+        raises, nothing is sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes
+        httpx.TimeoutException).
         """
         addresses = await self._addresses(target, asker)
         for left, address in enumerate(addresses, 1 - len(addresses)):

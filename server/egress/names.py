@@ -1,7 +1,7 @@
-"""Looking up the names that users give.
+"""Looks up the host names that users give. Names of /etc/hosts are found too.
 
-A question to a name server holds no thread, and each asker has few of them open at once, so a name server that does not
-answer keeps only the one waiting who named it. Names of /etc/hosts are found too.
+A query to a name server needs no thread, and each account may have only a few open at once. So a name server that does
+not answer delays only the account that named the host.
 """
 
 import asyncio

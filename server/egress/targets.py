@@ -1,8 +1,8 @@
-"""Which URLs the server may call for a user, as an audio source or as a webhook.
+"""Decides which URLs the server may call for a user, as an audio source or as a webhook.
 
-The check has two halves. parse_target() checks the text. judge_addresses() checks every address that the name resolves
-to, just before a connection is made to one of these very addresses, since a name may resolve differently a moment
-later. A redirect is a new target and passes both halves again.
+The check has two halves. parse_target() checks the text. judge_addresses() checks every address of the name, just
+before a connection to one of these addresses is made, because a moment later the name may have others. A redirect is a
+new target and passes both halves again.
 """
 
 import re

@@ -48,8 +48,8 @@ class Delivery:
 class Crowding:
     """How many deliveries may be under way to one host and for one account, and how many are.
 
-    Among accounts with equally many, the one with the lowest number in *turns* is served first. *kept* of the places
-    that a claim asks for go only to accounts that have none under way.
+    Among accounts with equally many, the one with the lowest number in *turns* is served first. A claim leaves *kept*
+    of its places to accounts that have none under way.
     """
 
     per_host: int

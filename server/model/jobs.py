@@ -139,9 +139,9 @@ class Job(Result):
         return self.state is State.COMPLETED and not self.order.kept and self.erased_at is None
 
     def shows_results(self, asked_at: int) -> bool:
-        """Whether a request that came at *asked_at* is shown the results.
+        """Whether the answer to a request that came at *asked_at* has the results.
 
-        Results that are not kept are shown to those who asked for them before they were first handed over.
+        Results that are not kept are only in answers to requests that came before their first delivery.
         """
         gone = self.erased_at is not None or (self.answered_at is not None and self.answered_at <= asked_at)
         return self.state is State.COMPLETED and not gone

@@ -105,7 +105,7 @@ class Order:
 def without_defaults(order: Any) -> dict[str, Any]:
     """The members of an Order, or of another dataclass, that differ from their defaults.
 
-    A newer version of this program, which knows more members, answers the same for an order that names none of them.
+    A newer version with more members returns the same for an order that does not use them.
     """
     given = {}
     for member in fields(order):

@@ -68,9 +68,10 @@ class Links:
 
 
 def link_expiry(ttl_s: int) -> int:
-    """The second (since 1970, exclusive) until which a link of now holds: in *ttl_s* seconds, or a little later.
+    """The second (since 1970, exclusive) until which a link made now is valid: *ttl_s* seconds from now, or a bit
+    later.
 
-    It is the same for a moment, so that an answer with links can be given to all who ask in that moment.
+    It stays the same for some seconds, so that one cached answer with links serves all requests of that time.
     """
     step_s = STEP_S if ttl_s >= MINUTE_S else 1
     return -(-(now_ms() // 1000 + ttl_s) // step_s) * step_s

@@ -53,10 +53,10 @@ class Records:
     callbacks: Mapping[str, CallbackBody] = field(default_factory=dict)  # by the name of the dialect
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S, asked_at: int = 0) -> dict[str, Any]:
-        """The record, to be written as JSON, with the words that its order asked for.
+        """The record as a JSON object, with the words that its order asked for.
 
-        Its links are valid for *ttl_s* seconds. With retention "none" it has the results themselves, provided that
-        *asked_at*, when the client asked (ms since 1970 UTC), was before they were delivered.
+        Its links are valid for *ttl_s* seconds. With retention "none" it has the results themselves, if *asked_at*, the
+        time of the request (ms since 1970 UTC), was before their first delivery.
         """
         found: Mapping[str, Any] = {}
         visible, order = job.shows_results(asked_at), job.order
@@ -84,7 +84,7 @@ class Records:
     async def announcement(self, job: Job) -> Announcement:
         """The body of a webhook and of a stream's last event: type, instant, and the record without words.
 
-        It has all results, words too, if they are erased once they were handed over and are not too large for a body.
+        If the order keeps no results, it has all of them, words too, unless they are too large for a body.
         """
         if job.passing:
             whole = self._notice(job, await self.full(job, ttl_s=WEBHOOK_TTL_S))

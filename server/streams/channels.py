@@ -56,7 +56,7 @@ class ChannelFollowing:
         return channel
 
     async def follow(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[ChannelBatch | None]:
-        """Yield what a reader at *position* is sent, and None about every LOOK_S seconds while there is nothing.
+        """Yield the batches for a reader at *position*, and None about every LOOK_S seconds while there is nothing.
 
         A session that ended before the reader came is not shown, unless the reader was following it. Ends when the
         channel is deleted and when the server stops.

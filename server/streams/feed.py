@@ -1,8 +1,8 @@
 """One job's newest events, rendered once, for all of its readers in this process.
 
-The feed reads the log as it grows and keeps the newest events for the readers that are about to send them. A reader
-that falls farther behind reads the log itself, so it costs a page of memory and delays nobody. News wakes the readers
-some at a time, and in between the event loop does whatever else waits.
+The feed reads the log as it grows and keeps the newest events in memory for its readers. A reader that is farther
+behind reads the log itself, so it costs a page of memory and delays nobody. New events wake the readers in groups, so
+that the event loop can do other work in between.
 """
 
 import asyncio
@@ -80,9 +80,9 @@ class Feed:
         return self._last is not None and after >= self._last - len(self._newest)
 
     def batch_after(self, after: int, shown: int) -> RenderedBatch | None:
-        """What a reader lacks that has every event up to *after* and the partials up to *shown*; None if nothing.
+        """The next batch for a reader that has every event up to *after* and the partials up to *shown*, or None.
 
-        For places that the feed has(). Readers at the same place get the same batch.
+        Only for places that are in memory (see has()). Readers at the same place get the same batch.
         """
         assert self._last is not None, "has() is asked first"
         place, behind = max(after, self._last), max(0, self._last - after)
@@ -96,9 +96,9 @@ class Feed:
         return self._batches[key]
 
     async def page_after(self, after: int) -> RenderedBatch | None:
-        """What the log has behind number *after*, for a reader at a place that is no longer in memory; None if nothing.
+        """The log's next events after number *after*, for a reader whose place is no longer in memory, or None.
 
-        Readers that ask for the same within a moment share one reading of the log.
+        Readers that ask for the same page at the same time share one read of the log.
         """
         reading = self._pages.get(after)
         if reading is None:

@@ -1,7 +1,7 @@
 """One reader's view of a job: its log from any point on, and the newest partial between its events.
 
-Server-Sent Events and WebSockets are written from the same view. What readers at the same place get is read and made
-once (feed.py); a reader that is behind reads the log page by page, as fast as it takes it.
+Server-Sent Events and WebSockets use the same view. Events for readers at the same place are read and rendered once
+(feed.py). A reader that is behind reads the log page by page, at its own speed.
 """
 
 import asyncio

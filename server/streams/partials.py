@@ -1,8 +1,8 @@
 """The newest partial of every live job: words that may still change. Nothing older is kept.
 
-A job whose channels are heard each by itself has one for each channel. A partial belongs to one place in its job's log.
-Readers send it when they are at that place, so it never comes before the words that it follows nor after those that
-replace it. A slow reader misses partials and nothing else.
+A job with separate channels has a partial for each channel. A partial belongs to one place in its job's log. Readers
+send it when they are at that place, so it never comes before the words that it follows or after those that replace it.
+A slow reader misses partials and nothing else.
 """
 
 from collections.abc import Callable, Collection, Iterator

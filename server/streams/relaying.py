@@ -1,7 +1,8 @@
-"""Partials for readers on other nodes than the one that hears the session. Only what somebody reads there is sent.
+"""Sends partials to readers on nodes other than the one that runs the session, and only those that have a reader.
 
-A node with readers asks for the partials of their jobs every few seconds. The node that hears such a job answers with
-its newest partial on each channel, and with each that follows. Whatever gets lost on the way is replaced by the next.
+A node with readers asks for the partials of their jobs every few seconds. The node that runs such a job answers with
+the newest partial on each channel, and with each new one. A partial that is lost on the way is replaced by the next
+one.
 """
 
 import asyncio
@@ -100,9 +101,9 @@ class PartialRelay:
             self._wanted[job_id] = now + WANTED_S
 
     def _show_partial(self, job_id: str, told: Mapping[str, Any]) -> None:
-        """Show another node's partial here, at its place in the log, and forget those that it has no longer.
+        """Show another node's partial here, at its place in the log, and forget the partials that it has withdrawn.
 
-        A node of an older program names no channel, and tells of one partial or of none.
+        A node with an older version names no channel, and sends one partial or none.
         """
         channel = told.get("channel")
         standing = told.get("standing", [channel] if "body" in told else [])

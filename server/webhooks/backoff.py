@@ -1,7 +1,7 @@
 """When to try a webhook again.
 
-The schedule is the example of Standard Webhooks: quick while a receiver restarts, then ever slower for three days,
-which outlasts a weekend.
+The schedule is the example of Standard Webhooks: quick while a receiver restarts, then slower and slower for three
+days, which is longer than a weekend.
 """
 
 import re

@@ -45,11 +45,10 @@ class Courier:
     slots: DeliverySlots
 
     async def bring(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
-        """Send *body* to *url* for *account*, signed with its secret of *environment*, and say what came back.
+        """Send *body* to *url* for *account*, signed with its secret of *environment*, and return the result.
 
-        Every failure is a Reply, also one of our own.
-
-        Raises Crowded if the network address of the receiver has too many messages on their way.
+        Every failure becomes a Reply, even a failure of ours. Raises Crowded if the network address of the receiver has
+        too many messages under way.
         """
         began = time.monotonic()
         try:

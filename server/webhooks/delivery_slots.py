@@ -1,7 +1,7 @@
-"""How many webhooks may be on their way at once: in all, of one account, to one host and to one network address.
+"""Limits the webhooks that are under way at once: in all, of one account, to one host and to one network address.
 
-Deliveries and tests on demand share these places, so that no account, no dead receiver and no receiver with a thousand
-names keeps the others waiting.
+Deliveries and tests on demand share these slots. So no account, no dead receiver and no receiver with a thousand names
+can delay the others.
 """
 
 import asyncio
@@ -91,10 +91,11 @@ class DeliverySlots:
 
     @contextmanager
     def at(self, account: str, address: Address) -> Iterator[None]:
-        """A place for a delivery to the network *address* while the block lasts. Raises Crowded.
+        """A slot for a delivery to the network *address* while the block lasts. Raises Crowded.
 
-        An account may have MAX_PER_ACCOUNT_AND_ADDRESS places there, under any number of names. When all places are
-        taken, an account without one still gets one: customers may share a receiver that one of them keeps busy.
+        An account may have MAX_PER_ACCOUNT_AND_ADDRESS slots there, under any number of names. When all slots are
+        taken, an account without one still gets one, because customers may share a receiver that one of them keeps
+        busy.
         """
         place = address_key(address)
         mine = self._account_addresses[account, place]

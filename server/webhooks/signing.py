@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 
 def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
-    """The three headers by which a receiver with any of *secrets* (`whsec_…`, at least one) can trust *body*.
+    """The three headers with which a receiver that has one of *secrets* (`whsec_…`, at least one) can verify *body*.
 
-    While a secret is being replaced, the old and the new one both sign.
+    While a secret is being replaced, the old one and the new one both sign.
     """
     signatures = [_signature(_key(secret), message_id, str(timestamp_s), body) for secret in secrets]
     if not signatures:
