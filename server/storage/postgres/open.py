@@ -1,23 +1,8 @@
 """Opening the storage of the cluster form: PostgreSQL and any BlobStore."""
 
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from server.model.accounts import SigningKeys
-from server.storage.job_store import EventLog, JobStore
-from server.storage.ports import (
-    AccountStore,
-    BlobStore,
-    ChannelStore,
-    Counter,
-    Offers,
-    Outbox,
-    RateCounter,
-    Relay,
-    Upkeep,
-)
 from server.storage.postgres.connecting import Connection, connect, parameters, translating
 from server.storage.postgres.database import Clock, PostgresDatabase
 from server.storage.postgres.listening import DEAD_MS
@@ -25,52 +10,11 @@ from server.storage.postgres.migrating import migrate
 from server.storage.postgres.offering import PostgresOffers
 from server.storage.postgres.rates import PostgresRates
 from server.storage.postgres.relaying import PostgresRelay
-from server.storage.sql.accounts import SqlAccounts
-from server.storage.sql.channels import SqlChannels
-from server.storage.sql.counters import SqlCounter
 from server.storage.sql.database import Transaction
-from server.storage.sql.events import SqlEvents
 from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
-from server.storage.sql.outbox import SqlOutbox
-from server.storage.sql.upkeep import SqlUpkeep
+from server.storage.sql.storage import ClosableBlobs, SqlStorage
 
 SECRET_BYTES = 32
-
-
-class ClosableBlobs(BlobStore, Protocol):
-    """A BlobStore that belongs to the storage from now on."""
-
-    async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresStorage:
-    """All stores of one database, until close()."""
-
-    jobs: JobStore
-    events: EventLog
-    accounts: AccountStore
-    channels: ChannelStore
-    counters: Counter
-    outbox: Outbox
-    blobs: BlobStore
-    upkeep: Upkeep
-    signing_keys: SigningKeys
-    rates: RateCounter
-    offers: Offers
-    relay: Relay | None
-    _database: PostgresDatabase = field(repr=False)
-    _close_blobs: Callable[[], Awaitable[None]] = field(repr=False)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process is the one that sweeps, until it dies or loses its connection."""
-        return self._database.leads
-
-    async def close(self) -> None:
-        """Commit everything, then close threads, connections and blobs. No store may be used afterwards."""
-        await self._database.close()
-        await self._close_blobs()
 
 
 def open_storage(
@@ -81,7 +25,7 @@ def open_storage(
     clock: Clock | None = None,
     notify: bool = True,
     max_queued: int = MAX_QUEUED,
-) -> PostgresStorage:
+) -> SqlStorage:
     """Open the storage in the database of *url*, making or migrating its tables. Any number of nodes may. It blocks.
 
     *name* is the name of this process in leases and logs. With *notify* False commits are not announced, and waiting
@@ -93,21 +37,14 @@ def open_storage(
         migrate(connection)
         keys = _signing_keys(connection)
     database = PostgresDatabase(conninfo, name=name, clock=clock, notify=notify)
-    return PostgresStorage(
+    return SqlStorage(
+        database,
+        blobs,
+        keys,
         jobs=SqlJobs(database, max_queued=max_queued, boot=database.boot, is_alive=_is_alive),
-        events=SqlEvents(database),
-        accounts=SqlAccounts(database),
-        channels=SqlChannels(database),
-        counters=SqlCounter(database),
-        outbox=SqlOutbox(database),
-        blobs=blobs,
-        upkeep=SqlUpkeep(database),
-        signing_keys=keys,
         rates=PostgresRates(database),
         offers=PostgresOffers(database),
         relay=PostgresRelay(database) if notify else None,
-        _database=database,
-        _close_blobs=blobs.close,
     )
 
 

@@ -49,6 +49,11 @@ class Transaction(Protocol):
 class Database(Protocol):
     """An open database of either kind."""
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that sweeps, of all that have the database open."""
+        ...
+
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
 
@@ -78,6 +83,10 @@ class Database(Protocol):
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
         """Look after entering the block, then wait: no announcement in between is missed."""
+        ...
+
+    async def close(self) -> None:
+        """Commit every write so far, then close threads, connections and files."""
         ...
 
 

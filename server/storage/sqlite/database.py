@@ -138,6 +138,8 @@ class _Chore:
 class SqliteDatabase:
     """The open database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
 
+    leads = True  # only servers sweep, and one server has the folder
+
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock

@@ -5,46 +5,13 @@ from pathlib import Path
 
 from server.model.accounts import SigningKeys
 from server.model.errors import StorageError
-from server.storage.job_store import EventLog, JobStore
-from server.storage.ports import AccountStore, BlobStore, ChannelStore, Counter, Outbox, Upkeep
-from server.storage.sql.accounts import SqlAccounts
-from server.storage.sql.channels import SqlChannels
-from server.storage.sql.counters import SqlCounter
-from server.storage.sql.events import SqlEvents
 from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
-from server.storage.sql.outbox import SqlOutbox
-from server.storage.sql.upkeep import SqlUpkeep
+from server.storage.sql.storage import SqlStorage
 from server.storage.sqlite.database import Clock, SqliteDatabase
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private, one_opener, signing_keys
 
 FILE_NAME = "scribewire.db"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqliteStorage:
-    """All stores of one data folder, until close()."""
-
-    jobs: JobStore
-    events: EventLog
-    accounts: AccountStore
-    channels: ChannelStore
-    counters: Counter
-    outbox: Outbox
-    blobs: BlobStore
-    upkeep: Upkeep
-    signing_keys: SigningKeys
-    leads: bool = True  # only servers sweep, and one server has the folder
-    rates: None = None
-    offers: None = None
-    relay: None = None
-    _database: SqliteDatabase = field(repr=False)
-    _files: FileBlobs = field(repr=False)
-
-    async def close(self) -> None:
-        """Commit everything, then close threads and files. No store may be used afterwards."""
-        await self._database.close()
-        await self._files.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +39,7 @@ def open_installation(folder: Path, *, clock: Clock) -> Installation:
         )
 
 
-def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqliteStorage:
+def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqlStorage:
     """Open the storage in *folder*, creating it on first use. Any number of processes may. It blocks for a moment.
 
     Incoming audio that would leave less than *reserve_bytes* of the disk free is refused (DiskFull). Raises
@@ -83,16 +50,4 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
         keys = signing_keys(folder)
         files = FileBlobs(folder, reserve_bytes=reserve_bytes)
         database = SqliteDatabase(folder / FILE_NAME, clock)
-    return SqliteStorage(
-        jobs=SqlJobs(database, max_queued=max_queued),
-        events=SqlEvents(database),
-        accounts=SqlAccounts(database),
-        channels=SqlChannels(database),
-        counters=SqlCounter(database),
-        outbox=SqlOutbox(database),
-        blobs=files,
-        upkeep=SqlUpkeep(database),
-        signing_keys=keys,
-        _database=database,
-        _files=files,
-    )
+    return SqlStorage(database, files, keys, jobs=SqlJobs(database, max_queued=max_queued))

@@ -32,11 +32,12 @@ def remote(tmp_path_factory: pytest.TempPathFactory, bucket: BucketService) -> I
         blobs = open_bucket(bucket.prefix(), folder / "scratch", env=bucket.env)
 
         def stores() -> Storage:
-            return replace(open_storage(folder / "data", clock=now_ms), blobs=blobs)
+            storage = open_storage(folder / "data", clock=now_ms)
+            storage.blobs = blobs
+            return storage
 
         with served(folder, live=SHORT_LEASES, storage=stores) as started:
             yield started
-        asyncio.run(blobs.close())
 
 
 def transcribe(client: httpx.Client, wait_s: float = 20, **fields: str) -> httpx.Response:

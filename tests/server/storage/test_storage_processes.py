@@ -16,7 +16,7 @@ import pytest
 
 from server.storage.ports import Storage
 from server.storage.sql import leases
-from server.storage.sqlite.open import SqliteStorage
+from server.storage.sqlite.database import SqliteDatabase
 from tests.server.storing import (
     LEASE_S,
     NOON,
@@ -93,7 +93,7 @@ async def assert_ended_once(storage: Storage, job_id: str) -> None:
 
 
 async def assert_intact(storage: Storage) -> None:
-    if not isinstance(storage, SqliteStorage):
+    if not isinstance(storage._database, SqliteDatabase):
         return  # PostgreSQL checks its own files
     (check,) = await storage._database.read(lambda tx: tx.all("PRAGMA integrity_check"))
     assert check[0] == "ok"

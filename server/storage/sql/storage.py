@@ -1,0 +1,55 @@
+"""The Storage of either database: all stores over it, and the blobs."""
+
+from typing import Protocol
+
+from server.model.accounts import SigningKeys
+from server.storage.ports import BlobStore, Offers, RateCounter, Relay
+from server.storage.sql.accounts import SqlAccounts
+from server.storage.sql.channels import SqlChannels
+from server.storage.sql.counters import SqlCounter
+from server.storage.sql.database import Database
+from server.storage.sql.events import SqlEvents
+from server.storage.sql.jobs import SqlJobs
+from server.storage.sql.outbox import SqlOutbox
+from server.storage.sql.upkeep import SqlUpkeep
+
+
+class ClosableBlobs(BlobStore, Protocol):
+    """A BlobStore that belongs to the storage from now on."""
+
+    async def close(self) -> None: ...
+
+
+class SqlStorage:
+    """All stores of one database, until close()."""
+
+    def __init__(
+        self,
+        database: Database,
+        blobs: ClosableBlobs,
+        signing_keys: SigningKeys,
+        *,
+        jobs: SqlJobs,
+        rates: RateCounter | None = None,
+        offers: Offers | None = None,
+        relay: Relay | None = None,
+    ) -> None:
+        self._database = database
+        self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
+        self.rates, self.offers, self.relay = rates, offers, relay
+        self.events = SqlEvents(database)
+        self.accounts = SqlAccounts(database)
+        self.channels = SqlChannels(database)
+        self.counters = SqlCounter(database)
+        self.outbox = SqlOutbox(database)
+        self.upkeep = SqlUpkeep(database)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that sweeps, until it dies or loses its connection."""
+        return self._database.leads
+
+    async def close(self) -> None:
+        """Commit everything, then close threads, connections and blobs. No store may be used afterwards."""
+        await self._database.close()
+        await self.blobs.close()
