@@ -195,7 +195,7 @@ class _Routes:
         self._dialects = [dialect.build(self._dialect_parts()) for dialect in dialects]
 
     def operations(self) -> list[Operation]:
-        """The operations of what this process does."""
+        """The operations that this process serves."""
         operations = [operation for group in self._groups() for operation in group.operations()]
         if "api" in self._config.roles:
             operations += [operation for dialect in self._dialects for operation in dialect.operations]

@@ -29,7 +29,7 @@ ENOUGH_S = 5.0  # ... or as many as fit into this time: on a slow machine one is
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What was measured, and for which model. Another model needs another measurement."""
+    """A measured capacity, and the model that it was measured with. Another model needs another measurement."""
 
     engine: str
     model: str
@@ -66,7 +66,7 @@ def write(capacity: Capacity, folder: Path) -> Path:
 
 
 def capacity_of(engine: Engine, folder: Path) -> Capacity | None:
-    """What was measured for this engine's model; None without a usable measurement."""
+    """The capacity that was measured for this engine's model; None without a usable measurement."""
     try:
         kept = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):

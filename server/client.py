@@ -326,7 +326,7 @@ def _check(answer: httpx.Response) -> httpx.Response:
 
 
 def _refusal(error: Exception) -> ServiceError | None:
-    """The refusal that closed the connection or did not let it open, if trying again would not help."""
+    """The refusal that closed the connection or prevented it, if trying again would not help."""
     if isinstance(error, InvalidStatus) and httpx.codes.is_client_error(error.response.status_code):
         return ServiceError(error.response.status_code, "unknown", error.response.reason_phrase)
     if not isinstance(error, ConnectionClosed) or error.rcvd is None:

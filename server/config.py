@@ -21,7 +21,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used. The message names the variable, its value and what it takes."""
+    """A setting that cannot be used. The message names the variable, its value and the values that are allowed."""
 
 
 # --- parsers: (variable's name, text) -> value ---------------------------------------------------------------------

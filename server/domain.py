@@ -230,7 +230,7 @@ def chores_of(
 
 
 def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> None:
-    """Let all decoders of this process take as much memory together as the operator or the machine allows."""
+    """Limit the memory of all decoders of this process together, to what the operator or the machine allows."""
     isolation.memory.limit(config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_DECODER_MEMORY_BYTES))
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
 

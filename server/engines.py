@@ -154,7 +154,7 @@ def read_swear_words(path: Path | None) -> frozenset[str] | None:
 
 
 def load_speaker_models() -> SpeakerModels | None:
-    """Load the models that tell speakers apart, or return None where they are not installed."""
+    """Load the models that label speakers, or return None if they are not installed."""
     if not installed():
         return None
     try:

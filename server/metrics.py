@@ -68,7 +68,7 @@ class Metrics:
         return Histogram(f"scribewire_{name}", meaning, buckets=buckets, registry=self.registry)
 
     def name_node(self, name: str, roles: Collection[str]) -> None:
-        """Show on the page which node of a cluster this is, and what it does."""
+        """Show the name of this node of a cluster, and its role, on the metrics page."""
         self._node.labels(name, ",".join(sorted(roles)), __version__).set(1)
 
     def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
@@ -76,7 +76,7 @@ class Metrics:
         self._models.models[environment] = statistics
 
     def watch_speakers(self, environment: str, cpu_s: Callable[[], float]) -> None:
-        """Show on the page the processor time of the models that tell speakers of *environment* apart."""
+        """Show the processor time of labelling the speakers of *environment* on the metrics page."""
         self._models.speakers[environment] = cpu_s
 
     def count_request(self, method: str, route: str, status: int) -> None:

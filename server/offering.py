@@ -1,4 +1,4 @@
-"""What clients may ask of the model, where nodes of a cluster have none: those that have one tell the others."""
+"""The offer of the model for nodes of a cluster that have none: nodes with a model publish it, others read it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ AGAIN_S = 30.0  # between two looks for a newer one: nodes may start with anothe
 
 
 async def tell_others(engines: Mapping[str, ServedEngine], storage: Storage) -> None:
-    """Tell the nodes without a model what this one's offers; nothing happens where there are no other nodes."""
+    """Publish this node's offer for nodes without a model. Does nothing if there are no other nodes."""
     if storage.offers is not None:
         await storage.offers.tell(engines["production"].offer)
 
@@ -31,7 +31,7 @@ class OfferWatch:
         self.offers: dict[str, Offer] = {"sandbox": with_aliases(sandbox_offer(), config)}
 
     async def wait(self) -> None:
-        """Wait until a node with a model has told what it offers."""
+        """Wait until a node with a model has published its offer."""
         if not await patiently(self._look):
             log.warning("waiting for a node with a model: one with the role live or worker")
             while not await patiently(self._look):  # noqa: ASYNC110  another process sets it

@@ -11,7 +11,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 NOBODY = "unknown"
-"""What is counted where the peer has no address, as on a Unix socket: all of them together."""
+"""The key of all clients without an address, such as those on a Unix socket. They are counted together."""
 
 MAX_FORWARDED = 4096  # characters of X-Forwarded-For that are looked at, from its end
 
@@ -36,7 +36,7 @@ def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequ
 
 @lru_cache(MAX_PARSED)
 def address_key(address: Address | None) -> str:
-    """What is counted as one address: an IPv4 address, or an IPv6 /64, which is what one household or server gets."""
+    """The key under which an address is counted: an IPv4 address, or an IPv6 /64, which one household or server has."""
     if address is None:
         return NOBODY
     if isinstance(address, IPv4Address):

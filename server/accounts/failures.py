@@ -25,7 +25,7 @@ class Failures:
     _refused: dict[str, WindowUse] = field(init=False, default_factory=dict)  # clients at their limit, until it resets
 
     def look(self, client: str, *, limit: int) -> WindowUse:
-        """Whether *client* may fail once more, as far as this node knows."""
+        """Whether *client* may fail once more, by what this node knows."""
         now = now_ms()
         if self.shared is None:
             return self._own.look(client, now=now, limit=limit)

@@ -20,5 +20,5 @@ COMMANDS = (
 
 
 def command(name: str) -> ModuleType:
-    """The module of a command, imported only now: most commands need little of what the server needs."""
+    """The module of a command. It is imported only now, because most commands need few of the server's modules."""
     return import_module(f"server.commands.{name}")

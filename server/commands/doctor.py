@@ -1,4 +1,4 @@
-"""scribewire doctor: checks this machine and the settings, and says what is missing. Exit status 1 if something is."""
+"""scribewire doctor: checks this machine and the settings, and reports what is missing. Then its exit status is 1."""
 
 import argparse
 import asyncio
@@ -90,7 +90,7 @@ def _check_bundled_model(_config: Config) -> Finding:
 
 
 def _speakers(_config: Config) -> Finding:
-    """Check that the models that tell speakers apart are unchanged. A server works without them."""
+    """Check that the models for labelling speakers are unchanged. A server works without them."""
     if not weights.installed():
         return Finding("speakers", well=True, detail=f"not told apart by their voices: {INSTALL}")
     if broken := weights.damaged_files():
@@ -130,7 +130,7 @@ def _capacity(config: Config) -> Finding:
 
 
 def _windows(config: Config) -> Finding:
-    """Tell how short the windows may be in which the model hears, and measure it here if nobody knows."""
+    """Report the shortest windows for this model, and measure them here if they are unknown."""
     try:
         loaded = choose(settings(config))
         with closing(loaded.engine):
@@ -164,7 +164,7 @@ def _network(config: Config) -> Finding:
 
 
 def _proxy(config: Config) -> Finding:
-    """Check the proxy settings: X-Forwarded-For tells clients apart, and links need the public address."""
+    """Check the proxy settings: X-Forwarded-For has the addresses of clients, and links need the public address."""
     public = config.public_base_url or "loopback"
     if config.public_base_url is not None and not config.trusted_proxies:
         detail = f"{public}, but no TRUSTED_PROXIES: if a proxy stands before it, all clients share its address"
@@ -188,7 +188,7 @@ def _codecs(_config: Config) -> Finding:
 
 
 def _confinement(_config: Config) -> Finding:
-    """Tell whether decoders give up the system calls that they do not need."""
+    """Report whether decoders give up the system calls that they do not need."""
     lack = seccomp.missing_support()
     if lack is None:
         return Finding("decoders", well=True, detail="system calls are filtered")

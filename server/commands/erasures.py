@@ -1,4 +1,4 @@
-"""scribewire erasures: print what was erased, when and why."""
+"""scribewire erasures: prints the record of erasures, with the time and the reason of each."""
 
 import argparse
 from typing import Any

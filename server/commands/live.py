@@ -80,7 +80,7 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
 
 
 async def _play(path: Path) -> AsyncIterator[Samples]:
-    """The recording in frames of 0.1 s, each at the time when it would have been heard."""
+    """The recording in frames of 0.1 s, each at the time when it would be spoken."""
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
     with Isolation() as isolation, isolation.decoding(path, DecodeLimits()) as audio, ThreadPoolExecutor(1) as threads:
@@ -110,7 +110,7 @@ async def _microphone() -> AsyncIterator[Samples]:
 
 
 async def _print(stream: LiveStream) -> None:
-    """Print final words as they come, a line per segment. A terminal also shows, dimmed, what is undecided."""
+    """Print final words as they come, a line per segment. A terminal also shows undecided words, dimmed."""
     console = Console()
     said: list[str] = []
     with Live(console=console, refresh_per_second=10, transient=True, auto_refresh=console.is_terminal) as view:

@@ -48,7 +48,7 @@ def open_storage(config: Config, *, node: str, check_bucket: bool = False) -> St
 
 
 def _once_it_answers(reach: Callable[[], T], what: str) -> T:
-    """Call *reach* until *what* answers. Raises what it raises if that takes longer than START_S."""
+    """Call *reach* until *what* answers. Raises its error if that takes longer than START_S."""
     until = time.monotonic() + START_S
     while True:
         try:

@@ -154,7 +154,7 @@ async def _self_check(engine: ServedEngine) -> str:
 
 
 async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:
-    """Tell the other nodes what this one's model offers, or learn it from them, waiting for the first."""
+    """Publish what this node's model offers, or wait for the node with a model and read it."""
     if engines or storage.offers is None:
         await tell_others(engines, storage)
         return None

@@ -1,4 +1,4 @@
-"""The arguments that say what is spoken, by whom, and how it is written: of `transcribe` and `live`."""
+"""The arguments of `transcribe` and `live` about the speech, its speakers and its text."""
 
 import argparse
 import base64
@@ -100,7 +100,7 @@ def known_speakers_of(given: argparse.Namespace) -> dict[str, bytes]:
 
 
 def speaker_fields(given: argparse.Namespace, recordings: Mapping[str, bytes]) -> dict[str, object]:
-    """The members of a request that say how speakers are told apart, with the recordings of known people."""
+    """The members of a request about its speakers, with the recordings of known people."""
     fields: dict[str, object] = {"diarize": True} if given.diarize else {}
     if given.max_speakers is not None:
         fields["max_speakers"] = given.max_speakers

@@ -1,4 +1,7 @@
-"""scribewire worker: another process that works on the jobs of a data folder, beside the server that answers HTTP."""
+"""scribewire worker: another process that works on the jobs of a data folder.
+
+The server that answers HTTP also runs.
+"""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""Requests of other services' clients wait for a finished job: how long, and what they are told without one."""
+"""Lets requests of other services' clients wait for a finished job, and answers those that get no result."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +19,7 @@ HOLD_S = 600  # such a client knows no way to ask again
 async def answer_finished(
     request: Request, job: Job, make: Callable[[Job], Awaitable[Response]], *, waiter: JobWaiter, eraser: Eraser
 ) -> Response:
-    """Wait for the end of *job*, and answer with what *make* makes of it. Raises Problem if it has no results."""
+    """Wait for the end of *job*, and return the answer that *make* makes of it. Raises Problem if it has no results."""
     await eraser.settle(job.id)
     asked_at = now_ms()
     with eraser.holding(job.id):

@@ -103,7 +103,7 @@ class SocketSession:
         return self._live.progress().received_s or 0.0
 
     async def take(self, data: bytes) -> bool:
-        """Take the next bytes of audio, as fast as they are heard. Returns False when it takes no more."""
+        """Take the next bytes of audio, as fast as they are recognised. Returns False when it takes no more."""
         return await self._seat.take(data)
 
     def finalize(self) -> float:

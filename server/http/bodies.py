@@ -40,7 +40,7 @@ class FileSink(Protocol):
 
 
 class Blobs(Protocol):
-    """Where an uploaded file goes: the storage's BlobStore, as far as uploads use it."""
+    """The methods of the storage's BlobStore that uploads use."""
 
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[FileSink]: ...
     async def delete(self, prefix: str) -> None: ...
@@ -48,7 +48,7 @@ class Blobs(Protocol):
 
 @dataclass(slots=True)
 class Received:
-    """The content of a body. What is stored of it is deleted after the block unless *keep* was set."""
+    """The content of a body. Its stored file is deleted after the block unless *keep* was set."""
 
     job_id: str
     fields: dict[str, list[object]] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class _Form:
             raise Problem("invalid_multipart", "the body ends before its last boundary")
 
     def take_bytes(self) -> list[memoryview]:
-        """The bytes of the file that came since the last call, as parts of what was fed."""
+        """The bytes of the file since the last call, as parts of the bytes that were fed."""
         taken, self._taken = self._taken, []
         return taken
 

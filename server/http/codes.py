@@ -1,4 +1,4 @@
-"""Every error code that a client may be told, with its HTTP status and title. Codes never change their meaning."""
+"""Every error code that a client may get, with its HTTP status and title. Codes never change their meaning."""
 
 from collections.abc import Mapping
 

@@ -112,13 +112,13 @@ class Origins:
         self._allowed = frozenset(allowed)
 
     def headers(self, origin: str | None) -> Mapping[str, str]:
-        """The headers that let a page of *origin* read an answer; none if it may not."""
+        """The headers that allow a page of *origin* to read an answer; none if it may not."""
         if not self._may_read(origin):
             return {}
         return {**self._allow(origin), "Access-Control-Expose-Headers": ", ".join(EXPOSED_HEADERS)}
 
     def preflight(self, origin: str | None) -> Mapping[str, str]:
-        """The headers that let a page of *origin* send a request. Without them its browser sends nothing."""
+        """The headers that allow a page of *origin* to send a request. Without them its browser sends nothing."""
         if not self._may_read(origin):
             return {}
         return {

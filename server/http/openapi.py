@@ -59,7 +59,7 @@ def document(
     tags: Mapping[str, str] = MappingProxyType({}),
     schemas: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The document about *operations*. *tags* and *schemas* are those of dialects, beside our own."""
+    """The OpenAPI document of *operations*. *tags* and *schemas* are those of dialects, in addition to our own."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         if not operation.hidden:

@@ -40,7 +40,7 @@ from server.model.jobs import JOB_CODES, State
 
 
 def _embed(schema: Any, *, at: str) -> Any:
-    """A schema document as a part of another one: its inner references now lead to *at*."""
+    """A schema document that is part of another one: its inner references now lead to *at*."""
     match schema:
         case dict():
             kept = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}

@@ -25,7 +25,7 @@ class InvalidLastEventId(RequestError):
 
 
 def retry(ms: int) -> bytes:
-    """The line that tells the client to reconnect *ms* after a connection broke."""
+    """The line after which the client reconnects *ms* after a connection broke."""
     return b"retry: %d\n\n" % ms
 
 

@@ -52,7 +52,7 @@ ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is r
 
 
 class ReceivedAudio(Protocol):
-    """The body of a request, already received. What it stored is deleted with its request unless *keep* is set."""
+    """The body of a request that was received. Its stored file is deleted with its request unless *keep* is set."""
 
     job_id: str
     file: StoredFile | None  # None: the audio is at an address
@@ -72,7 +72,7 @@ class _NothingReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Audio:
-    """What is known of a job's audio when the job is made."""
+    """The facts about a job's audio when the job is made."""
 
     source: Source
     blob: str | None = None
@@ -181,7 +181,7 @@ class Acceptance:
                 await self.blobs.delete(voices_key(job_id))
 
     async def _submit(self, new: NewJob, upload: ReceivedAudio, key: IdempotencyKey | None) -> Submitted:
-        """Make the job, and keep what was received if the job has it, or may have it."""
+        """Make the job. Keep its stored file if the job was made, or may have been made."""
         try:
             submitted = await self.jobs.submit(new, idempotency=key)
         except (OutcomeUnknown, asyncio.CancelledError):

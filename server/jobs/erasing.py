@@ -53,7 +53,7 @@ class Eraser:
 
     @asynccontextmanager
     async def sending(self, job_id: str) -> AsyncIterator[None]:
-        """The block sends all results of the job. If it ends well, they were handed over: note_answered()."""
+        """The block sends all results of the job. If it ends well, the client has them: note_answered() is called."""
         over = asyncio.Event()
         self._sending.setdefault(job_id, set()).add(over)
         try:
@@ -66,7 +66,7 @@ class Eraser:
                 del self._sending[job_id]
 
     async def settle(self, job_id: str) -> None:
-        """Wait while the results are being sent, so that the next request of the same client finds them handed over."""
+        """Wait while the results are being sent, so that the client's next request finds them delivered."""
         for over in [*self._sending.get(job_id, ())]:
             await set_within(over, SENDING_S)
 

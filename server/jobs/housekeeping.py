@@ -68,7 +68,7 @@ class Housekeeping:
 
 @dataclass(frozen=True, slots=True)
 class JobChores:
-    """What is cleaned up behind the jobs of a store."""
+    """The chores for the jobs of a store."""
 
     jobs: JobStore
     blobs: BlobStore
@@ -98,7 +98,7 @@ class JobChores:
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Deletes what is old: jobs after their retention, stored bytes that belong to no job, and forgotten accounts."""
+    """Deletes old data: jobs after their retention, stored files without a job, and forgotten accounts."""
 
     storage: Storage
     eraser: Eraser

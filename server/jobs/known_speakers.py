@@ -88,7 +88,7 @@ KNOWN_SPEAKERS = frozenset({NAMES.name, REFERENCES.name})
 
 
 def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None) -> Mapping[str, bytes]:
-    """Parse both members. Return each person's recording by name; what is wrong goes into *members*."""
+    """Parse both members. Return each person's recording by name; faults are added to *members*."""
     names = members.get(NAMES)
     recordings = members.get(REFERENCES)
     given = members.has(NAMES.name) or members.has(REFERENCES.name)

@@ -111,7 +111,7 @@ class HeldLease:
         )
 
     async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What *ask* answers, asked again while the database is away or busy and the lease holds."""
+        """Call *ask* until it answers, while the lease lasts. It is called again if the database is away or busy."""
         return await patiently(ask, check=self.check)
 
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
@@ -155,7 +155,7 @@ class LeaseKeeper:
         self._moved_at = time.monotonic()
 
     async def keep(self) -> Verdict:
-        """Renew the lease for as long as the work may go on; returns why it must end early."""
+        """Renew the lease for as long as the work may continue. Returns the reason why it must end early."""
         try:  # the lease runs on while the database is away
             return await patiently(self._keep, check=self._held.check, repeatable=True)
         except LeaseLost:

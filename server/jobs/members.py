@@ -100,7 +100,7 @@ def form_properties(*members: Member[Any]) -> dict[str, Schema]:
 
 @dataclass(slots=True)
 class Members:
-    """Takes members out of *fields* one by one and collects what is wrong with them."""
+    """Takes members out of *fields* one by one and collects their faults."""
 
     fields: Fields
     nulls: bool = False  # JSON's null is a value, which no parser takes; otherwise it stands for a member left out

@@ -50,7 +50,7 @@ def parse_channel_name(values: Sequence[object]) -> str:
 
 
 def _mixed_channels(values: Sequence[object]) -> int:
-    """A number of channels that are heard together."""
+    """The number of channels of audio that is mixed."""
     if isinstance(single(values), str):
         raise InvalidValue("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
     return whole_in(CHANNELS)(values)
@@ -76,7 +76,7 @@ def _metadata(values: Sequence[object]) -> Mapping[str, str]:
 
 
 def _live_task(values: Sequence[object]) -> None:
-    """Live words never change, and a translation has another order than what is still being said."""
+    """The task of a live session. It is never translation: live words never change, and translating reorders words."""
     if one_of(TASKS)(values) == TRANSLATE:
         raise InvalidValue("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
 

@@ -100,7 +100,7 @@ def parse_live_order(
 
 
 def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:
-    """A warning where a length of silence is given though turns end by what was said."""
+    """A warning if a request has a length of silence although its turns end by meaning."""
     if live.endpointing == SEMANTIC:
         return (
             ({"code": "ignored_parameter", "param": "endpointing_ms"},)
@@ -113,7 +113,7 @@ def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, 
 
 
 def _live_channels(members: Members) -> tuple[int, bool]:
-    """How many channels the audio of a live session has, and whether each is heard by itself."""
+    """The number of channels of a live session's audio, and whether they are separate."""
     count = members.get(declared.CHANNEL_COUNT)
     if members.fields.get(declared.AUDIO_CHANNELS.name) == [declared.SEPARATE]:
         return count or SEPARATE_CHANNELS[0], True

@@ -133,7 +133,7 @@ def source_key(job_id: str) -> str:
 
 
 def final_speakers(chunks: Sequence[Chunk]) -> list[NewEvent]:
-    """The event that tells the speaker of every word for good, by the turns of the last chunk."""
+    """The event with the final speaker of every word, from the turns of the last chunk."""
     turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), ())
     segments = [segment for chunk in chunks for segment in chunk.segments]
     runs = speaker_runs(segments, turns)

@@ -1,4 +1,4 @@
-"""The members that say what is done with the text after recognition. Every door has them."""
+"""The members of a request about the text after recognition. Every dialect uses them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from server.model.errors import FieldError
 
 
 def _replacements(values: Sequence[object]) -> tuple[str, ...]:
-    """What is to be written in place of what: heard:wanted, repeated or a JSON array."""
+    """Replacements, each as heard:wanted, in repeated fields or in a JSON array."""
     pairs = _texts(values)
     for pair in pairs:
         heard, colon, _ = pair.partition(":")
@@ -43,7 +43,7 @@ def _region(values: Sequence[object]) -> str:
 
 
 def _items(value: object) -> list[object]:
-    """The items of a JSON array, which forms send as text; anything else by itself."""
+    """The items of a JSON array, which forms send as text; any other text is one item."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = orjson.loads(value)

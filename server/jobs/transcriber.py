@@ -1,4 +1,4 @@
-"""What hears files, as workers use it, and how an order wants speakers told apart. Cheap to import: no network."""
+"""The recognition of files, as workers use it, and the speaker options of an order. Imports no network code."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ class Transcriber(Protocol):
 
 
 def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
-    """How the speakers of an order's audio are told apart by their voices; None where they are not."""
+    """The speaker options of an order; None if it does not ask who speaks."""
     if not order.diarize:
         return None
     return SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known or {})

@@ -55,7 +55,7 @@ class Endings:
     closing: asyncio.Event
 
     async def complete(self, held: HeldLease, heard: LiveResult) -> None:
-        """End the job with everything that was heard. Raises LeaseLost, DiskFull."""
+        """End the job with all recognised words. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
         if heard.told is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):

@@ -79,7 +79,7 @@ class LiveEngine:
         return self.speakers is not None or self.engine == SCRIPTED
 
     def load_of(self, order: Order) -> float:
-        """Return the load of a session, in sessions: what it takes of *max_sessions*."""
+        """Return the share of *max_sessions* that a session takes."""
         return order.counted_sessions * (1 + self.speakers_load * order.diarize)
 
     def live_speakers(

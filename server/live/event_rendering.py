@@ -32,7 +32,10 @@ TURN_ENDED = "turn.ended"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where on the stream's clock a session began, and what was said before. After a restart that is not zero."""
+    """The place on the stream's clock where a session began, and what was said before.
+
+    After a restart it is not zero.
+    """
 
     positions: Mapping[int | None, int] = field(default_factory=lambda: {None: 0})  # by channel; None: of the stream
     words: int = 0

@@ -177,7 +177,7 @@ class ContainerIntake:
         return await asyncio.wrap_future(self._reading)
 
     async def _wait_until_fed(self) -> None:
-        """Wait until the decoder has what it was given, also by a cancelled take()."""
+        """Wait until the decoder has all bytes that were taken, also those of a cancelled take()."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None

@@ -67,7 +67,7 @@ class AudioRecorder:
                 return None
 
     def close(self) -> None:
-        """Discard what was not stored."""
+        """Discard everything that was not stored."""
         self._added = []
         if self._recording is not None:
             self._recording.close()
@@ -95,7 +95,7 @@ class AudioRecorder:
         return Artifact(kind=AUDIO, blob=blob, sha256=digest.hexdigest(), bytes=size)
 
     def _tear(self, error: Exception) -> None:
-        """Give the recording up, so that the session can go on without it."""
+        """Give up the recording, so that the session can continue without it."""
         log.error("recording failed", extra={"error": str(error)})
         self.torn = True
         self.close()

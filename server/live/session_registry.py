@@ -329,7 +329,7 @@ class SessionRegistry:
 
 
 def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
-    """The byte at which a writer of raw audio resumes. A container's bytes do not tell a time."""
+    """The byte at which a writer of raw audio resumes; None for a container, whose bytes have no time."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0
     return bytes_up_to(before.origin.position, options)

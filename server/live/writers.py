@@ -110,7 +110,7 @@ class Writers:
 
     @property
     def patience_s(self) -> float:
-        """How much longer the session waits for a sign of life. Audio that waits to be heard is one."""
+        """How much longer the session waits for a sign of life. Audio that waits for recognition is one."""
         if self._taking:
             return math.inf
         return (self._rules.writerless_s if self._seat is None else self._rules.idle_s) - self._silent_s

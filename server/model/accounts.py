@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from server.model.errors import BadLimits
 
 SIGNUP_PLAN = "free"
-"""The plan of accounts that sign up by themselves."""
+"""The plan of accounts that people make themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

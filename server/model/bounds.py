@@ -13,7 +13,7 @@ FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
 CHANNEL_MODES = ("mixed", "separate")
-"""What to do with the channels of a file: hear them together, or each by itself."""
+"""The treatment of a file's channels: recognise them mixed, or each one separately."""
 
 MAX_SPEAKERS = range(1, 11)
 MAX_SPEAKER_CHARS = 64

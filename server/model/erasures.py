@@ -1,4 +1,4 @@
-"""What is erased, why, and how long things are kept that belong to no job. Spans are milliseconds."""
+"""The parts that can be erased, the reasons, and how long data without a job are kept. Spans are milliseconds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ ERASURES_KEPT_MS = 730 * DAY_MS
 
 
 class ErasedPart(StrEnum):
-    """What was erased of a job."""
+    """The part of a job that was erased."""
 
     JOB = "job"  # everything: record, words, events, deliveries, audio and outputs
     OUTPUTS = "outputs"  # text, words, prompt and output files; the record stands

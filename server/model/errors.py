@@ -128,11 +128,11 @@ class WrongScope(RequestError):
 
 
 class StorageError(Exception):
-    """Storage could not do what was asked. Clients are only told of those that are also RequestErrors."""
+    """The storage could not do its work. Clients see only those errors that are also RequestErrors."""
 
 
 class DiskFull(StorageError, RequestError):
-    """There was no room for what was to be written; nothing of it was kept."""
+    """The disk has no room for a write; nothing of it was kept."""
 
     code = "disk_full"
     retry_after_s = 60
@@ -153,7 +153,7 @@ class BlobsAway(StorageError, RequestError):
 
 
 class StorageAway(StorageBusy):
-    """The database cannot be reached just now. It comes back by itself, so try again."""
+    """The database cannot be reached at the moment. Try again."""
 
     retry_after_s = 2
 
@@ -178,4 +178,4 @@ class FolderInUse(StorageError):
 
 
 class BadLimits(Exception):
-    """A number of the plans cannot be used. The message names it, its value and what it takes."""
+    """A number of the plans cannot be used. The message names it, its value and the values that are allowed."""

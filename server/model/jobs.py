@@ -94,7 +94,7 @@ class JobError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What is known of a job's audio so far."""
+    """The state of a job and its results so far."""
 
     state: State
     duration_s: float | None = None
@@ -135,7 +135,7 @@ class Job(Result):
 
     @property
     def passing(self) -> bool:
-        """Whether it has results that are erased once they were handed over."""
+        """Whether it has results that are erased after their delivery."""
         return self.state is State.COMPLETED and not self.order.kept and self.erased_at is None
 
     def shows_results(self, asked_at: int) -> bool:
@@ -175,7 +175,10 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """(account, path, key) names the first request. The *fingerprint* tells a repetition from another request."""
+    """(account, path, key) names the first request.
+
+    The *fingerprint* distinguishes a repetition from another request.
+    """
 
     account: str
     path: str

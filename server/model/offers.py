@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from server.model.orders import SILENCE
 
 MAX_LISTED = 8
-"""Of more languages than these only the number is told."""
+"""The most languages that a message lists; of more it has only their number."""
 
 ENGLISH = frozenset({"en"})
 
 DIARIZING_MODEL = "gpt-4o-transcribe-diarize"
-"""The model of OpenAI that tells speakers apart. By this name every request to the model that is here does."""
+"""OpenAI's name of a model that labels speakers. A request with this name gets labels from the model here."""
 
 OPENAI_MODELS = (
     "whisper-1",
@@ -29,10 +29,10 @@ ANY_MODEL = "*"
 """Among the aliases it says that every name stands for the model that is here."""
 
 PULL = "models pull base"
-"""The command that people are pointed to: base is small and hears 99 languages."""
+"""The command that messages recommend: base is small and knows 99 languages."""
 
 PULL_TRANSLATING = "models pull large-v3"
-"""The one for people whose model hears many languages and was not trained to translate: it is as large as that."""
+"""The command for people whose multilingual model was not trained to translate: this one is as large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,10 @@ class Offer:
 
     @property
     def translation_refusal(self) -> str | None:
-        """Why no translation can be asked for, and what helps. None if one can, as where only English is heard."""
+        """The reason why no translation is possible, and what helps.
+
+        None if one is, also if the model knows English only.
+        """
         if self.translates or self.languages == ENGLISH:
             return None
         said = f"the model {self.model} writes every language as it is spoken and does not translate"

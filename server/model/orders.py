@@ -83,22 +83,22 @@ class Order:
 
     @property
     def hint(self) -> str:
-        """What the recogniser is told before it hears the audio."""
+        """The text that the recogniser reads before the audio."""
         return hint_of(self.keywords, self.prompt)
 
     @property
     def live_channels(self) -> tuple[int | None, ...]:
-        """What a live session hears by itself: each of its channels, or with None all of them together."""
+        """The channels that a live session recognises: each one separately, or with None all mixed."""
         return tuple(range(self.live.channels)) if self.separate and self.live is not None else (None,)
 
     @property
     def counted_sessions(self) -> int:
-        """As how many live sessions this one counts: one for each channel that is heard by itself."""
+        """The number of live sessions that this one counts as: one for each separate channel."""
         return len(self.live_channels)
 
     @property
     def kept(self) -> bool:
-        """Whether the results are kept after they were handed over."""
+        """Whether the results are kept after their delivery."""
         return self.retention is None
 
 

@@ -36,7 +36,7 @@ class ProgressSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The body that tells of a job's end. *hands_over*: it has all results of a job that keeps none."""
+    """The body about a job's end. *hands_over*: it has all results of a job that keeps none."""
 
     body: dict[str, Any]
     hands_over: bool = False
@@ -185,7 +185,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
 
 
 def _text_options(text: TextOptions) -> Mapping[str, Any]:
-    """What was ordered to be done with the text, by the members of the request."""
+    """The text options of the order, as members of the request."""
     given = without_defaults(text)
     return {**given, "sounds_like": True} if text.sounds_like else given
 

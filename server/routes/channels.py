@@ -221,7 +221,7 @@ def no_such_channel() -> Refused:
 
 
 def _place(text: str | None) -> ChannelPosition:
-    """Where a reader with this Last-Event-ID goes on. Raises InvalidLastEventId."""
+    """The place where a reader with this Last-Event-ID continues. Raises InvalidLastEventId."""
     if not text:
         return ChannelPosition()
     found = _PLACE.fullmatch(text.strip())

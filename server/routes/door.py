@@ -210,7 +210,7 @@ class Door:
 
 
 def origin_of(url: str) -> str:
-    """The origin that browsers tell for pages below *url*."""
+    """The origin that browsers name for pages below *url*."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -227,7 +227,7 @@ def _is_own(origin: str, host: str | None) -> bool:
 
 
 def _tell_rate(request: HTTPConnection, window: WindowUse | None) -> None:
-    """Let a refusal that comes before the handler say how many requests are left. The others are told after it."""
+    """Add the number of requests left to a refusal that comes before the handler. Other answers get it later."""
     if window is not None:
         request.state.limit_headers = limit_headers([window], now=now_ms())
 

@@ -189,7 +189,7 @@ class LiveRequests:
         return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def _channel(self, caller: Caller, order: Order) -> Channel | None:
-        """The channel that is to show the session. Raises Refused invalid_parameter if the account has none such."""
+        """The channel that shows the session. Raises Refused invalid_parameter if the account has no such channel."""
         if order.live is None or order.live.channel is None:
             return None
         channel = await self.channels.find_named(caller.account_id, caller.environment, order.live.channel)

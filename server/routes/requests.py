@@ -101,7 +101,7 @@ async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
 
 
 class _HandingOver(Response):
-    """An answer with all results of a job. Once it was sent they count as handed over."""
+    """An answer with all results of a job. After it was sent, the results count as delivered."""
 
     def __init__(self, answer: Response, job_id: str, eraser: Eraser) -> None:
         super().__init__(answer.body, answer.status_code)

@@ -1,4 +1,4 @@
-"""Answers that are made once and given again, as long as what they tell stays the same."""
+"""Answers that are made once and sent again and again, until their content changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -92,7 +92,7 @@ class CountedStream(Streamed):
         quiet = False
 
         async def send_watched(message: Message) -> None:
-            """Send *message*, and tell the connection whether there was anything to say."""
+            """Send *message*, and tell the connection whether it is idle."""
             nonlocal quiet
             if used is not None and quiet is not (message.get("body") == KEEP_ALIVE):
                 quiet = not quiet

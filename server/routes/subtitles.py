@@ -58,7 +58,7 @@ class Subtitles:
     events: EventLog
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
     _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary, init=False)
-    """By account, while in use: whoever asks for many subtitles has one made at a time."""
+    """Locks by account, while in use: an account has one file of subtitles made at a time."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "subtitles"), init=False)
     """Makes all of them, in turn: more threads would be no faster, and others would wait for them."""
 

@@ -60,7 +60,7 @@ class WaitLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChosenWait:
-    """How long one request is held, and what its client is told about the wait it asked for."""
+    """How long one request waits, and the headers that say so to its client."""
 
     seconds: int
     applied: str | None = None

@@ -28,7 +28,7 @@ class ChannelPosition:
 
 @dataclass(frozen=True, slots=True)
 class ChannelBatch:
-    """What a reader is sent next. *reader* says whether it hands over results."""
+    """The next batch for a reader. *reader* knows whether it delivers results."""
 
     batch: RenderedBatch
     reader: EventReader

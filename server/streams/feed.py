@@ -37,7 +37,7 @@ class Feed:
         closing: asyncio.Event,
         quiet_s: float,
     ) -> None:
-        """*quiet_s*: after so many seconds without news a reader that waits is told that there are none."""
+        """*quiet_s*: after so many seconds without an event a waiting reader gets None."""
         self.readers = 0  # counted by who gives the feed to readers
         self.version = 0  # grows whenever there may be something new
         self._job_id = job_id
@@ -76,7 +76,7 @@ class Feed:
             self._task.result()
 
     def has(self, after: int) -> bool:
-        """Whether the events behind number *after* are still in memory, as far as the feed knows of them."""
+        """Whether the events after number *after* are still in memory."""
         return self._last is not None and after >= self._last - len(self._newest)
 
     def batch_after(self, after: int, shown: int) -> RenderedBatch | None:

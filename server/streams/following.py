@@ -116,13 +116,16 @@ class EventReader:
         raise StopAsyncIteration
 
     def record_delivery(self, batch: RenderedBatch | None) -> AbstractAsyncContextManager[None]:
-        """The block sends the batch. If that has all results of a job that keeps none, they were handed over then."""
+        """The block sends the batch.
+
+        If it has all results of a job that keeps none, they count as delivered after it.
+        """
         if batch is None or not batch.hands_over:
             return _NOTHING_ELSE
         return self._following.eraser.sending(self._job_id)
 
     async def _next_batch(self) -> RenderedBatch | None:
-        """What comes next, as far as it is known now."""
+        """The next batch, if there is one by now."""
         if self._feed.has(self._after):
             return self._feed.batch_after(self._after, self._shown)
         return await self._feed.page_after(self._after)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ShownPartial:
-    """A partial as readers get it: *body* is its JSON, *number* tells it from the one before."""
+    """A partial for readers: *body* is its JSON, *number* is different for each partial."""
 
     number: int
     after: int  # the log's last event at the time

@@ -32,7 +32,7 @@ class Rendered:
         return None if isinstance(self.seen, ShownPartial) else self.seen.seq
 
     def form(self, make: Callable[["Rendered"], T]) -> T:
-        """What *make* makes of it. It is called for the first reader that asks, and the others get the same."""
+        """The result of *make*. It is called for the first reader that asks, and the others get the same."""
         if make not in self._forms:
             self._forms[make] = make(self)
         made: T = self._forms[make]

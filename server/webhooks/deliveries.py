@@ -46,7 +46,7 @@ class Deliveries:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Send what comes due until stop(). What is on its way then is finished or times out."""
+        """Send due messages until stop(). Messages under way are then finished, or time out."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopping.is_set():
                 for delivery in await self._claim_due():

@@ -32,7 +32,7 @@ class Crowded(Exception):
 
 @dataclass(slots=True)
 class DeliverySlots:
-    """Counts what is on its way. It belongs to one event loop."""
+    """Counts the messages under way. It belongs to one event loop."""
 
     _hosts: Counter[str] = field(default_factory=Counter)
     _accounts: Counter[str] = field(default_factory=Counter)

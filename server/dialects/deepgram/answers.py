@@ -75,7 +75,7 @@ def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> st
 
 
 def plain(text: str) -> str:
-    """Text without marks around its words and without capitals, but for labels of what is redacted."""
+    """Text without punctuation around its words and in lower case, except for labels of redacted words."""
     return " ".join(bare for part in text.split() if (bare := _plain_word(part)))
 
 
@@ -87,7 +87,7 @@ def _plain_word(text: str) -> str:
 def alternative(
     words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "", speakers: bool = False
 ) -> Message:
-    """What was said in a stretch of audio. *more* is text behind its words that may still change."""
+    """The words of a stretch of audio. *more* is the text after them that may still change."""
     said = transcript_of(words, punctuated=punctuated)
     rest = more if punctuated else plain(more)
     sure = [word["probability"] for word in words]
@@ -130,7 +130,7 @@ def callback_body(job: Job, bodies: Sequence[bytes] | None) -> Message:
 
 
 def failure(job: Job) -> Message:
-    """What a callback is told of a job without results: it failed, or they were handed over already and not kept."""
+    """The callback of a job without results: it failed, or its results are not kept and were delivered already."""
     gone = ("output_not_found", "the results of this job are not kept")
     code, message = gone if job.error is None else (job.error.code, job.error.message)
     return {"err_code": code.upper(), "err_msg": message, "request_id": job.id}

@@ -1,4 +1,4 @@
-"""Deepgram's dialect: what it consists of."""
+"""Deepgram's dialect: the parts that it gives the server."""
 
 from server.dialects.deepgram.answers import NAME, callback_body
 from server.dialects.deepgram.files import ListenToFiles

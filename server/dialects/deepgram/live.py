@@ -76,7 +76,7 @@ def _offered_key(subprotocols: Sequence[str]) -> tuple[str | None, str | None]:
 
 @dataclass(slots=True)
 class _Conversation:
-    """What one socket says and is told."""
+    """The messages of one socket."""
 
     socket: Socket
     live_session: SocketSession
@@ -85,7 +85,7 @@ class _Conversation:
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def talk(self) -> None:
-        """Converse until the client leaves or everything was told. Raises what ends the conversation otherwise."""
+        """Converse until the client leaves or has everything. Raises the error of any other end."""
         await until_first(self._read(), self._listen())
 
     async def _read(self) -> None:
@@ -121,7 +121,7 @@ class _Conversation:
                 await self._tell([{"type": "Error", "variant": "invalid_message", "description": text}])
 
     async def _listen(self) -> None:
-        """Tell what is heard until everything was, then sum up. Raises Refused if the session ended badly."""
+        """Send the words until the end, then the summary. Raises Refused if the session ended badly."""
         try:
             await self.live_session.follow(self._pass)
         except Refused as error:

@@ -71,12 +71,12 @@ REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
     "email_address": ("email",),
     "aggressive_numbers": ("numbers",),
 }
-"""Deepgram's names of what can be redacted."""
+"""Deepgram's names of the kinds of redaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """What is asked for with live audio."""
+    """A request for live audio."""
 
     order: Order
     warnings: tuple[Mapping[str, str], ...] = ()
@@ -89,7 +89,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileListening:
-    """What is asked for with a file or an address."""
+    """A request for a file or an address."""
 
     order: Order
     shape: DeepgramShape
@@ -235,7 +235,7 @@ def _number(values: Sequence[object]) -> int:
 
 
 def _switch(values: Sequence[object]) -> bool:
-    """A switch that may also name what it switches on: detect_language=en&detect_language=de."""
+    """A switch that may also have values: detect_language=en&detect_language=de."""
     return str(values[0]).lower() not in ("false", "0")
 
 

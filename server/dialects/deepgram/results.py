@@ -1,4 +1,4 @@
-"""What is told of a live session, as Deepgram's clients read it."""
+"""The events of a live session as messages for Deepgram's clients."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class ChannelResults:
         return self._answer()
 
     def advance(self, heard_s: float) -> list[Message]:
-        """Tell the end of the utterance if there was no word for long enough in *heard_s* seconds of audio."""
+        """Report the end of the utterance if there was no word for long enough in *heard_s* seconds of audio."""
         end, wait_ms = self._last_word_end, self.listening.utterance_end_ms
         if end is None or wait_ms is None or heard_s < end + wait_ms / 1000:
             return []
@@ -129,7 +129,7 @@ def _segments(words: Sequence[Frame]) -> list[Segment]:
 
 
 class Results:
-    """Makes messages of the events of one live session: on each channel by itself where that was ordered."""
+    """Makes messages of the events of one live session, separately for each channel if that was ordered."""
 
     def __init__(self, listening: Listening, request_id: str, model: str) -> None:
         channels = listening.order.live_channels

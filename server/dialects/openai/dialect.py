@@ -1,4 +1,4 @@
-"""OpenAI's dialect: what it consists of."""
+"""OpenAI's dialect: the parts that it gives the server."""
 
 from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
 from server.dialects.openai.files import AudioFiles

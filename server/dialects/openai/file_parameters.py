@@ -62,12 +62,12 @@ class ResponseOptions:
 
     @property
     def task(self) -> str:
-        """What is made of the speech, as orders say it and verbose_json shows it."""
+        """The task of the recogniser, as in orders and in verbose_json."""
         return TRANSLATE if self.translating else TRANSCRIBE
 
     @property
     def diarized(self) -> bool:
-        """Whether the answer is to name the speaker of each segment."""
+        """Whether the answer has the speaker of each segment."""
         return self.response_format == DIARIZED
 
     def read(self, received: Received, offer: Offer) -> ParsedRequest:
@@ -108,7 +108,7 @@ def _people(fields: Mapping[str, list[object]], order: Order) -> Mapping[str, by
 
 
 def _wants_speakers(model: list[object], offer: Offer) -> bool:
-    """Whether the name of the model asks for speakers. Raises Refused where they cannot be told apart."""
+    """Whether the name of the model asks for speakers. Raises Refused if this server cannot label them."""
     if model != [DIARIZING_MODEL] or offer.model == DIARIZING_MODEL:
         return False
     if not offer.speakers:

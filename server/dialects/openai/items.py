@@ -96,13 +96,13 @@ class Items:
         return begun + self._end(at) + self._complete_decided()
 
     def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
-        """Let items end at the client's word alone, or with pauses from *at* on."""
+        """From *at* on let items end only when the client commits them, or with pauses."""
         ended = self._end(at) + self._complete_decided() if self._open and self._manual and not manual else []
         self._manual = manual
         return ended
 
     def clear(self, at: float) -> list[ServerEvent]:
-        """Tell nothing more of what the client has not committed; it was sent up to *at*."""
+        """Drop the audio up to *at* that the client has not committed: it gets no event about it."""
         if self._manual and not self._open:
             self._begin(self._reached, told=False)
         if self._open:
@@ -118,7 +118,7 @@ class Items:
 
     @property
     def _open(self) -> bool:
-        """Whether the newest item goes on."""
+        """Whether the newest item has not ended yet."""
         return bool(self._items) and self._items[-1].end is None
 
     def _begin(self, at: float, *, told: bool = True) -> list[ServerEvent]:
@@ -164,7 +164,10 @@ class Items:
         return self._complete_while(lambda item: item.end is not None and item.end <= self._decided)
 
     def _complete_while(self, holds: Callable[[Item], bool]) -> list[ServerEvent]:
-        """Complete the oldest items for as long as this *holds*. One that goes on is never completed."""
+        """Complete the oldest items for as long as *holds* is true of them.
+
+        An item that has not ended is never completed.
+        """
         events: list[ServerEvent] = []
         while self._items and self._items[0].end is not None and holds(self._items[0]):
             events += self._completion_events(self._items.popleft())

@@ -233,7 +233,7 @@ class _Conversation:
                 await self._tell([error_event(wrong.problem, event_id)])
 
     async def _do(self, said: Mapping[str, Any]) -> None:
-        """Do what one message says. Raises _Misunderstood if the client can go on, RequestError if it cannot."""
+        """Carry out one message. Raises _Misunderstood if the conversation can continue, RequestError if it cannot."""
         match said.get("type"):
             case "session.update":
                 await self._update(said.get("session"))
@@ -249,7 +249,7 @@ class _Conversation:
                 raise _Misunderstood("invalid_message", "type must name an event")
 
     async def _update(self, session: object) -> None:
-        """Change the configuration. What was sent before is still heard as it was ordered."""
+        """Change the configuration. Audio that was sent before is still recognised with the old one."""
         await self.socket.take_order()
         if not isinstance(session, dict):
             raise _Misunderstood("invalid_parameter", "session must be an object")
@@ -315,7 +315,7 @@ class _Conversation:
 
 
 class _Misunderstood(Exception):
-    """A message that cannot be understood. Its client is told, and may go on."""
+    """A message that cannot be understood. The client gets an error and may continue."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)

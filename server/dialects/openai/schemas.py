@@ -1,4 +1,4 @@
-"""JSON Schemas of what OpenAI's clients send and get."""
+"""JSON Schemas of the bodies that OpenAI's clients send and get."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -32,11 +32,11 @@ VAD_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "semantic_vad": {"eagerness": "auto"},
 }
 EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
-"""Silence that ends what is said where the model is missing that judges whether a sentence is finished."""
+"""The silence that ends a turn if this server has no model that judges whether a sentence is finished."""
 DELAYS = {"minimal": LOW, "low": LOW, "medium": None, "high": ACCURATE, "xhigh": ACCURATE}
 """OpenAI's names of how long words may wait to be right, and ours; None: what the server is set to."""
 MAX_BYTES = 16 * 1024
-"""Of what a client says about its session, as JSON. A prompt and keywords of the longest kind take half of it."""
+"""The most bytes of a client's session object, as JSON. The longest prompt and keywords take half of it."""
 NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways"
 
 
@@ -56,7 +56,7 @@ class Transcribing:
 
     @property
     def manual(self) -> bool:
-        """Whether the client commits what it sent, and nobody else."""
+        """Whether only the client commits audio."""
         return self.turn_detection is None
 
     @property
@@ -92,7 +92,7 @@ class Transcribing:
         return made
 
     def order(self) -> Order:
-        """The order of a live session that hears audio of this configuration."""
+        """The order of a live session with this configuration."""
         encoding, rate = FORMATS[self.format]
         live = LiveOptions(
             encoding=encoding,
@@ -114,7 +114,7 @@ class Transcribing:
         )
 
     def session_object(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
-        """The session object that clients are told."""
+        """The session object that clients get."""
         shape = {"type": self.format, "rate": FORMATS[self.format][1]} if self.format == "audio/pcm" else None
         return {
             "id": session_id,
@@ -191,7 +191,7 @@ def _format(given: Mapping[str, Any]) -> str:
 
 
 def _turn_detection(given: object) -> Mapping[str, Any] | None:
-    """What ends an item, with OpenAI's defaults for what was left out; what it does not know is left out."""
+    """The member turn_detection with OpenAI's defaults in place of missing members, and without unknown ones."""
     if given is None:
         return None
     kind = given.get("type", "server_vad") if isinstance(given, dict) else None
@@ -209,7 +209,7 @@ def _turn_detection(given: object) -> Mapping[str, Any] | None:
 
 
 def _silence_ms(turn_detection: Mapping[str, Any] | None) -> int:
-    """How long a silence ends what is said, within the bounds of live sessions."""
+    """The silence that ends a turn, within the bounds of live sessions."""
     if turn_detection is None:
         return LiveOptions().endpointing_ms
     if turn_detection["type"] == "semantic_vad":
