@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import live_listening
-from server.dialects.openai.file_parameters import Wish
+from server.dialects.openai.file_parameters import ResponseOptions
 from server.dialects.openai.transcribing import Transcribing
 from server.http.bodies import Received
 from server.http.problems import problem_of
@@ -224,10 +224,10 @@ def test_what_depends_on_another_member_is_refused_without_it():
 def test_the_doors_of_openai_hear_several_languages_too(member):
     english = replace(OFFER, languages=frozenset({"en"}))
     received = Received("job_1", {"model": ["whisper-1"], member: ["multi"]}, file=UPLOAD)
-    order = Wish().read(received, OFFER).order
+    order = ResponseOptions().read(received, OFFER).order
     assert (order.language, order.multilingual) == (None, True)
     with pytest.raises(Refused) as refusal:
-        Wish().read(received, english)
+        ResponseOptions().read(received, english)
     assert faults(refusal.value) == {"language": "unknown_value"}
     session = {"audio": {"input": {"transcription": {member.removesuffix("[]"): "multi"}}}}
     assert Transcribing().with_changes(session, OFFER).order().multilingual
@@ -239,7 +239,7 @@ def test_numerals_are_refused_at_openais_door_where_the_language_has_none():
     japanese = replace(OFFER, languages=frozenset({"ja"}))
     received = Received("job_1", {"model": ["whisper-1"], "language": ["ja"], "numerals": ["true"]}, file=UPLOAD)
     with pytest.raises(Refused) as refusal:
-        Wish().read(received, japanese)
+        ResponseOptions().read(received, japanese)
     assert faults(refusal.value) == {"numerals": "conflict"}
 
 
