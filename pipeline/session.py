@@ -344,7 +344,8 @@ class Session:
         events: Sequence[Event] = self._core.events_received()
         if self._text is None:
             return events
-        shown = self._text.receive(events, decided=min(self._core.decided, self._received))
+        decided = min(self._core.decided, self._received)
+        shown = self._text.receive(events, decided=decided, language=self._core.language)
         return [*shown, *self._text.flush()] if self._core.finished else shown
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:

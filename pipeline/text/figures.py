@@ -7,7 +7,7 @@ of at most two seconds.
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from text_to_num import find_numbers, text2num
@@ -27,6 +27,8 @@ MANY_FIGURES = 4  # in a word with letters, which may be a number that letters w
 
 _EDGE = re.compile(r"^[^\w@+]+|[^\w@]+$")
 _FIGURE, _FIGURES = re.compile(r"\d"), re.compile(r"\d+")
+_CHINESE = {**{sign: str(value) for value, sign in enumerate("零一二三四五六七八九")}, "〇": "0", "○": "0", "两": "2"}  # noqa: RUF001  they are zeros
+_HYPHEN = re.compile(r"[-‑]")  # noqa: RUF001  a hyphen too
 _LETTERS = re.compile(r"[A-Z]{1,4}|[A-Za-z]{1,6}\d[A-Za-z\d]*|[B-HJ-Zb-hj-z]")
 
 
@@ -41,6 +43,8 @@ def _with_usual_figures(text: str) -> str:
     if text.isascii():
         return text
     plain = unicodedata.normalize("NFKC", text)
+    if set(_EDGE.sub("", plain)) <= _CHINESE.keys():
+        return "".join(_CHINESE.get(sign, sign) for sign in plain)
     return "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in plain)
 
 
@@ -74,9 +78,10 @@ class WordRun:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads the figures of one language."""
+    """Reads the figures of one language. *asides*: what people say in between, such as "okay", parts no number."""
 
     language: str | None
+    asides: bool = False
     words: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +94,10 @@ class Reader:
         plain = bare(text)
         if plain in self.words.zeros or plain in self.words.times:
             return True
-        return self.words.spelled and _is_number_word(plain, self.language or "") and plain not in self.words.scales
+        if not self.words.spelled or plain in self.words.scales:
+            return False
+        parts = _HYPHEN.split(plain)
+        return _is_number_word(plain, self.language or "") or (len(parts) > 1 and all(map(self.has_figure, parts)))
 
     def has_sign(self, text: str) -> bool:
         """Return whether a word is a figure or a spelled letter, as accounts have them."""
@@ -102,6 +110,7 @@ class Reader:
             not plain
             or text in GLUE_SIGNS
             or any(plain in some for some in (known.glue, known.mistaken, known.scales, known.units))
+            or (self.asides and plain in known.asides)
         )
 
     def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
@@ -125,16 +134,19 @@ class Reader:
 
     def figures(self, words: Sequence[Word]) -> str:
         """Return the figures that are said in *words*, such as "4242"; words that figures are mistaken for count."""
-        said = [self._plain_word(word) for word in words]
+        said = [part for word in words for part in self._plain_words(word)]
         if self.language == "en" or not self.words.spelled:
             units = units_of(said)
             return "".join(unit.text for unit in self._repeat(said, [(u.word, u.text) for u in units if u.is_figure]))
         return "".join(self._read(said))
 
-    def _plain_word(self, word: Word) -> Word:
+    def _plain_words(self, word: Word) -> list[Word]:
+        """Return a word with usual figures, or its parts in lower case if it has none: capitals would be letters."""
         mistaken = self.words.mistaken.get(bare(word.text))
         text = _with_usual_figures(word.text) if mistaken is None else mistaken
-        return word if text == word.text else Word(text, word.start, word.end, word.probability)
+        if not _FIGURE.search(text):
+            return [replace(word, text=part) for part in _HYPHEN.split(text.casefold()) if part]
+        return [word if text == word.text else replace(word, text=text)]
 
     def _repeat(self, words: Sequence[Word], found: Sequence[tuple[int, str]]) -> Iterator["_Figure"]:
         """Yield the figures, those after "double" twice."""
@@ -175,7 +187,7 @@ def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> lis
             words[number - 1].text.endswith((",", ".", ";", ":", "?", "!"))
             or word.start - words[number - 1].end > PAUSE
         )
-        for place, part in enumerate(re.split(r"[-‑]", _EDGE.sub("", word.text))):  # noqa: RUF001  a hyphen too
+        for place, part in enumerate(_HYPHEN.split(_EDGE.sub("", word.text))):
             tokens.append(Token(part, number, apart and place == 0, _is_percent(word.text, before, known)))
         before = bare(word.text)
     return tokens
@@ -191,7 +203,7 @@ def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
 def _is_number_word(plain: str, language: str) -> bool:
     if language == "en" and is_number(plain):
         return True
-    parts = [part for part in re.split(r"[-‑]", plain) if part]  # noqa: RUF001
+    parts = [part for part in _HYPHEN.split(plain) if part]
     return bool(parts) and (all(_is_cardinal(part, language) for part in parts) or _is_ordinal(parts, language))
 
 

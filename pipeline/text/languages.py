@@ -14,6 +14,7 @@ class Vocabulary:
     zeros: frozenset[str] = NO_WORDS  # said for 0, unknown to text2num
     times: Mapping[str, int] = field(default_factory=dict)  # "double seven" is two sevens
     glue: frozenset[str] = NO_WORDS  # words between the figures of one number
+    asides: frozenset[str] = NO_WORDS  # said in between by who reads a number out, or by who writes it down
     mistaken: Mapping[str, str] = field(default_factory=dict)  # words that a figure is often taken for
     percent: frozenset[str] = NO_WORDS  # their parts, some of which are number words too
     scales: frozenset[str] = NO_WORDS  # left as words after a number: 3 million
@@ -31,7 +32,11 @@ class Vocabulary:
     calls: frozenset[str] = NO_WORDS  # said before a telephone number, of which some figures may not be heard
 
 
-GLUE_SIGNS = frozenset(("-", "–", "—", ".", ",", "/", "+"))  # noqa: RUF001  a recogniser may write them as words
+GLUE_SIGNS = frozenset(("-", "–", "—", ".", ",", "/", "+", "_"))  # noqa: RUF001  a recogniser may write them as words
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
 def _ordinals(stems: str, *endings: str) -> frozenset[str]:
@@ -42,9 +47,12 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     "en": Vocabulary(
         spelled=True,
         zeros=frozenset(("oh", "o", "nought", "naught", "nil")),
-        times={"double": 2, "triple": 3, "treble": 3},
+        times={"double": 2, "triple": 3, "treble": 3, "quadruple": 4},
         glue=frozenset(
             ("and", "dash", "hyphen", "space", "slash", "point", "plus", "uh", "um", "er", "then", "number")
+        ),
+        asides=_set(
+            "okay ok yes yeah yep right sorry hmm mm mhm mm-hmm uh-huh huh ah dot period comma stop minus next again"
         ),
         mistaken={"to": "2", "too": "2", "for": "4", "fore": "4", "ate": "8", "won": "1", "tree": "3", "sex": "6"},
         percent=frozenset(("percent",)),
@@ -55,13 +63,25 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("at",)),
         dots=frozenset(("dot",)),
         joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
-        codes=(("security", "code"), ("cvv",), ("cvc",), ("expires",), ("expiry",), ("expiration",), ("verification",)),
+        codes=(
+            ("security", "code"),
+            ("cvv",),
+            ("cvc",),
+            ("c", "v", "v"),
+            ("c", "v", "c"),
+            ("on", "the", "back"),
+            ("expires",),
+            ("expiry",),
+            ("expiration",),
+            ("verification",),
+        ),
         calls=frozenset(("call", "phone", "telephone", "mobile", "cell", "cellphone", "fax", "dial", "reach", "ring")),
     ),
     "fr": Vocabulary(
         spelled=True,
         times={"double": 2, "triple": 3},
         glue=frozenset(("et", "tiret", "espace", "virgule", "euh", "plus")),
+        asides=_set("oui ok okay d'accord ben hum ah puis alors ensuite point pardon voilà moins"),
         percent=frozenset(("pour", "pourcent")),
         scales=frozenset(("million", "millions", "milliard", "milliards")),
         others=frozenset(("neuf", "mille")),
@@ -75,6 +95,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         spelled=True,
         times={"doble": 2, "triple": 3},
         glue=frozenset(("y", "guion", "guión", "espacio", "coma", "eh", "más")),
+        asides=_set("sí si vale ok okay bueno ah luego entonces después punto perdón menos"),
         percent=frozenset(("por",)),
         scales=frozenset(("millón", "millones")),
         others=frozenset(("mil",)),
@@ -89,8 +110,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     "de": Vocabulary(
         spelled=True,
         zeros=frozenset(("zwo",)),
-        times={"doppel": 2, "doppelt": 2},
+        times={"doppel": 2, "doppelt": 2, "zweimal": 2, "dreimal": 3, "viermal": 4, "dreifach": 3, "vierfach": 4},
         glue=frozenset(("und", "strich", "bindestrich", "leerzeichen", "komma", "äh", "plus")),
+        asides=_set("ja okay ok genau gut richtig ähm hm mhm ah dann danach also punkt minus entschuldigung sorry"),
         percent=frozenset(("prozent",)),
         scales=frozenset(("million", "millionen", "milliarde", "milliarden")),
         others=frozenset(("acht",)),
@@ -98,7 +120,15 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("at", "ät", "klammeraffe")),
         dots=frozenset(("punkt", "dot")),
         joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
-        codes=(("prüfnummer",), ("sicherheitscode",), ("cvv",), ("gültig", "bis"), ("ablaufdatum",)),
+        codes=(
+            ("prüfnummer",),
+            ("prüfziffer",),
+            ("kartenprüfnummer",),
+            ("sicherheitscode",),
+            ("cvv",),
+            ("gültig", "bis"),
+            ("ablaufdatum",),
+        ),
         phone_figures=9,
         calls=frozenset(
             (
@@ -120,6 +150,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         spelled=True,
         times={"doppio": 2, "triplo": 3},
         glue=frozenset(("e", "trattino", "spazio", "virgola", "più")),
+        asides=_set("sì ok okay bene ehm ah poi allora dopo punto scusa scusi meno"),
         percent=frozenset(("per",)),
         scales=frozenset(("milione", "milioni", "miliardo", "miliardi")),
         others=frozenset(("sei", "mille")),
@@ -135,6 +166,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         zeros=frozenset(("meia",)),
         times={"duplo": 2, "triplo": 3},
         glue=frozenset(("e", "traço", "hífen", "espaço", "vírgula", "mais")),
+        asides=_set("sim ok okay certo hum ah depois então ponto desculpe menos"),
         percent=frozenset(("por",)),
         scales=frozenset(("milhão", "milhões", "bilhão", "bilhões")),
         others=frozenset(("mil",)),
@@ -150,6 +182,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         spelled=True,
         times={"dubbel": 2, "driedubbel": 3},
         glue=frozenset(("en", "streepje", "spatie", "komma", "plus")),
+        asides=_set("ja oké oke okay ok goed eh ehm ah dan daarna punt sorry juist min"),
         percent=frozenset(("procent",)),
         scales=frozenset(("miljoen", "miljard")),
         others=frozenset(("acht",)),
@@ -164,6 +197,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     "da": Vocabulary(
         spelled=True,
         glue=frozenset(("og", "streg", "bindestreg", "komma", "plus")),
+        asides=_set("ja okay ok rigtigt øh ah så derefter punktum undskyld minus"),
         percent=frozenset(("procent",)),
         scales=frozenset(("million", "millioner", "milliard", "milliarder")),
         pairs=True,

@@ -6,9 +6,10 @@ figures decides.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pipeline.text.figures import Reader, bare, is_code
+from pipeline.text.addresses import Addresses
+from pipeline.text.figures import Reader, WordRun, bare, is_code
 from pipeline.text.options import LABELS, OF_FIGURES
 from pipeline.text.phones import may_be_phone
 from pipeline.words import Word
@@ -18,13 +19,15 @@ US_PHONE = re.compile(r"\d{10}|1\d{10}")
 CALLED_FIGURES = 6  # of a telephone number after a word such as "call": some may not have been heard
 CODE_FIGURES = range(3, 9)  # of a security code or a date, after a card
 BEGUN_SIGNS = 4  # of an account that goes on longer than words may be held
-NEAR = 4  # words between a card, or the words "security code", and the figures that belong to it
-MAX_DOMAIN_WORDS = 2  # "at my company dot com"
+GROUP_FIGURES = 4  # of a card, said apart from the others: "4242 4242, let me see, 4242 and the last four are 4242"
+SEVERAL_GROUPS = 8  # figures of several groups, where no more of them can be waited for
+GROUPS_NEAR = 4  # the most words between such groups, besides numbers
+NEAR = 6  # words from a card, or the words "security code", to the figures that belong to it
 
+_AMOUNT = re.compile(r"[$£€%]|^\d{1,3}(?:,\d{3})+\W*$")  # money or thousands
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _IBAN = re.compile(r"[A-Z]{1,2}\d{2}[A-Z\d]{8,}")
 _IBAN_BEGINS = re.compile(r"[A-Z]{1,2}|[A-Z]{2}\d{1,2}[A-Z\d]*")
-_INNER_DOT = re.compile(r"\w\.\w")
-_SHORT_WORDS = frozenset(("a", "e", "i", "o", "u", "y"))  # words of one letter in some language
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,10 @@ class Redactor:
     kinds: frozenset[str]
     reader: Reader
     phone_region: str | None = None  # whose telephone numbers are said; None: only how many figures there are decides
+    addresses: Addresses = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "addresses", Addresses(self.reader))
 
     @property
     def of_figures(self) -> bool:
@@ -57,47 +64,88 @@ class Redactor:
         """Return whether a word may be a part of a secret, looked at by itself."""
         if self.of_figures and self.has(text):
             return True
-        ats = self.reader.words.ats
-        return "email" in self.kinds and (bare(text) in ats or self._may_join(text))
+        return "email" in self.kinds and self.addresses.is_suspect(text)
 
-    def open_from(self, words: Sequence[Word]) -> int:
-        """Return the index of the first word that may be part of something that is not complete."""
+    def is_glue(self, text: str) -> bool:
+        """Return whether a word may stand between the figures of one number."""
+        return self.reader.is_glue(text)
+
+    def secret_from(self, words: Sequence[Word]) -> int:
+        """Return the index of the first word that may be secret, also if the words before and after it change."""
+        first = next((at for at, word in enumerate(words) if self.is_suspect(word.text)), len(words))
+        opened = self.open_from(words[: first + 1])
+        return min([first, opened, *(span.start for span in self.spans(words, ()))])
+
+    def open_from(self, words: Sequence[Word], *, patient: bool = False) -> int:
+        """Return the index of the first word that may be part of something that is not complete.
+
+        *patient*: any last word may be the first part of an address.
+        """
         first = len(words)
         if self.of_figures:
             first = min([first, *(run.start for run in self.reader.runs(words, self.reader.has_figure) if run.open)])
+        if "pci" in self.kinds:
+            first = min(first, self._open_card(words))
         if "iban" in self.kinds:
             first = min(first, self._open_account(words))
         if "email" in self.kinds:
-            first = min(first, self._open_address(words))
+            first = min(first, self.addresses.open_from(words, patient=patient))
         return first
 
     def spans(
-        self, words: Sequence[Word], before: Sequence[str], *, least: int | None = None, begun: str = ""
+        self,
+        words: Sequence[Word],
+        before: Sequence[str],
+        *,
+        least: int | None = None,
+        held_longest: bool = False,
+        begun: str = "",
     ) -> list[Span]:
         """Return what must be hidden in *words*, in order and without overlaps.
 
         *before* has the words directly before them, *begun* the figures of a number that continues in them. *least* is
         given when the words can be held no longer: then a number that may go on after them is hidden if it has at least
-        so many figures already.
+        so many figures already. *held_longest*: they were held for as long as words may be.
         """
         found: list[Span] = []
         if "email" in self.kinds:
-            found += self._addresses(words, forced=least is not None)
+            found += [Span(start, stop, LABELS["email"]) for start, stop in self.addresses.spans(words)]
+            if least is not None:
+                found += self._cut_off_address(words, found, held_longest=held_longest)
         if "iban" in self.kinds:
             found += self._accounts(words, found, least)
         if self.of_figures:
-            found += self._numbers(words, found, before, least, begun)
+            found += self._numbers(words, found, before, least, begun, held_longest=held_longest)
         return sorted(found, key=lambda span: span.start)
+
+    def _cut_off_address(self, words: Sequence[Word], found: Sequence[Span], *, held_longest: bool) -> list[Span]:
+        start = self.addresses.cut_off(words, held_longest=held_longest)
+        if start == len(words) or any(span.stop > start for span in found):
+            return []
+        return [Span(start, len(words), LABELS["email"])]
 
     # --- figures -----------------------------------------------------------------------------------------------------
 
     def _numbers(
-        self, words: Sequence[Word], found: Sequence[Span], before: Sequence[str], least: int | None, begun: str
+        self,
+        words: Sequence[Word],
+        found: Sequence[Span],
+        before: Sequence[str],
+        least: int | None,
+        begun: str,
+        *,
+        held_longest: bool,
     ) -> list[Span]:
         taken = {at for span in found for at in range(span.start, span.stop)}
         spans: list[Span] = []
+        least_of_card = SEVERAL_GROUPS if held_longest else CARD_FIGURES
+        cards = self._cards(words, least=least_of_card) if "pci" in self.kinds else []
+        groups = {run.start for card in cards if len(card) > 1 for run in card}
         for run in self.reader.runs(words, self.reader.has_figure):
             if taken & set(range(run.start, run.stop)):
+                continue
+            if run.start in groups:
+                spans.append(Span(run.start, run.stop, LABELS["pci"]))
                 continue
             context = self._context(words, run.start, before, [*found, *spans])
             first = begun if run.start == 0 else ""
@@ -105,6 +153,40 @@ class Redactor:
             if kind is not None:
                 spans.append(Span(run.start, run.stop, LABELS[kind]))
         return spans
+
+    def _cards(self, words: Sequence[Word], *, least: int = CARD_FIGURES) -> list[list[WordRun]]:
+        """Return the cards whose groups of figures are said with a few other words between them."""
+        return [groups for groups, figures in self._groups(words) if figures >= least]
+
+    def _open_card(self, words: Sequence[Word]) -> int:
+        """Return where groups of a card begin if more of them may follow, or more figures of the last one."""
+        for groups, figures in self._groups(words):
+            more = figures < CARD_FIGURES and self._words_between(words, groups[-1].stop, len(words)) <= GROUPS_NEAR
+            if more or groups[-1].open:
+                return groups[0].start
+        return len(words)
+
+    def _groups(self, words: Sequence[Word]) -> list[tuple[list[WordRun], int]]:
+        """Return groups of figures that are near each other, and how many figures they have.
+
+        Of a year only half counts, and none begins a card: people say several in a sentence.
+        """
+        found: list[tuple[list[WordRun], int]] = []
+        for run in self.reader.runs(words, self.reader.has_figure):
+            some = [word for word in words[run.start : run.stop] if self.reader.has_figure(word.text)]
+            figures = self.reader.figures(some)
+            if len(figures) < GROUP_FIGURES or all(_AMOUNT.search(word.text) for word in some):
+                continue
+            is_year = bool(_YEAR.fullmatch(figures))
+            count = len(figures) // 2 if is_year else len(figures)
+            if found and self._words_between(words, found[-1][0][-1].stop, run.start) <= GROUPS_NEAR:
+                found[-1] = ([*found[-1][0], run], found[-1][1] + count)
+            elif not is_year:
+                found.append(([run], count))
+        return found
+
+    def _words_between(self, words: Sequence[Word], start: int, stop: int) -> int:
+        return sum(not self.reader.has_figure(word.text) for word in words[start:stop])
 
     def _kind(self, words: Sequence[Word], before: Sequence[str], least: int | None, begun: str) -> str | None:
         figures = begun + self.reader.figures(words)
@@ -192,95 +274,6 @@ class Redactor:
                 signs += self.reader.figures(figures) + "".join(sign for sign in word.text.upper() if sign.isalnum())
                 figures = []
         return signs + self.reader.figures(figures)
-
-    # --- addresses ---------------------------------------------------------------------------------------------------
-
-    def _addresses(self, words: Sequence[Word], *, forced: bool) -> list[Span]:
-        spans: list[Span] = []
-        for at, word in enumerate(words):
-            if spans and at < spans[-1].stop:
-                continue
-            if "@" in word.text or bare(word.text) in self.reader.words.ats:
-                stop, complete, begun = self._domain(words, at)
-                if complete or (forced and begun and stop == len(words)):
-                    spans.append(Span(self._local(words, at), stop, LABELS["email"]))
-        return spans
-
-    def _open_address(self, words: Sequence[Word]) -> int:
-        for at, word in enumerate(words):
-            if "@" in word.text or bare(word.text) in self.reader.words.ats:
-                stop, complete, _ = self._domain(words, at)
-                if stop == len(words) and (complete or stop - at <= MAX_DOMAIN_WORDS + 1 or "@" in word.text):
-                    return self._local(words, at)
-        return self._local(words, len(words)) if self._may_go_on(words) else len(words)
-
-    def _may_go_on(self, words: Sequence[Word]) -> bool:
-        """Return whether the last of *words* may be within the first part of an address."""
-        if not words:
-            return False
-        before, last = words[-2] if len(words) > 1 else None, words[-1]
-        spells = _is_short(last) and (bare(last.text) not in _SHORT_WORDS or (before is not None and _is_short(before)))
-        return spells or self._may_join(last.text) or (before is not None and self._joins(before.text))
-
-    def _domain(self, words: Sequence[Word], at: int) -> tuple[int, bool, bool]:
-        """Return where an address whose "at" is at *at* ends, whether it is complete, and whether a dot was said."""
-        inside = words[at].text.partition("@")[2]
-        if _INNER_DOT.search(inside):
-            return self._chain(words, at + 1), True, True
-        plain, here = 0 if not inside else 1, at + 1
-        while here < len(words):
-            text = words[here].text
-            if self._is_dot(text) and here > at + (0 if inside else 1):
-                stop = self._chain(words, here)
-                return stop, stop > here + 1, True
-            if _INNER_DOT.search(text):
-                return self._chain(words, here + 1), True, True
-            if not (self.reader.has_sign(text) or self._joins(text)):
-                plain += 1
-                if plain > MAX_DOMAIN_WORDS or text.endswith((".", "?", "!", ",")):
-                    return here, False, False
-            here += 1
-        return here, False, False
-
-    def _chain(self, words: Sequence[Word], at: int) -> int:
-        """Return where a row of "dot" and one word ends that begins at *at*."""
-        while at < len(words) and self._is_dot(words[at].text):
-            at += 2 if at + 1 < len(words) else 1
-        return at
-
-    def _local(self, words: Sequence[Word], at: int) -> int:
-        """Return where the part before the "at" at *at* begins."""
-        start = (
-            at if at < len(words) and len(words[at].text.partition("@")[0]) > 0 and "@" in words[at].text else at - 1
-        )
-        start = max(0, start)
-        while start > 0:
-            if start > 1 and self._joins(words[start - 1].text):
-                start -= 2
-            elif (
-                self._joins(words[start - 1].text)
-                or self._joins(words[start].text)
-                or (_is_short(words[start]) and _is_short(words[start - 1]))
-            ):
-                start -= 1
-            else:
-                break
-        return start
-
-    def _is_dot(self, text: str) -> bool:
-        return bare(text) in self.reader.words.dots
-
-    def _joins(self, text: str) -> bool:
-        return self._is_dot(text) or bare(text) in self.reader.words.joins
-
-    def _may_join(self, text: str) -> bool:
-        """Return whether a word may be the first part of an address that goes on."""
-        return self._joins(text) or bool(_INNER_DOT.search(text)) or "@" in text
-
-
-def _is_short(word: Word) -> bool:
-    """Return whether a word is a spelled letter or a figure."""
-    return len(bare(word.text)) == 1
 
 
 def _is_pronoun(words: Sequence[Word], figures: str) -> bool:

@@ -22,9 +22,13 @@ class TextRewriter:
         self._index = 0
         self._shown = False  # whether the last partial had words
 
-    def receive(self, events: Iterable[Event], *, decided: int) -> list[Event]:
-        """Return the events to tell after these. *decided*: all words before this position are among them."""
-        told = [shown for event in events for shown in self._take(event)]
+    def receive(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
+        """Return the events to tell after these. *decided*: all words before this position are among them.
+
+        *language*: that of the words, as far as it is known or guessed.
+        """
+        told = [] if language is None else list(self._tell(self.stage.change_language(language)))
+        told += [shown for event in events for shown in self._take(event)]
         return [*told, *self._tell(self.stage.reach(decided))]
 
     def flush(self) -> list[Event]:
@@ -34,7 +38,7 @@ class TextRewriter:
     def _take(self, event: Event) -> Iterator[Event]:
         match event:
             case WordsCommitted():
-                yield from self._tell(placed for word in event.words for placed in self._add(word, event.segment))
+                yield from self._tell([placed for word in event.words for placed in self._add(word, event.segment)])
             case SegmentClosed():
                 self._closing.append(event)
                 yield from self._tell(self.stage.end_segment())
@@ -47,15 +51,14 @@ class TextRewriter:
                     self._shown = bool(words)
                     yield replace(event, words=words)
             case LanguageDetected():
-                self.stage.language = event.language
+                yield from self._tell(self.stage.change_language(event.language))
                 yield event
             case _:
                 yield event
 
     def _add(self, word: Word, segment: int) -> list[Placed]:
-        if word.language is not None and word.language != self.stage.language:
-            self.stage.language = word.language
-        return self.stage.add(word, segment)
+        decided = [] if word.language is None else self.stage.change_language(word.language)
+        return decided + self.stage.add(word, segment)
 
     def _tell(self, decided: Iterable[Placed]) -> Iterator[Event]:
         """Yield the decided words by segment, and the end of each segment that is complete."""
@@ -104,9 +107,8 @@ class SegmentRewriter:
 
     def receive(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
         """Return the segments that are decided after these, in order. Words that follow start at *reached* or later."""
-        if self._stage.language != language:
-            self._stage.language = language
-        told = [closed for segment in segments for closed in self._one(segment)]
+        told = self._rewriter.receive((), decided=0, language=language)
+        told += [closed for segment in segments for closed in self._one(segment)]
         told += self._rewriter.receive((), decided=reached)
         return [event.segment for event in told if isinstance(event, SegmentClosed)]
 

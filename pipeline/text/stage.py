@@ -32,6 +32,8 @@ MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
 """The longest that a word is held, counted in words and in audio from the first one."""
 
+PATIENT = 5  # times as much is held where nobody waits for the words
+
 ANY_FIGURES, FEW_FIGURES = 1, 3
 """The least figures of a run that are hidden when it goes on for too long, and when a writer wants all decided."""
 
@@ -40,8 +42,6 @@ PARTING, COMMA = position(0.2), position(0.3)
 
 Placed = tuple[Word, int]
 """A word and the number of its segment."""
-
-_NO_SECRETS = frozenset({LABELS["email"], None})
 
 
 class TextStage:
@@ -58,22 +58,32 @@ class TextStage:
     ) -> None:
         """Continue after the words *said*. If they end with a label, figures that follow may belong to what it hides.
 
-        *patient* is for files: no reader waits for the words, so the first part of an e-mail address is held too.
+        *patient* is for files: no reader waits for the words, so more is held, and the first part of an address too.
         """
         self._options = options
         self._settings = settings
         self._phone_region = options.phone_region or settings.phone_region
-        self._patient = patient and "email" in options.redact
+        self._patient = patient
+        self._most_words, self._longest = (
+            (PATIENT * MAX_HELD_WORDS, PATIENT * MAX_HELD)
+            if patient
+            else (
+                MAX_HELD_WORDS,
+                MAX_HELD,
+            )
+        )
         self._replacer = Replacer(options.replace)
         self._held: list[Placed] = []
         self._before: deque[str] = deque(maxlen=NEAR)
         self._note(said)
         self.redacted: list[tuple[int, int]] = []
         """Where something was said that is redacted, in positions."""
-        self.language = language
-        last = next((word for word in reversed(said) if word.redacted or not self._reader.is_glue(word.text)), None)
+        self._read_in(language)
+        last = next((word for word in reversed(said) if word.redacted or not self._redactor.is_glue(word.text)), None)
         self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
-        """Where a run of figures that is hidden, and may go on, was last heard."""
+        """Where something that is hidden, and may go on, was last heard."""
+        self._address: list[Word] = []
+        """What is hidden of an e-mail address that may go on; nothing if it is a run of figures."""
         self._begun, self._begun_to = "", 0
         """Figures that were shown although their number may go on, and the position where they end."""
 
@@ -81,15 +91,24 @@ class TextStage:
     def language(self) -> str | None:
         return self._language
 
-    @language.setter
-    def language(self, language: str | None) -> None:
-        """From now on words are read in this language."""
+    def change_language(self, language: str | None) -> list[Placed]:
+        """From now on words are read in this language. Returns what that decides: all that was held in another one."""
+        if language == self._language:
+            return []
+        decided = self.flush() if self._language is not None else []
+        self._read_in(language)
+        return decided
+
+    def _read_in(self, language: str | None) -> None:
         self._language = language
         self._reader = Reader(language)
-        self._redactor = Redactor(frozenset(self._options.redact), self._reader, self._phone_region)
+        self._redactor = self._redactor_for(language)
         self._speller = NameSpeller(self._options.sounds_like, language)
         known = swear_words(language) if self._settings.swearing is None else self._settings.swearing
         self._swearing = known if self._options.profanity_filter else frozenset()
+
+    def _redactor_for(self, language: str | None) -> Redactor:
+        return Redactor(frozenset(self._options.redact), Reader(language, asides=True), self._phone_region)
 
     @property
     def held_from(self) -> int | None:
@@ -118,12 +137,12 @@ class TextStage:
         *waited* means that nobody spoke between the last word and *at*.
         """
         if self._hidden_to is not None and not self._held and at > self._hidden_to + PAUSE:
-            self._hidden_to = None
+            self._hidden_to, self._address = None, []
         decided: list[Placed] = []
         while self._held:
-            too_long = self._held[0][0].start + MAX_HELD
+            too_long = self._held[0][0].start + self._longest
             pause = self._held[-1][0].end + PAUSE
-            if len(self._held) < MAX_HELD_WORDS and (at < too_long or (waited and pause < too_long)):
+            if len(self._held) < self._most_words and (at < too_long or (waited and pause < too_long)):
                 return decided + (self.release() if waited and at > pause else [])
             decided += self._cut()
         return decided
@@ -132,18 +151,15 @@ class TextStage:
         """Note that a long pause came. Returns what it decides: everything, unless secrets may go on after it."""
         return [] if self._redactor.kinds else self.flush()
 
-    def flush(self, *, least: int = FEW_FIGURES) -> list[Placed]:
-        """Return everything that is held, because it may be held no longer.
-
-        An open run of *least* figures or more is hidden: it may be the beginning of a secret.
-        """
-        return self._decide(len(self._held), least)
+    def flush(self) -> list[Placed]:
+        """Return everything that is held, because it may be held no longer. An open run of a few figures is hidden."""
+        return self._decide(len(self._held), FEW_FIGURES)
 
     def _cut(self) -> list[Placed]:
         """Return what can be held no longer: all words if a secret may go on, else those before the longest pause."""
         words = self._words
         if self._redactor.kinds or len(words) == 1:
-            return self.flush(least=ANY_FIGURES)
+            return self._decide(len(words), ANY_FIGURES, held_longest=True)
         pauses = [
             max(after.start - before.end, COMMA if before.text.endswith(",") else 0)
             for before, after in pairwise(words)
@@ -156,17 +172,16 @@ class TextStage:
     def release(self) -> list[Placed]:
         """Return everything that is held, because nothing that follows belongs to it."""
         decided = self._decide(len(self._held))
-        self._hidden_to = None
+        self._hidden_to, self._address = None, []
         return decided
 
     def preview(self, words: Sequence[Word]) -> list[Word]:
         """Return the held words and *words*, which are not decided, as they may be shown: up to what may be secret."""
         shown = [*self._words, *words]
         if self._redactor.kinds:
-            end = next((at for at, word in enumerate(shown) if self._redactor.is_suspect(word.text)), len(shown))
-            if end < len(shown) and "email" in self._redactor.kinds:
-                end = max(0, end - 1)
-            shown = shown[:end]
+            others = {word.language for word in words} - {None, self._language}
+            redactors = [self._redactor, *map(self._redactor_for, others)]
+            shown = shown[: min(redactor.secret_from(shown) for redactor in redactors)]
         return self._rewritten(shown)
 
     @property
@@ -178,7 +193,12 @@ class TextStage:
 
         If a phrase or a name may begin inside a number, the whole number is held.
         """
-        first = min(self._redactor.open_from(words), self._replacer.open_from(words), self._speller.open_from(words))
+        patient = self._patient and not self._replacer.ends(words)
+        first = min(
+            self._redactor.open_from(words, patient=patient),
+            self._replacer.open_from(words),
+            self._speller.open_from(words),
+        )
         runs = list(self._reader.runs(words, self._reader.has_figure)) if self._options.numerals else []
         first = min([first, *(run.start for run in runs if run.open)])
         if first == len(words):
@@ -190,30 +210,33 @@ class TextStage:
 
     def _take_decided(self) -> list[Placed]:
         self._hide_rest()
-        open_from = self._open_from(self._words)
-        if self._patient and open_from == len(self._held) and not self._replacer.ends(self._words):
-            open_from -= 1
-        return self._decide(max(0, open_from))
+        if self._hidden_to is not None:
+            return []  # such as "uh", with which what is hidden may go on
+        return self._decide(self._open_from(self._words))
 
     def _hide_rest(self) -> None:
-        """Drop the words that continue a number whose label was shown before the number was complete."""
+        """Drop the words that continue something whose label was shown before it was complete."""
         if self._hidden_to is None or not self._held:
             return
         words = self._words
-        run = next(iter(self._reader.runs(words, self._redactor.has, within=True)), None)
-        if run is None or run.start > 0 or words[0].start > self._hidden_to + PAUSE:
-            self._hidden_to = None
-            return
-        for word in words[: run.stop]:
-            self.redacted.append((word.start, word.end))
-            self._hidden_to = word.end
-        self._held = self._held[run.stop :]
-        if not run.open:
-            self._hidden_to = None
-        elif self._held:
-            self._hidden_to = self._held[-1][0].end  # such as "uh", with which the run may go on
+        stop, is_open = self._end_of_hidden(words) if words[0].start <= self._hidden_to + PAUSE else (0, False)
+        self.redacted += [(word.start, word.end) for word in words[:stop]]
+        self._held = self._held[stop:]
+        if is_open:
+            self._hidden_to = words[-1].end
+        else:
+            self._hidden_to, self._address = None, []
 
-    def _decide(self, count: int, least: int | None = None) -> list[Placed]:
+    def _end_of_hidden(self, words: Sequence[Word]) -> tuple[int, bool]:
+        """Return how many of *words* go on with what is hidden, and whether it may go on after them."""
+        if self._address:
+            stop = max(0, self._redactor.addresses.end_of_first([*self._address, *words]) - len(self._address))
+            self._address += words[:stop]
+            return stop, stop == len(words)
+        run = next(iter(self._redactor.reader.runs(words, self._redactor.has, within=True)), None)
+        return (0, False) if run is None or run.start > 0 else (run.stop, run.open)
+
+    def _decide(self, count: int, least: int | None = None, *, held_longest: bool = False) -> list[Placed]:
         """Return the first *count* words that are held in their final form, and hold them no longer."""
         some, self._held = self._held[:count], self._held[count:]
         words = [word for word, _ in some]
@@ -221,7 +244,7 @@ class TextStage:
         for word, segment in some:
             segments.setdefault(word.start, segment)
         begun = self._begun if words and words[0].start <= self._begun_to + PAUSE else ""
-        spans = self._redactor.spans(words, list(self._before), least=least, begun=begun)
+        spans = self._redactor.spans(words, list(self._before), least=least, held_longest=held_longest, begun=begun)
         self._note_begun(words, spans, begun, forced=least is not None)
         written: list[Word] = []
         at = 0
@@ -230,22 +253,30 @@ class TextStage:
             if span.label is not None:
                 written += self._note([self._label(words[span.start : span.stop], span.label)])
             at = span.stop
-        if least is not None and spans and spans[-1].label not in _NO_SECRETS:
-            rest = words[spans[-1].stop :]
-            if all(self._reader.is_glue(word.text) for word in rest):
-                self._hidden_to = words[-1].end
+        if least is not None and spans:
+            self._note_hidden(words, spans[-1])
         return [(word, segments[word.start]) for word in written]
+
+    def _note_hidden(self, words: Sequence[Word], last: Span) -> None:
+        """Remember that the last thing that is hidden in *words* may go on after them."""
+        if last.label == LABELS["email"]:
+            address = list(words[last.start :])
+            if self._redactor.addresses.end_of_first(address) == len(address):
+                self._hidden_to, self._address = words[-1].end, address
+        elif all(self._redactor.is_glue(word.text) for word in words[last.stop :]):
+            self._hidden_to = words[-1].end
 
     def _note_begun(self, words: Sequence[Word], spans: Sequence[Span], begun: str, *, forced: bool) -> None:
         """Remember the figures that are shown of a number which may go on."""
         if not words or not self._redactor.of_figures:
             return
         self._begun_to = words[-1].end
-        last = next((run for run in self._reader.runs(words, self._reader.has_figure) if run.open), None)
+        reader = self._redactor.reader
+        last = next((run for run in reader.runs(words, reader.has_figure) if run.open), None)
         if forced and last is not None and not any(span.stop > last.start for span in spans):
-            told = self._reader.figures(words[last.start : last.stop])
+            told = reader.figures(words[last.start : last.stop])
             self._begun = begun + told if last.start == 0 else told
-        elif not all(self._reader.is_glue(word.text) for word in words):
+        elif not all(reader.is_glue(word.text) for word in words):
             self._begun = ""
 
     def _label(self, words: Sequence[Word], label: str) -> Word:

@@ -32,6 +32,11 @@ CARDS = TextOptions(redact=("pci",))
         "card4242 4242 4242x 4242",
         "$4242 4242% #4242 No.4242",
         "42 for 2 42 42 to 2 42 42 4 2 4 2",
+        "FOUR TWO FOUR TWO FOUR TWO Four Two Four Two Four Two Four Two Four Two",
+        "4242 okay 4242, yes. 4242 mm-hmm 4242",
+        "4242 sorry 4242 dot 4242 comma 4242 period 4242",
+        "forty-two double-oh four-two quadruple four 4242 _ 4242",
+        "四二四二 四二四二 〇〇一二",
         "four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two (1.5) four (1.5) two",
     ],
 )
@@ -74,6 +79,15 @@ def test_the_code_and_the_date_of_a_card_are_hidden_with_it(text, shown):
         ("write to anna.smith at example.com, or not", "write to [EMAIL], or not"),
         ("it is a n n a at example dot com now", "it is [EMAIL] now"),
         ("b underscore 7 at mail dot example dot co dot uk is mine", "[EMAIL] is mine"),
+        ("it's j o h n d o e at example dot co dot uk thanks", "it's [EMAIL] thanks"),
+        ("it's J-O-H-N, at, example, dot, com.", "it's [EMAIL]."),
+        ("john underscore doe 99 at my company dot com thanks", "[EMAIL] thanks"),
+        ("john dot doe (1.5) at (1.5) example (1.5) dot (1.5) com thanks", "[EMAIL] thanks"),
+        ("mail me at john.doe @example .com please", "mail me at [EMAIL] please"),
+        ("john dot doe at the big company dot com thanks", "[EMAIL] thanks"),
+        ("john dash doe at hotmail com thanks", "[EMAIL] thanks"),
+        ("john dot doe at gmail, thanks", "[EMAIL], thanks"),
+        ("jane at sign example dot com", "[EMAIL]"),
     ],
 )
 def test_each_kind_has_its_label(text, shown):
@@ -89,10 +103,44 @@ def test_each_kind_has_its_label(text, shown):
         "we looked at it for two or three days, at most four.",
         "nineteen eighty four was not like twenty twenty",
         "He was at the top. Dot said nothing",
+        "I was born in 1984 and moved in 1999 to Berlin in 2001.",
+        "It was nineteen eighty four and I came in nineteen ninety nine, a man of two thousand and one things.",
+        "My order 4711 is here and order 4712 is there.",
+        "Ten minus five at most. A plan B at home, at the latest.",
     ],
 )
 def test_other_words_and_numbers_are_left(text):
     assert text_of(text, ALL, patient=True) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("it is 4242 4242 um let me see 4242 4242 thanks", "it is [CARD] um let me see [CARD] thanks"),
+        (
+            "the first four are 4242 the next four are 4242 then 4242 and the last four are 4242 thanks",
+            "the first four are [CARD] the next four are [CARD] and the last four are [CARD] thanks",
+        ),
+        (
+            "it is four two four two then it says four two four two and after that one nine eight four okay bye",
+            "it is [CARD] then it says [CARD] and after that [CARD] okay bye",
+        ),
+    ],
+)
+def test_the_groups_of_a_card_are_hidden_also_with_words_between_them(text, shown):
+    assert text_of(text, CARDS) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("it's j o h n n y a p p l e s e e d at example dot com thanks", "it's [EMAIL] thanks"),
+        ("john dot doe (1.5) at (1.5) example (1.5) dot (1.5) com thanks", "john [EMAIL] thanks"),
+        ("my name is S M I T H, Smith, thanks", "my name is S M I T H, Smith, thanks"),
+    ],
+)
+def test_live_an_address_that_is_longer_than_words_are_held_is_hidden_to_its_end(text, shown):
+    assert text_of(text, TextOptions(redact=("email",))) == shown
 
 
 def test_all_numbers_are_hidden_if_that_is_ordered_and_the_word_one_is_left():
@@ -114,6 +162,9 @@ def test_live_the_first_word_of_an_address_may_be_told_before_it_is_known_to_be_
         ("it", "La carta è quattro due quattro due quattro due quattro due quattro due quattro due"),
         ("pt", "O cartão é quatro dois quatro dois quatro dois quatro dois quatro dois quatro dois"),
         ("nl", "De kaart is vier twee vier twee vier twee vier twee vier twee vier twee"),
+        ("de", "Meine Karte ist zweiundvierzig fünfzig, ja, dreimal vier eins dann elf punkt zwölf"),
+        ("fr", "Ma carte est quatre deux quatre deux oui quatre deux quatre deux puis quatre deux quatre deux"),
+        ("es", "Mi tarjeta es cuatro dos cuatro dos vale cuatro dos cuatro dos luego cuatro dos cuatro dos"),
         ("ja", "カードは 4242 4242 4242 4242"),
     ],
 )
@@ -138,11 +189,14 @@ def spoken_cards(draw: st.DrawFn) -> str:
             case "written":
                 parts.append(group + draw(st.sampled_from(["", ",", ".", "-"])))
             case "words":
-                parts += [FIGURES[int(figure)] for figure in group]
+                change = draw(st.sampled_from([str, str.upper, str.capitalize]))
+                parts += [change(FIGURES[int(figure)]) for figure in group]
             case "tens":
                 parts.append(f"{TENS[int(group[0])]}{draw(st.sampled_from(['-', ' ']))}{FIGURES[int(group[1])]}")
         left -= size
-        parts += draw(st.sampled_from([[], [], [], ["uh"], ["and"], ["(1.2)"], ["dash"]])) if left else []
+        parts += (
+            draw(st.sampled_from([[], [], [], ["uh"], ["and"], ["(1.2)"], ["dash"], ["okay", "yes."]])) if left else []
+        )
     return " ".join(parts)
 
 
@@ -151,7 +205,7 @@ def spoken_cards(draw: st.DrawFn) -> str:
 def test_no_figure_of_any_card_is_left(card, numerals, patient):
     options = TextOptions(redact=("pci",), numerals=numerals)
     shown = text_of(f"my card is {card} thank you", options, patient=patient)
-    assert re.fullmatch(r"my card is \[CARD\][.,]?( uh| and| dash)* thank you", shown), shown
+    assert re.fullmatch(r"my card is \[CARD\][.,]?( uh| and| dash| okay| yes\.)* thank you", shown), shown
 
 
 def test_a_label_is_one_word_with_the_times_of_what_it_hides():

@@ -186,7 +186,7 @@ def test_a_partial_shows_nothing_that_may_be_hidden_later():
     partial = Partial(tuple(words), 0)
     [told] = rewriter.receive([partial], decided=0)
     assert isinstance(told, Partial)
-    assert told.text == "my card"
+    assert told.text == "my card is"
     [committed] = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0)], decided=words[3].end)
     assert isinstance(committed, WordsCommitted)
     assert join_words(committed.words) == "my card is"
@@ -195,6 +195,25 @@ def test_a_partial_shows_nothing_that_may_be_hidden_later():
     [told] = numbered.receive([Partial(tuple(said("twenty five people")), 0)], decided=0)
     assert isinstance(told, Partial)
     assert told.text == "25 people"
+
+
+def test_a_number_that_goes_on_in_another_language_is_hidden_in_both():
+    rewriter = TextRewriter(TextStage(TextOptions(redact=("pci",))))
+    german = [replace(word, language="de") for word in said("Karte vier zwei vier zwei vier zwei")]
+    english = [replace(word, language="en") for word in said("(2.5) four two four two two two thanks")]
+    events: list[Event] = [WordsCommitted(tuple(german), 0, 0), Partial(tuple(english), 0)]
+    told = rewriter.receive(events, decided=german[-1].end, language="de")
+    told += rewriter.receive([WordsCommitted(tuple(english), len(german), 1)], decided=english[-1].end, language="en")
+    told += rewriter.flush()
+    text = [join_words(event.words) for event in told if isinstance(event, WordsCommitted | Partial)]
+    assert text == ["Karte", "[CARD]", "thanks"]
+
+
+def test_number_words_are_known_by_the_guessed_language_before_it_is_sure():
+    rewriter = TextRewriter(TextStage(TextOptions(redact=("pci",))))
+    [told] = rewriter.receive([Partial(tuple(said("Meine Karte ist vier zwei")), 0)], decided=0, language="de")
+    assert isinstance(told, Partial)
+    assert told.text == "Meine Karte ist"
 
 
 def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():

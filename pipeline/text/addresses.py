@@ -1,0 +1,161 @@
+"""Finds e-mail addresses in words as they were heard: written ones and "john dot doe at example dot com". Pure.
+
+Each part of a word becomes one letter of a row that says what it is, and the grammar of addresses is a regular
+expression over that row. So "mail john.doe@example.com" is "WWDW@WDW".
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.text.figures import Reader, bare
+from pipeline.words import Word
+
+MAX_HOST_WORDS = 2
+"""The most words of a host before its first dot, as in "at my company dot com", besides figures and letters."""
+
+LEAST_SPELLED = 4  # letters in a row that are hidden if they go on for longer than words may be held
+
+# What a part of a word may be: a word, a figure or number, a spelled letter, one that is a word in some language too,
+# "at", the sign for it, "dot", "dash" and the like, "underscore", and a mark that no address goes on after.
+_WORD, _NUMBER, _LETTER, _SHORT, _AT, _SIGN, _DOT, _JOIN, _UNDER, _MARK = "WNLlA@DJU|"
+
+_SHORT_WORDS = frozenset("aeiouy")
+_ENDINGS = frozenset(("com", "org", "edu", "gov"))  # of hosts; no words by themselves
+_SIGN_WORDS = frozenset(("sign", "symbol", "zeichen"))  # "at sign"
+_UNDERSCORES = frozenset(("underscore", "unterstrich", "underline", "souligné"))
+
+_PIECES = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[@._+\-‑]")  # noqa: RUF001  marks that are written
+_SIGNS = {"@": _SIGN, ".": _DOT, "_": _UNDER}  # others join
+_ENDS = re.compile(r"[.,;:?!…)\]\"”]+$")
+_WRITTEN = re.compile(r"@|^\.\w|[^\W\d]\.\w|\w\.[^\W\d]")  # a part of an address, as it is written
+_SPELLED = re.compile(r"[^\W\d_](?:[-‑.][^\W_])+")  # noqa: RUF001  J-O-H-N
+_TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
+MAX_WRITTEN = 254  # signs of an address, and of a word that is looked at closely
+MAX_KNOWN = 1024
+
+_PART = "(?:[LlN]+|WN*)"
+_LOCAL = f"(?:{_PART}?(?:[DJU]+{_PART})+|{_PART})"  # live, its first part may have been told
+_SURE_LOCAL = f"(?:{_PART}?(?:J{_PART})*[DU][DJU]*{_PART}(?:[DJU]+{_PART})*)"
+_HOST = f"(?:[LlNJ]*(?:W[LlNJ]*){{0,{MAX_HOST_WORDS}}})"
+_SURE_HOST = f"(?:[LlNJ]*(?:W[LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"
+_LABEL = f"(?:{_PART}(?:J{_PART})*)"
+_ENDINGS_SAID = f"(?:D{_LABEL})+D?(?![A@])"
+
+_WHOLE = re.compile(
+    f"{_SURE_LOCAL}[A@](?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
+    f"|{_LOCAL}?@(?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
+    f"|{_LOCAL}?A(?!D){_HOST}{_ENDINGS_SAID}"
+)
+_BEGUN = re.compile(f"(?:{_SURE_LOCAL}[A@]{_SURE_HOST}|{_LOCAL}?@{_SURE_HOST}|{_LOCAL}?A{_HOST})(?:D{_LABEL})*D?$")
+_BEGUN_SURELY = re.compile(
+    f"(?:(?:{_SURE_LOCAL}[A@]|{_LOCAL}?@){_SURE_HOST}(?:D{_LABEL})*D?|{_LOCAL}?A{_HOST}D{_LABEL}?)$"
+)
+_LOCAL_BEGUN = re.compile(f"{_PART}?(?:[DJU]+{_PART})*[DJU]+{_PART}?$|[LlN]*L[LlN]*$|l[lN]*l$")
+_LOCAL_CUT_OFF = re.compile(
+    f"{_PART}?(?:[DJU]+{_PART})*[DU](?:{_PART}[DJU])*{_PART}?$|N*(?:[Ll]N*){{{LEAST_SPELLED},}}$"
+)
+_LAST = re.compile(f"{_LOCAL}$")
+_FROM_THE_START = re.compile(f"(?:{_LOCAL}[DJU]?)?(?:[A@]{_HOST}(?:D{_LABEL})*D?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Finds addresses in one language."""
+
+    reader: Reader
+    _kinds: dict[str, tuple[str, ...]] = field(init=False, default_factory=dict)
+
+    def is_suspect(self, text: str) -> bool:
+        """Return whether a word, looked at by itself, may be within an address or after its first part."""
+        return any(kind in "A@DJU" for kind in self._kinds_of(text))
+
+    def spans(self, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+        """Yield where addresses begin and end, in words."""
+        row, places = self._row(words)
+        for found in _WHOLE.finditer(row):
+            yield places[found.start()], places[found.end() - 1] + 1
+
+    def open_from(self, words: Sequence[Word], *, patient: bool) -> int:
+        """Return the index of the first word of an address that may be complete only with the next word.
+
+        *patient*: any last word may be the first part of one.
+        """
+        row, places = self._row(words)
+        found = _BEGUN.search(row) or _LOCAL_BEGUN.search(row) or (_LAST.search(row) if patient else None)
+        return len(words) if found is None else places[found.start()]
+
+    def cut_off(self, words: Sequence[Word], *, held_longest: bool) -> int:
+        """Return the index of the first word of an address that is hidden if it may not be waited for any longer.
+
+        *held_longest*: it was held for as long as words may be, so that also a long first part is one.
+        """
+        row, places = self._row(words)
+        found = _BEGUN_SURELY.search(row) or (_LOCAL_CUT_OFF.search(row) if held_longest else None)
+        return len(words) if found is None else places[found.start()]
+
+    def end_of_first(self, words: Sequence[Word]) -> int:
+        """Return where an address ends that begins with the first word, and may not be complete."""
+        row, places = self._row(words)
+        found = _FROM_THE_START.match(row)
+        assert found is not None
+        return places[found.end() - 1] + 1 if found.end() else 0
+
+    def _row(self, words: Sequence[Word]) -> tuple[str, list[int]]:
+        """Return what the parts of *words* are, one letter each, and the word of each."""
+        row: list[str] = []
+        places: list[int] = []
+        for number, word in enumerate(words):
+            kinds = self._kinds_of(word.text)
+            if row and row[-1] == _AT and bare(word.text) in _SIGN_WORDS:
+                continue
+            if row and row[-1] in (_WORD, _MARK) and bare(word.text) in _ENDINGS and kinds[0] != _DOT:
+                kinds = (_DOT, *kinds)
+            if row and row[-1] == _MARK and kinds[:1] and kinds[0] in _AT + _SIGN + _DOT + _JOIN + _UNDER:
+                row.pop()
+                places.pop()
+            if kinds and kinds[-1] in _WORD + _NUMBER and _ENDS.search(word.text):
+                kinds += (_MARK,)
+            row += kinds
+            places += [number] * len(kinds)
+        if row and row[-1] == _MARK and words[-1].text.endswith(","):
+            row.pop()
+            places.pop()
+        return "".join(row), places
+
+    def _kinds_of(self, text: str) -> tuple[str, ...]:
+        if text not in self._kinds:
+            if len(self._kinds) >= MAX_KNOWN:
+                self._kinds.clear()
+            self._kinds[text] = tuple(self._read(text))
+        return self._kinds[text]
+
+    def _read(self, text: str) -> Iterator[str]:
+        known, plain = self.reader.words, bare(text)
+        if len(text) > MAX_WRITTEN:
+            yield _SIGN if "@" in text else _WORD
+        elif plain in known.ats:
+            yield _AT
+        elif plain in known.dots:
+            yield _DOT
+        elif plain in _UNDERSCORES:
+            yield _UNDER
+        elif plain in known.joins:
+            yield _JOIN
+        elif self.reader.has_figure(text) and not ("@" in text or (_TWO_LETTERS.search(plain) and "." in plain)):
+            yield _NUMBER
+        else:
+            yield from self._pieces(_ENDS.sub("", text))
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        """Yield what the parts of a word are that is neither a number nor said for a sign."""
+        pieces = _PIECES.findall(text)
+        if not (_WRITTEN.search(text) or _SPELLED.fullmatch(text) or not any(piece.isalnum() for piece in pieces)):
+            pieces = [bare(text)] if pieces else []
+        for piece in pieces:
+            if not piece[0].isalnum():
+                yield _SIGNS.get(piece, _JOIN)
+            elif len(piece) == 1 and piece.isalpha():
+                yield _SHORT if piece.casefold() in _SHORT_WORDS else _LETTER
+            else:
+                yield _NUMBER if self.reader.has_figure(piece) else _WORD
