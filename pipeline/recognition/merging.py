@@ -82,6 +82,9 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
 
     split = max((at for at in range(len(units) + 1) if _may_part(tail, units, at)), key=score)
     count = units[split - 1].word + 1 if split else 0
+    following = units[split].word if split < len(units) else len(heard)
+    while count < following and heard[count].start + heard[count].end <= 2 * end:
+        count += 1  # a word without units, such as "dot", was final before
     if not split or split == len(units) or units[split].word == count:
         return list(heard[count:]), count
     rest = _cut(heard[count - 1], units[split - 1].upto or 0, units[split].start)

@@ -40,23 +40,23 @@ _SURE_LOCAL = f"(?:{_PART}?(?:J{_PART})*[DU][DJU]*{_PART}(?:[DJU]+{_PART})*)"
 _HOST = f"(?:[LlNJ]*(?:W[LlNJ]*){{0,{MAX_HOST_WORDS}}})"
 _SURE_HOST = f"(?:[LlNJ]*(?:W[LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"
 _LABEL = f"(?:{_PART}(?:J{_PART})*)"
-_ENDINGS_SAID = f"(?:D{_LABEL})+D?(?![A@])"
+_ENDINGS_SAID = f"(?:D+{_LABEL})+D*(?![A@])"
 
 _WHOLE = re.compile(
     f"{_SURE_LOCAL}[A@](?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
     f"|{_LOCAL}?@(?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
     f"|{_LOCAL}?A(?!D){_HOST}{_ENDINGS_SAID}"
 )
-_BEGUN = re.compile(f"(?:{_SURE_LOCAL}[A@]{_SURE_HOST}|{_LOCAL}?@{_SURE_HOST}|{_LOCAL}?A{_HOST})(?:D{_LABEL})*D?$")
+_BEGUN = re.compile(f"(?:{_SURE_LOCAL}[A@]{_SURE_HOST}|{_LOCAL}?@{_SURE_HOST}|{_LOCAL}?A{_HOST})(?:D+{_LABEL})*D*$")
 _BEGUN_SURELY = re.compile(
-    f"(?:(?:{_SURE_LOCAL}[A@]|{_LOCAL}?@){_SURE_HOST}(?:D{_LABEL})*D?|{_LOCAL}?A{_HOST}D{_LABEL}?)$"
+    f"(?:(?:{_SURE_LOCAL}[A@]|{_LOCAL}?@){_SURE_HOST}(?:D+{_LABEL})*D*|{_LOCAL}?A{_HOST}D{_LABEL}?)$"
 )
 _LOCAL_BEGUN = re.compile(f"{_PART}?(?:[DJU]+{_PART})*[DJU]+{_PART}?$|[LlN]*L[LlN]*$|l[lN]*l$")
 _LOCAL_CUT_OFF = re.compile(
     f"{_PART}?(?:[DJU]+{_PART})*[DU](?:{_PART}[DJU])*{_PART}?$|N*(?:[Ll]N*){{{LEAST_SPELLED},}}$"
 )
 _LAST = re.compile(f"{_LOCAL}$")
-_FROM_THE_START = re.compile(f"(?:{_LOCAL}[DJU]?)?(?:[A@]{_HOST}(?:D{_LABEL})*D?)?")
+_FROM_THE_START = re.compile(f"(?:{_LOCAL}[DJU]?)?(?:[A@]{_HOST}(?:D+{_LABEL})*D*)?")
 
 
 @dataclass(frozen=True, slots=True)

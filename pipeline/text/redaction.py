@@ -5,7 +5,7 @@ figures decides.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.text.addresses import Addresses
@@ -109,20 +109,22 @@ class Redactor:
         """
         found: list[Span] = []
         if "email" in self.kinds:
-            found += [Span(start, stop, LABELS["email"]) for start, stop in self.addresses.spans(words)]
-            if least is not None:
-                found += self._cut_off_address(words, found, held_longest=held_longest)
+            found += self._addresses(words, forced=least is not None, held_longest=held_longest)
         if "iban" in self.kinds:
             found += self._accounts(words, found, least)
         if self.of_figures:
             found += self._numbers(words, found, before, least, begun, held_longest=held_longest)
         return sorted(found, key=lambda span: span.start)
 
-    def _cut_off_address(self, words: Sequence[Word], found: Sequence[Span], *, held_longest: bool) -> list[Span]:
-        start = self.addresses.cut_off(words, held_longest=held_longest)
-        if start == len(words) or any(span.stop > start for span in found):
-            return []
-        return [Span(start, len(words), LABELS["email"])]
+    def _addresses(self, words: Sequence[Word], *, forced: bool, held_longest: bool) -> Iterator[Span]:
+        cut = self.addresses.cut_off(words, held_longest=held_longest) if forced else len(words)
+        for start, stop in self.addresses.spans(words):
+            if stop > cut:
+                cut = min(cut, start)
+                break
+            yield Span(start, stop, LABELS["email"])
+        if cut < len(words):
+            yield Span(cut, len(words), LABELS["email"])
 
     # --- figures -----------------------------------------------------------------------------------------------------
 

@@ -103,10 +103,9 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
 
 
 def without_brackets(fields: Fields) -> Fields:
-    """Return *fields* with those of KNOWN_SPEAKERS that end in [], as OpenAI's clients write them, without it."""
+    """Return *fields* with the names that end in [], as many clients write a member of several values, without it."""
     merged: dict[str, Sequence[object]] = {}
     for name, values in fields.items():
         bare = name.removesuffix("[]")
-        key = bare if bare in KNOWN_SPEAKERS else name
-        merged[key] = [*merged.get(key, ()), *values]
+        merged[bare] = [*merged.get(bare, ()), *values]
     return merged

@@ -77,7 +77,7 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
 
 def check_query(request: Request) -> None:
     """Raises Refused if redaction is asked for in the query of an operation that reads members from its body."""
-    if request.scope["query_string"] and "redact" in request.query_params:
+    if request.scope["query_string"] and not {"redact", "redact[]"}.isdisjoint(request.query_params):
         raise invalid([FieldError("redact", "misplaced", "belongs into the body; the query redacts nothing")])
 
 

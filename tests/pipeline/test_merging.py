@@ -134,3 +134,11 @@ def test_numbers_as_bigger_models_write_them_are_told_once(delay: int, pauses: t
     )
     run = stream(speech, bigger_model, delays=[delay])
     assert spelt(run.committed) == spelt(everything)
+
+
+def test_a_final_word_without_units_is_not_new():
+    said = [Word("johanna", 0, 1000, 0.9), Word("dot", 1000, 2000, 0.9)]
+    fresh, count = find_new_words(said, [*said, Word("doe", 2000, 3000, 0.9)], 2000)
+    assert ([word.text for word in fresh], count) == (["doe"], 2)
+    fresh, _ = find_new_words(said[:1], [*said, Word("doe", 2000, 3000, 0.9)], 1000)
+    assert [word.text for word in fresh] == ["dot", "doe"]

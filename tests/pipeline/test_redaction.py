@@ -200,7 +200,7 @@ def spoken_cards(draw: st.DrawFn) -> str:
     return " ".join(parts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(150, settings.default.max_examples), deadline=None)
 @given(spoken_cards(), st.booleans(), st.booleans())
 def test_no_figure_of_any_card_is_left(card, numerals, patient):
     options = TextOptions(redact=("pci",), numerals=numerals)

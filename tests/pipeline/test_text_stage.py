@@ -71,7 +71,7 @@ def shown(events: list[Event], options: TextOptions, *, step: int = 1) -> list[E
     return [*told, *rewriter.flush()]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=max(200, settings.default.max_examples), deadline=None)
 @given(SENTENCE, st.lists(st.integers(1, 12), max_size=8), OPTIONS, st.integers(1, 9))
 def test_words_give_the_same_text_in_any_pieces_and_in_order(parts, cuts, options, step):
     words = said(" ".join(parts))
@@ -91,7 +91,7 @@ def test_words_give_the_same_text_in_any_pieces_and_in_order(parts, cuts, option
     assert segments == sorted(set(segments))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings.default.max_examples), deadline=None)
 @given(SENTENCE, OPTIONS)
 def test_nothing_is_held_for_longer_than_it_may(parts, options):
     stage = TextStage(options, language="en")
@@ -104,7 +104,7 @@ def test_nothing_is_held_for_longer_than_it_may(parts, options):
     assert stage.held_from is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings.default.max_examples), deadline=None)
 @given(SENTENCE)
 def test_no_option_changes_nothing(parts):
     events = events_of(said(" ".join(parts)), [7, 7, 7])
@@ -124,7 +124,7 @@ SECRET = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings.default.max_examples), deadline=None)
 @given(SECRET, st.sampled_from(sorted(OF_FIGURES)), st.booleans(), st.integers(1, 5))
 def test_a_number_is_never_told_in_part_however_slowly_it_is_said(parts, kind, everything, step):
     words, at = said("my code is"), position(2)

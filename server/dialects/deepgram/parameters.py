@@ -146,7 +146,8 @@ def file_listening(query: QueryParams, offer: Offer) -> FileListening:
 
 def _members(query: QueryParams) -> Members:
     fields: dict[str, list[object]] = {}
-    for name, value in query.multi_items():
+    for key, value in query.multi_items():
+        name = key.removesuffix("[]")
         if value or name == REDACT:
             fields.setdefault(name, []).append(value)
     return Members(fields)
@@ -283,7 +284,12 @@ def _without_boosts(values: Sequence[object]) -> tuple[str, ...]:
 
 
 def url_of(fields: Mapping[str, Sequence[object]]) -> str:
-    """The address in the JSON body of a request without a file. Raises Refused missing_input, invalid_parameter."""
+    """The address in the JSON body of a request without a file. Raises Refused missing_input, invalid_parameter.
+
+    The latter also if the body asks for redaction, because members are read from the query alone.
+    """
+    if REDACT in fields:
+        raise invalid([FieldError(REDACT, "misplaced", "belongs into the query; the body redacts nothing")])
     url = fields.get("url", [None])[0]
     if url is None:
         raise Refused("missing_input", 'send the audio itself, or {"url": "https://..."} as application/json')

@@ -135,7 +135,7 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
         )
     if websocket.query_params.get("intent", "transcription") != "transcription":
         raise Problem("invalid_parameter", "only intent=transcription is offered")
-    if websocket.query_params.get("redact"):
+    if websocket.query_params.get("redact") or websocket.query_params.get("redact[]"):
         raise Problem("invalid_parameter", f"redact: {NO_REDACTION}")
     model = websocket.query_params.get("model")
     if model is not None and not offer.has(model):

@@ -174,9 +174,22 @@ def test_redaction_in_a_query_that_nobody_reads_is_refused(server):
         answers = [
             client.post("/v1/transcribe?redact=pci", files={"file": wav()}),
             client.post("/v1/audio/transcriptions?redact=pci", files={"file": wav()}, data={"model": "whisper-1"}),
-            client.post("/v1/live?redact=pci", json={}),
+            client.post("/v1/live?redact[]=pci", json={}),
         ]
+        listening = client.post("/v1/listen", json={"url": "https://example.com/a.mp3", "redact": ["pci"]})
     assert [(answer.status_code, "belongs into the body" in answer.text) for answer in answers] == [(422, True)] * 3
+    assert (listening.status_code, "belongs into the query" in listening.text) == (400, True)
+
+
+def test_lists_may_be_named_as_many_clients_write_them(server):
+    with server.client(server.key(environment="sandbox"), sandbox=True) as client:
+        form = {"redact[]": ["pci", "ssn"], "replace[]": ["fox:cat", "dogs:wolves"]}
+        record = client.post("/v1/transcribe", files={"file": wav(ROUND_S)}, data=form).json()
+        listened = client.post("/v1/listen?redact[]=pci&punctuate=true", content=wav(ROUND_S)).json()
+    assert record["text"] == "My card is [CARD] thank you. The cat has twenty five wolves, okay?"
+    assert record["warnings"] == []
+    said = listened["results"]["channels"][0]["alternatives"][0]["transcript"]
+    assert said.startswith("My card is [CARD] thank you.")
 
 
 def test_paragraphs_and_terms_are_in_the_record_and_the_files(server):
