@@ -64,14 +64,8 @@ class TextStage:
         self._settings = settings
         self._phone_region = options.phone_region or settings.phone_region
         self._patient = patient
-        self._most_words, self._longest = (
-            (PATIENT * MAX_HELD_WORDS, PATIENT * MAX_HELD)
-            if patient
-            else (
-                MAX_HELD_WORDS,
-                MAX_HELD,
-            )
-        )
+        times = PATIENT if patient else 1
+        self._most_words, self._longest = times * MAX_HELD_WORDS, times * MAX_HELD
         self._replacer = Replacer(options.replace)
         self._held: list[Placed] = []
         self._before: deque[str] = deque(maxlen=NEAR)
