@@ -106,10 +106,11 @@ def test_inference_threads_give_way_and_ours_do_not() -> None:
         "from pipeline.recognition.engine import DecodeRequest\n"
         "engine.recognise([DecodeRequest(samples=np.zeros(16000, np.float32), start=0)])\n"
         "ours = {thread.native_id for thread in threading.enumerate()}\n"
-        "nice = [(int(task), os.getpriority(os.PRIO_PROCESS, int(task))) for task in os.listdir('/proc/self/task')]\n"
-        "print(max(level for task, level in nice if task in ours), max(level for task, level in nice))"
+        "nice = {int(task): os.getpriority(os.PRIO_PROCESS, int(task)) for task in os.listdir('/proc/self/task')}\n"
+        "print(max(level for task, level in nice.items() if task in ours), min(nice.values()), max(nice.values()))"
     )
-    assert printed(program) == "0 10"
+    own = os.getpriority(os.PRIO_PROCESS, 0)  # the tests may give way to others themselves
+    assert printed(program) == f"{own} {own} {max(own, 10)}"
 
 
 def test_a_thread_of_python_is_never_slowed() -> None:

@@ -113,7 +113,8 @@ def lower_thread_priority() -> Iterator[None]:
     ours = {thread.native_id for thread in threading.enumerate()}
     for thread_id in _thread_ids() - before - ours:
         try:
-            os.setpriority(os.PRIO_PROCESS, thread_id, _NICE)
+            # It never rises: a process that gives way to others itself may not even be allowed to do that.
+            os.setpriority(os.PRIO_PROCESS, thread_id, max(_NICE, os.getpriority(os.PRIO_PROCESS, thread_id)))
         except ProcessLookupError:
             continue  # the thread has ended already
 
