@@ -7,9 +7,7 @@ from server.storage.postgres.connecting import Connection, connect, parameters, 
 from server.storage.postgres.database import Clock, PostgresDatabase
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
-from server.storage.postgres.offering import PostgresOffers
-from server.storage.postgres.rates import PostgresRates
-from server.storage.postgres.relaying import PostgresRelay
+from server.storage.postgres.nodes import PostgresOffers, PostgresRates, PostgresRelay
 from server.storage.sql.database import Transaction
 from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
 from server.storage.sql.storage import ClosableBlobs, SqlStorage

@@ -20,12 +20,13 @@ from server.model.errors import NoSuchBlob
 from server.storage.ports import Sink
 from server.storage.s3.checking import check
 from server.storage.s3.errors import as_blobs_away
-from server.storage.s3.listing import Listing
 from server.storage.s3.upload import Upload, size_of
 from server.storage.scratch import PIECE_BYTES, HalfWritten, checked_key, run_in, sweep
 
 THREADS = 64  # each waits for one answer of the bucket
 PRIVATE_FOLDER = 0o700
+PAGE = 1000  # what a bucket lists in one answer
+MAX_LISTED = 20 * PAGE  # blobs that one call looks at
 
 T = TypeVar("T")
 
@@ -98,6 +99,40 @@ class BucketBlobs:
     async def _ask(self, function: Callable[..., T], *arguments: object) -> T:
         """Run *function* in a thread, to its end even if cancelled. Raises BlobsAway for what the bucket reports."""
         return await run_in(self._threads, as_blobs_away, function, *arguments)
+
+
+class Listing:
+    """Goes round and round through the names in *bucket*, which may be millions, a part at a time."""
+
+    def __init__(self, bucket: S3Store, *, most: int = MAX_LISTED, page: int = PAGE) -> None:
+        self._bucket = bucket
+        self._most = most
+        self._page = page
+        self._after: str | None = None
+
+    def go_on(self) -> list[tuple[str, int]]:
+        """The next top-level prefixes with the instant of their last change, ms since 1970 UTC. It blocks."""
+        found: dict[str, int] = {}
+        seen, last = 0, None
+        for page in obstore.list(self._bucket, offset=self._after, chunk_size=self._page):
+            for blob in page:
+                last = blob["path"]
+                name = last.partition("/")[0]
+                found[name] = max(found.get(name, 0), round(blob["last_modified"].timestamp() * 1000))
+            seen += len(page)
+            if seen >= self._most:
+                break
+        self._after = self._next_start(found, last) if seen >= self._most else None
+        return sorted(found.items())
+
+    @staticmethod
+    def _next_start(found: dict[str, int], last: str | None) -> str | None:
+        """Where the next call begins: at the last prefix, which may not have been seen whole and is taken out."""
+        if last is None or len(found) == 1:
+            return last
+        name = last.partition("/")[0]
+        del found[name]
+        return name
 
 
 class _BucketSink:

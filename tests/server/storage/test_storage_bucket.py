@@ -13,8 +13,7 @@ import pytest
 
 from server.model.errors import BlobExists, BlobsAway, StorageError
 from server.storage.s3 import open as opening
-from server.storage.s3.blobs import BucketBlobs
-from server.storage.s3.listing import Listing
+from server.storage.s3.blobs import BucketBlobs, Listing
 from server.storage.s3.open import open_bucket
 from server.storage.s3.upload import PART_BYTES
 from tests.processes import ROOT, printed
