@@ -62,9 +62,7 @@ HOMES = {
     "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
-    "obstore": {
-        f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "listing", "open", "upload")
-    },
+    "obstore": {f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "open", "upload")},
     "sqlite3": {"server/storage/sqlite/database.py"},
     "psycopg": {
         "server/storage/postgres/connecting.py",
