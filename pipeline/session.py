@@ -150,6 +150,7 @@ class Session:
         self._changes = Changes()
         self._played_s = 0.0  # when a player in real time would finish the audio processed so far
         self._round_s = 0.0
+        self._language: str | None = None  # of the last answer, which may be a guess
         self._received = 0
         self._finalized = 0  # the position of the last finalize()
         self._promised = _Promised()
@@ -345,7 +346,7 @@ class Session:
         if self._text is None:
             return events
         decided = min(self._core.decided, self._received)
-        shown = self._text.receive(events, decided=decided, language=self._core.language)
+        shown = self._text.receive(events, decided=decided, language=self._language)
         return [*shown, *self._text.flush()] if self._core.finished else shown
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
@@ -360,6 +361,7 @@ class Session:
         else:
             self._pace(self._loop.time() - asked_s)
             self._catch_up(tasks)
+            self._language = heard.language
             self._core.receive_hypothesis(heard)
         self._advance(tasks)
 

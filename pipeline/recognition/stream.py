@@ -70,7 +70,6 @@ class StreamCore:
         self._step = options.step
         self._language = None if options.multilingual else options.language
         self._before = options.language if options.multilingual else None  # the language of the turn before
-        self._guessed: str | None = None  # the language of the last answer
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
@@ -84,11 +83,6 @@ class StreamCore:
         self._finalizing: deque[int] = deque()  # positions of finalize() before which not everything is decided
         self._finished = False
         self._end: int | None = None  # of the real audio, once that is known
-
-    @property
-    def language(self) -> str | None:
-        """The language that is spoken, or as long as that is not sure the one of the last answer."""
-        return self._language or self._guessed
 
     @property
     def position(self) -> int:
@@ -227,7 +221,6 @@ class StreamCore:
         if heard.rejected is not None:
             self.counts.rejected += 1
             heard = replace(heard, words=())
-        self._guessed = heard.language
         heard = replace(heard, words=self._select_spoken(ask, heard))
         if self._options.multilingual:
             heard = replace(heard, words=tuple(replace(word, language=heard.language) for word in heard.words))
