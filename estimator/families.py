@@ -72,7 +72,7 @@ class PromptTokens:
 
 
 def prompt_tokens(family: Family, count: TextCount) -> PromptTokens:
-    """Return what *family* makes of a text that has *count* tokens in family.encoding. The point is rounded half up."""
+    """Return the tokens that *family* makes of a text with *count* tokens in family.encoding, rounded half up."""
     low, high, whole = family.low, family.high, 100
     widened = count.non_ascii_share > FOREIGN_SHARE and family.method != EXACT
     if widened:

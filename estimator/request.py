@@ -34,7 +34,7 @@ class EstimateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a request. *pointer* is RFC 6901; *message* says what is allowed."""
+    """A fault of a request. *pointer* is a JSON pointer (RFC 6901); *message* says what is allowed."""
 
     param: str
     pointer: str

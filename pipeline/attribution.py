@@ -1,4 +1,4 @@
-"""Gives words their speakers: whoever speaks most while a word is spoken. batch.py and assemble.py call it."""
+"""Gives each word the speaker who speaks most during its time. batch.py and assemble.py call it."""
 
 from bisect import bisect_right
 from collections import Counter

@@ -17,7 +17,7 @@ WINDOW = 512
 """Samples in one window of voice detection, 32 ms: what Silero takes at 16 kHz."""
 
 LONGEST_JOB = 30 * RATE
-"""The most samples in one decode job, 30 s: Whisper hears no more at once."""
+"""The most samples in one decode job, 30 s: the longest window of Whisper."""
 
 Samples: TypeAlias = NDArray[np.float32]
 """Audio at RATE, -1..1. Mono has one dimension. Channels that are heard each by itself have the shape (n, channels), so

@@ -295,11 +295,11 @@ class _GrowingChunk:
 
     @property
     def long_enough(self) -> bool:
-        """Whether the chunk may end: where it does, nothing may be left that the next one would go on with."""
+        """Whether the chunk may end here: it is long enough, and the text stage holds nothing for the next one."""
         return self._reached - self._start >= CHUNK and (self._text is None or self._text.complete)
 
     def absorb(self, item: Packed, heard: RecognitionResult | None, language: str | None) -> None:
-        """Take an item and what was heard in it, in this language."""
+        """Add an item and the words that were recognised in it, in this language."""
         self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
         said: tuple[Segment, ...] = ()
         if isinstance(item, DecodeJob):

@@ -108,7 +108,7 @@ class DecodeQueue:
         return isinstance(first.item, Passed) or (first.answer is not None and first.answer.done())
 
     async def first(self) -> tuple[Packed, RecognitionResult | None]:
-        """Wait for the oldest item, remove it, and return it with what was recognised in it."""
+        """Wait for the oldest item, remove it, and return it with its result."""
         first = self._items[0]
         result = await first.answer if first.answer is not None else None
         self._items.popleft()

@@ -81,7 +81,7 @@ class ModelUnavailable(PipelineError):
 
 
 class SpeakersUnavailable(ModelUnavailable):
-    """The models that tell speakers apart are not on this machine. Another machine of the cluster may have them."""
+    """The models for labelling speakers are not on this machine. Another machine of the cluster may have them."""
 
     retryable = True
 

@@ -21,10 +21,10 @@ from pipeline.waking import Changes
 
 
 class MultichannelSession:
-    """Like a Session. Positions in events count from the first sample that their own channel hears."""
+    """Like a Session. Positions in events count from the first sample of their own channel that was not skipped."""
 
     def __init__(self, sessions: Sequence[Session], *, skipped: Sequence[int]) -> None:
-        """*skipped* has how many of the first samples each channel does not hear, in whole windows; one hears all."""
+        """*skipped* has the samples that each channel skips at first, in whole windows; for one channel that is 0."""
         if any(skip % WINDOW for skip in skipped) or min(skipped) != 0:
             raise ValueError("a channel skips whole windows, and one of them skips none")
         self._sessions = sessions
@@ -55,7 +55,7 @@ class MultichannelSession:
             await session.wait_for_room()
 
     def finalize(self) -> int:
-        """Decide all words fed so far on every channel. See Session.finalize(). One event tells when all are done."""
+        """Decide all words fed so far on every channel. See Session.finalize(). One event reports that all are done."""
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
             self._finalized = reached

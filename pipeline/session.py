@@ -287,7 +287,7 @@ class Session:
         self._detected.extend(zip(windows, self._vad(windows), strict=True))
 
     async def _until_room(self) -> None:
-        """Wait until the core and the reader of the events can take what is next."""
+        """Wait until the core and the reader of the events have room for the next part."""
         if not isinstance(self._detected[0], _Command):
             if self._core.behind:
                 await self._wait_if_ahead()
@@ -298,13 +298,13 @@ class Session:
         return not self._core.full and len(self._unread) < MAX_UNREAD
 
     def _catch_up(self, tasks: asyncio.TaskGroup) -> None:
-        """Process the audio that waits for more, as far as nothing has to be waited for."""
+        """Process the waiting audio for as long as that needs no waiting."""
         self._detect()
         while self._detected and self._has_room and not (self._core.behind and self._ahead_s > 0):
             self._take_in(tasks)
 
     def _take_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Give the core what is next, if _catch_up() has not done so."""
+        """Give the core the next part, if _catch_up() has not done so."""
         item = self._detected.popleft() if self._detected else None
         if item is _Command.FINALIZE:
             self._core.finalize()
@@ -366,7 +366,7 @@ class Session:
         self._advance(tasks)
 
     async def _check_turn(self, turn: Samples, tasks: asyncio.TaskGroup) -> None:
-        """Find out whether the newest turn is over, and tell the core."""
+        """Estimate whether the newest turn is over, and pass the answer to the core."""
         assert self._turn_ends is not None
         try:
             probability = await self._turn_ends.probability(turn)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Whoever changes what others wait for calls tell(), which wakes those for whom it holds now."""
+    """Wakes tasks that wait for a condition. A task that changes something calls tell() after the change."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     def tell(self) -> None:
-        """Wake whoever waits in until() for something that holds now. To wake the others too would cost far more."""
+        """Wake the tasks in until() whose condition holds now. To wake all of them would cost far more."""
         for waiter, holds in self._waiting.items():
             if not waiter.done() and holds():
                 waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""What was recognised, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
+"""The results of recognition, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Segment:
 
     @property
     def speaker(self) -> str | None:
-        """The name of whoever speaks, the same in the whole recording; None where that is not known."""
+        """The name of the speaker, the same in the whole recording; None if it is unknown."""
         return self.voice or speaker_on(self.channel)
 
     @property
@@ -52,7 +52,7 @@ class Segment:
 
 
 def speaker_on(channel: int | None) -> str | None:
-    """Return the name of whoever speaks on a channel that is heard by itself."""
+    """Return the name of the speaker of a separate channel."""
     return None if channel is None else f"S{channel + 1}"
 
 

@@ -27,7 +27,7 @@ CALM_MS = 2000
 """Successive cues shorter than this flicker, so merging them is preferred."""
 
 PAUSE_MS = 2000
-"""Words after such a silence begin a new cue; otherwise they would be shown long before they are heard."""
+"""Words after such a silence begin a new cue; otherwise they would be shown long before they are spoken."""
 
 BREATH_MS = 300
 """A silence that listeners notice as a pause: a good place to cut."""

@@ -17,7 +17,7 @@ from pipeline.documents.search import search_objects
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
 
 SCHEMA = "service_v1"
-"""The name of the JSON file's schema, which service_v1.json beside this file describes."""
+"""The name of the JSON file's schema, which service_v1.json in this folder describes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,10 @@ def found_objects(segments: Sequence[Segment], *, paragraphs: bool, terms: Seque
 
 
 def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
-    """Return a word as the JSON file, records and events have it. Times are in seconds; *segment* tells who speaks."""
+    """Return a word in the form of the JSON file, records and events.
+
+    Times are in seconds. *segment* has the speaker.
+    """
     return {
         "word": word.text,
         "start": seconds(word.start),
@@ -89,7 +92,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
 
 
 def word_event(word: Word, segment: Segment | None = None) -> dict[str, Any]:
-    """Return a word as events have it. `spaced` tells clients that join words where no space belongs."""
+    """Return a word in the form of events. `spaced` says whether a space belongs before it when words are joined."""
     shown = word_object(word, segment)
     return shown if word.spaced else {**shown, "spaced": False}
 

@@ -50,7 +50,7 @@ def pack_chunk(chunk: Chunk) -> bytes:
 
 
 def _array(word: Word) -> tuple[object, ...]:
-    """Return a word as an array, whose last members are left out where it is as it was heard."""
+    """Return a word as an array. Its last members are left out if the text stage has not changed the word."""
     usual = (word.text, word.start, word.end, _finite(word.probability), word.spaced)
     more = (word.heard, word.redacted, word.language)
     return usual if more == (None, False, None) else (*usual, *more)

@@ -38,7 +38,7 @@ EXPENDABLE = 800
 MAX_ORDER_BYTES = 4096
 
 CPU_GRACE_S = 5
-"""CPU time from the signal of the limit, which tells what happened, to the end that no signal can delay."""
+"""CPU time between the signal of the limit, which reports the reason, and the kill that nothing can delay."""
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 

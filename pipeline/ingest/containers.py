@@ -83,7 +83,7 @@ GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas",
 """Containers that do not state a length. FFmpeg guesses it from the bit rate or the last time stamp."""
 
 LENGTH_OF_ALL = frozenset({"asf", "asf_o"})
-"""Containers that state one length for all their streams. The sound may end before it, as the pictures go on."""
+"""Containers that state one length for all their streams. The sound may end earlier than the picture."""
 
 _XING = re.compile(rb"(?:Xing|Info)(.{4})(.{4})(.{4})", re.DOTALL)
 """In the first frame of an MP3: a mark, flags (1: frames follow, 2: bytes follow), the number of frames, of bytes."""

@@ -28,7 +28,7 @@ HEAD = Struct("<cI")
 """The kind and the length of the payload."""
 
 MAX_BYTES = 1 << 20
-"""The largest payload: 16 s of samples. One second is what is sent."""
+"""The largest payload: 16 s of samples. Usually a payload has one second."""
 
 ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio)}
 """The errors of a recording, except AudioTooLong, which has members of its own."""
@@ -40,7 +40,7 @@ OUT_OF_MEMORY = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeOrder:
-    """Tells a decoding process what to do with the source that comes with the order."""
+    """The order to a decoding process about the source that comes with it."""
 
     limits: DecodeLimits
     live: bool

@@ -121,7 +121,7 @@ class OpenRecording:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Codes of what readers of the transcript should know about this recording."""
+        """Codes of the notes about this recording for readers of its transcript."""
         found = ((TRUNCATED, self._truncated), (SKIPPED, self._skipped), (FILLED, self._filled))
         return tuple(note for note, happened in found if happened)
 

@@ -15,7 +15,7 @@ RATES = range(8_000, 48_001)
 """Samples a second."""
 
 CHANNELS = range(1, 3)
-"""How many channels may be heard together, mixed to one."""
+"""The numbers of channels of mixed audio."""
 
 SEPARATE_CHANNELS = range(2, 9)
-"""How many channels may be heard each by itself: as many as a file may have."""
+"""The numbers of separate channels: as many as a file may have."""

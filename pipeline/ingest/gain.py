@@ -42,7 +42,7 @@ _OFFSET = 0.02  # a mean of the samples above this is a fault of the sound card
 
 
 class GainControl:
-    """Follows the level of one stream. What it returns depends on the windows alone, not on how many come together."""
+    """Follows the level of one stream. Its result depends on the windows alone, not on how many come together."""
 
     def __init__(self) -> None:
         self.level_db = _MIN_DB  # of the loudest sound of the last seconds
@@ -86,14 +86,14 @@ class InputLevel:
 
     @property
     def quiet_speech(self) -> str | None:
-        """What to tell of speech that is very quiet so far; None if it is not, or if there is too little of it."""
+        """The warning about speech that is very quiet so far; None if it is not, or if there is too little of it."""
         if self._spoken < _SPOKEN or self._loudest_speech_db >= QUIET_DB:
             return None
         return f"The input is very quiet: speech is at {self._loudest_speech_db:.0f} dBFS. Words may be missed."
 
     @property
     def silence(self) -> str | None:
-        """What to tell of an input without speech that is almost silent so far; None if it is not, or is too short."""
+        """The warning about an almost silent input without speech so far; None if it is not, or is too short."""
         if self._listened < _LISTENED or self._spoken or self._loudest_db >= SILENT_DB:
             return None
         return f"The input is very quiet: nothing above {self._loudest_db:.0f} dBFS was heard. Is it the right one?"

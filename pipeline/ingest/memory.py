@@ -21,7 +21,7 @@ PART_BYTES = 128 << 20
 """What one decoder can take at most: the addresses that it may add (cell.py), and copies of pages that it inherits."""
 
 LIVE_SHARE = 0.75
-"""Live streams begin only below this share: they last for hours, and files must get their turn beside them."""
+"""Live streams begin only below this share. They last for hours, and files need memory too."""
 
 REHEARSAL_SHARE = 0.5
 """Those of the sandbox, which need no allowance, begin only below this one."""
@@ -44,7 +44,7 @@ class DecoderMemory:
         self._freed = threading.Condition()
 
     def limit(self, total_bytes: int) -> None:
-        """Let all decoders take *total_bytes* together from now on."""
+        """Limit the memory of all decoders together to *total_bytes*."""
         self._total_bytes = total_bytes
 
     @property

@@ -52,7 +52,7 @@ class Segmenter:
 
     @property
     def steady(self) -> int:
-        """The position before which no window can end with an event, whatever is heard until there."""
+        """The position before which no window can end with an event, whatever the windows contain."""
         if self.speaking:
             return self.voiced + self._options.silence
         return (self._now if self._onset is None else self._onset) + self._options.min_speech
@@ -71,7 +71,7 @@ class Segmenter:
         return self.end() if self._now - self.voiced >= self._options.silence else []
 
     def end(self) -> list[SpeechStarted | SpeechEnded]:
-        """End the open span, if any, because the stream ends or is to be cut here."""
+        """End the open span, if any, because the stream ends or is cut here."""
         speaking, self.speaking, self._onset = self.speaking, False, None
         if not speaking:
             return []

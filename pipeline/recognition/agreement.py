@@ -170,7 +170,7 @@ class Agreement:
         return [*find_new_words(self._earlier, words[:count], said_until)[0], *words[count:]] if count else words
 
     def _is_rest(self, words: Sequence[Word], split: int) -> bool:
-        """Return whether the word after *split* is a piece of the last committed word, which is heard otherwise now."""
+        """Return whether the word after *split* is a piece of the last committed word, which now has another text."""
         if not self._kept or not 0 < split < len(words):
             return False
         heard_otherwise = normalise(words[split - 1].text) != normalise(self._kept[-1].text)
@@ -228,7 +228,7 @@ def normalise(text: str) -> str:
 
 
 def _same(one: Word, other: Word, apart: int) -> bool:
-    """Return whether both are the same word at the same place, give or take *apart*."""
+    """Return whether both are the same word, with times at most *apart*."""
     near = abs(one.start + one.end - other.start - other.end) <= 2 * apart
     return near and normalise(one.text) == normalise(other.text)
 

@@ -44,7 +44,7 @@ def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]
 
 
 def _subtract(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
-    """Yield what is left of *spans* without *holes*. Both are in order."""
+    """Yield *spans* without *holes*. Both are in order."""
     for start, end in spans:
         at = start
         for first, last in holes:

@@ -12,7 +12,7 @@ from pipeline.words import Word
 
 TRANSCRIBE, TRANSLATE = "transcribe", "translate"
 TASKS = (TRANSCRIBE, TRANSLATE)
-"""What is made of speech: its words in the language in which they are said, or English text of the same meaning."""
+"""The results of recognition: the words in the language that is spoken, or English text of the same meaning."""
 
 SCRIPTED = "scripted"
 """The name of the engine without a model. It needs no voices either: its two speakers take turns by sentences."""

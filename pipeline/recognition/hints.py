@@ -1,4 +1,4 @@
-"""What the model is told of a recording before it hears it: terms that are likely, and the prompt of the client."""
+"""The text that the model reads before the audio: terms that are likely, and the prompt of the client."""
 
 from collections.abc import Sequence
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 MIN_SPEECH_S = 1.5
-"""Speech in which a language can be told from others. In less they sound alike."""
+"""The shortest speech whose language can be detected. In less, languages sound alike."""
 
 MIN_PROBABILITY = 0.8
 """A language that is as probable as this is believed after any speech."""
 
 PRIOR = 2.0
-"""How much more probable the language of the turn before is: most turns go on in it."""
+"""How much more probable the language of the turn before is: most turns continue in it."""
 
 
 def likeliest(

@@ -36,7 +36,7 @@ NEAR = position(0.2)
 """How far apart two hearings may put the same word."""
 
 REACH = position(2)
-"""Words of the first hearing within this distance of what is heard again are compared with it."""
+"""Words of the first hearing are compared if they lie within this distance of the second one."""
 
 TAIL = 8
 """The final words with which a new hearing is compared."""

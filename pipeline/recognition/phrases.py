@@ -12,7 +12,7 @@ SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")  # noqa: RUF001  ful
 
 
 def phrases(heard: RecognitionResult) -> tuple[Segment, ...]:
-    """Return the words of *heard*, all of them in order, cut at the ends of sentences and at long pauses."""
+    """Return all words of *heard* in order, cut at the ends of sentences and at long pauses."""
     return tuple(Segment(tuple(run), heard.avg_logprob, heard.no_speech_prob) for run in _runs(heard.words))
 
 

@@ -62,7 +62,7 @@ _SPELLED = re.compile(r"[A-Z]{1,6}")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit of what was said. *start* and *end* are positions, guessed where a word has several units."""
+    """One unit of speech. *start* and *end* are positions; if a word has several units they are guesses."""
 
     text: str
     word: int  # index of the word that it is part of

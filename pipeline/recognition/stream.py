@@ -157,7 +157,7 @@ class StreamCore:
             self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def finalize(self) -> None:
-        """Decide all audio so far as if the speaker had stopped here, then go on. The event Finalized reports it."""
+        """Decide all audio so far as if the speaker had stopped here, then continue. The event Finalized reports it."""
         self._finalizing.append(self.position)
         self._end_turns()
         self._report_finalized()
@@ -245,7 +245,7 @@ class StreamCore:
             self._level = None
 
     def _end_turns(self) -> None:
-        """End the open turn, if any, or what is left of one from before the stream."""
+        """End the open turn, if any, or the rest of one from before the stream."""
         self._report(self._turns.end(self.position))
         if self._turns.first is None:
             self._events += self._checks.conclude()
@@ -375,7 +375,7 @@ class StreamCore:
         return ask.end if self._end is None else min(ask.end, self._end)
 
     def _select_spoken(self, ask: WindowRequest, heard: RecognitionResult) -> tuple[Word, ...]:
-        """Return the words of *heard* at whose place somebody spoke, moved to where the speech was."""
+        """Return the words of *heard* at places where somebody spoke, moved to the time of the speech."""
         start = max(self._asked_from, self._window.start)
         speech = self._window.speech(start, ask.end)
         voicing = Voicing(start, [probability >= self._options.speech for probability in speech])

@@ -70,7 +70,7 @@ class TurnChecks:
     """The checks of one stream, of which one at most is in flight, and where the words of its open turn end."""
 
     def __init__(self, options: TurnCheckOptions | None) -> None:
-        """Without *options* turns end by silence alone: nothing is ever checked, and no end is told."""
+        """Without *options* turns end by silence alone: no turn is checked, and no end is reported."""
         self._options = options
         self._in_flight: TurnCheck | None = None
         self._pause: tuple[Turn, int] | None = None  # the turn and its end of speech of the pause that was looked at

@@ -60,7 +60,7 @@ class Turns:
 
     @property
     def steady(self) -> int:
-        """The position before which no window can end with an event, whatever is heard until there."""
+        """The position before which no window can end with an event, whatever the windows contain."""
         return self._segmenter.steady
 
     def receive(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:

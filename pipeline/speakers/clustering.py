@@ -93,7 +93,7 @@ def find_voices(windows: Sequence[Window], most: int) -> Array:
 
 
 def _spread(windows: Sequence[Window]) -> list[Window]:
-    """Return windows that begin at least _SPREAD apart, and the last."""
+    """Return windows whose starts are at least _SPREAD apart, and the last window."""
     chosen = list(windows[:1])
     for window in windows[1:]:
         if window.start - chosen[-1].start >= _SPREAD or window is windows[-1]:

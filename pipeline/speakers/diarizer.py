@@ -47,7 +47,7 @@ class Diarizer:
 
     @property
     def windows(self) -> list[Window]:
-        """What was found so far."""
+        """The windows that were analysed so far."""
         return self._windows
 
     def receive(self, samples: Samples) -> None:
@@ -59,7 +59,7 @@ class Diarizer:
             self._next += self._step
 
     def end(self) -> None:
-        """Listen to what is left at the end of the recording."""
+        """Analyse the rest at the end of the recording."""
         if self._received and (not self._windows or self._windows[-1].start * STEP + LENGTH < self._received):
             self._listen(max(0, -((LENGTH - self._received) // STEP)))
 

@@ -22,7 +22,7 @@ HOP = 160
 """Samples from one mel frame to the next, 10 ms."""
 
 PIECE = 160
-"""Mel frames that the encoder takes at once, 1.6 s: what it was trained with."""
+"""The mel frames that the encoder takes at once, 1.6 s. It was trained with this length."""
 
 _FFT = 400
 _MELS = 40

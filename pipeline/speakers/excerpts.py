@@ -16,7 +16,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.speakers.frames import OFFSET, STEP, Window
 
 Excerpts: TypeAlias = Mapping[int | None, Mapping[str, Samples]]
-"""What is kept of a stream: by channel, or None for all channels together, the speech of each label."""
+"""The stored speech of a stream, by channel (or None for all mixed) and label."""
 
 MOST = 8 * RATE
 """The most samples of one voice that are kept."""
@@ -61,7 +61,7 @@ class SpeechOfVoices:
         self._reached = 0  # the end of the last stretch
 
     def collect(self, window: Window, samples: Samples) -> None:
-        """Take what was not taken before of the turns of a window, whose samples these are."""
+        """Add the turns of a window, whose samples these are, without what earlier windows had of them."""
         base = window.start * STEP
         for turn in sorted(window.turns, key=lambda turn: turn.first):
             start = max(base + turn.first * STEP + OFFSET, self._reached)

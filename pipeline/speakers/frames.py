@@ -1,4 +1,4 @@
-"""The frames in which voices are told apart, and what is found in a window of them, as values."""
+"""The frames of speaker labelling, and the results of one window, as values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ FRAMES = 589
 """Frames of a window."""
 
 OFFSET = 360
-"""Frame *n* of a window stands for the STEP samples after its sample n * STEP + OFFSET: the middle of what it hears."""
+"""Frame *n* of a window means the STEP samples after its sample n * STEP + OFFSET: the middle of the model's input."""
 
 VOICES = 3
 """Voices that a window can have."""
@@ -45,7 +45,7 @@ class LocalTurn:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was found in up to ten seconds from frame *start* of the recording."""
+    """The result of up to ten seconds from frame *start* of the recording."""
 
     start: int
     speech: NDArray[np.float16]  # (frames, VOICES): the probability that a local voice speaks

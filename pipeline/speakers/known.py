@@ -47,7 +47,7 @@ def known_voices(models: SpeakerModels, samples: Mapping[str, Samples]) -> dict[
 def learn_voices(
     isolation: Isolation, models: SpeakerModels, recordings: Mapping[str, bytes]
 ) -> dict[str, NDArray[np.float32]]:
-    """The same for recordings in any known format. Errors of a decoder are told as UnusableReference too."""
+    """The same for recordings in any known format. Errors of a decoder become UnusableReference too."""
     samples: dict[str, Samples] = {}
     for name, recording in recordings.items():
         with tempfile.NamedTemporaryFile() as file:

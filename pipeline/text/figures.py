@@ -88,7 +88,7 @@ class Reader:
         object.__setattr__(self, "words", vocabulary_of(self.language))
 
     def has_figure(self, text: str) -> bool:
-        """Return whether a word is a figure, a number word or what is said for one."""
+        """Return whether a word is a figure, a number word or a word that people say for one, such as "oh"."""
         if figures := _FIGURE.findall(_with_usual_figures(text)):
             return len(figures) >= MANY_FIGURES or not is_code(text)
         plain = bare(text)
@@ -114,7 +114,7 @@ class Reader:
         )
 
     def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
-        """Yield every run of words that *has* holds for, in order. *within*: a run goes on at the first word."""
+        """Yield every run of words that *has* holds for, in order. *within*: the first word continues a run."""
         at = 0
         while at < len(words):
             if not has(words[at].text) and not (within and at == 0 and self.is_glue(words[0].text)):

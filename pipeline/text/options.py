@@ -20,7 +20,7 @@ OF_FIGURES = frozenset(REDACTIONS) - {"email"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions:
-    """What is done with decided words before anybody sees them."""
+    """The options of the text stage, which rewrites decided words before any reader sees them."""
 
     numerals: bool = False  # numbers in figures
     redact: tuple[str, ...] = ()  # of REDACTIONS

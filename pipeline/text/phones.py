@@ -20,7 +20,7 @@ def regions() -> list[str]:
 
 @lru_cache(MAX_CACHED)
 def may_be_phone(figures: str, region: str) -> bool:
-    """Return whether *figures*, dialled in *region*, are as many as a telephone number has, in use or not."""
+    """Return whether *figures*, dialled in *region*, have the length of a telephone number, in use or not."""
     number = _number(figures, region)
     if number is None:
         return False

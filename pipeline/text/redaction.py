@@ -57,11 +57,11 @@ class Redactor:
         return bool(self.kinds & OF_FIGURES)
 
     def has(self, text: str) -> bool:
-        """Return whether a word may be a part of a number that is to be redacted."""
+        """Return whether a word may be a part of a number that must be hidden."""
         return self.reader.has_sign(text) if "iban" in self.kinds else self.reader.has_figure(text)
 
     def is_suspect(self, text: str) -> bool:
-        """Return whether a word may be a part of a secret, looked at by itself."""
+        """Return whether a word, looked at alone, may be a part of a secret."""
         if self.of_figures and self.has(text):
             return True
         return "email" in self.kinds and self.addresses.is_suspect(text)
@@ -228,7 +228,7 @@ class Redactor:
         return self.phone_region is not None and may_be_phone(figures, self.phone_region)
 
     def _context(self, words: Sequence[Word], at: int, before: Sequence[str], spans: Iterable[Span]) -> list[str]:
-        """Return the words before the one at *at*, with labels in place of what is hidden."""
+        """Return the words before the one at *at*, with labels in place of hidden words."""
         labels = {span.stop - 1: span.label for span in spans if span.label}
         near = [labels.get(place) or bare(words[place].text) for place in range(at)]
         return [*before, *near][-NEAR:]

@@ -23,16 +23,16 @@ class TextRewriter:
         self._shown = False  # whether the last partial had words
 
     def receive(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
-        """Return the events to tell after these. *decided*: all words before this position are among them.
+        """Return the events to send after these. *decided*: all words before this position are among them.
 
-        *language*: that of the words, as far as it is known or guessed.
+        *language* is the known or guessed language of the words.
         """
         told = [] if language is None else list(self._tell(self.stage.change_language(language)))
         told += [shown for event in events for shown in self._take(event)]
         return [*told, *self._tell(self.stage.reach(decided))]
 
     def flush(self) -> list[Event]:
-        """Return what is left at the end of the stream."""
+        """Return the held events at the end of the stream."""
         return list(self._tell(self.stage.release()))
 
     def _take(self, event: Event) -> Iterator[Event]:
@@ -113,7 +113,7 @@ class SegmentRewriter:
         return [event.segment for event in told if isinstance(event, SegmentClosed)]
 
     def flush(self) -> list[Segment]:
-        """Return what is left."""
+        """Return the held words."""
         return [event.segment for event in self._rewriter.flush() if isinstance(event, SegmentClosed)]
 
     def _one(self, segment: Segment) -> list[Event]:

@@ -57,7 +57,7 @@ class _Match:
 
 
 class NameSpeller:
-    """Writes *names* in place of what sounds like them in *language*. Of names that sound alike the closest wins."""
+    """Writes *names* in place of words that sound like them in *language*. If several names fit, the closest wins."""
 
     def __init__(self, names: Sequence[str], language: str | None) -> None:
         self._english = language in (None, ENGLISH)
@@ -78,7 +78,10 @@ class NameSpeller:
         return len(words)
 
     def apply(self, words: Sequence[Word]) -> list[Word]:
-        """Return *words* with names in place of what sounds like them. A name is one word and keeps the marks."""
+        """Return *words* with names in place of words that sound like them.
+
+        A name is one word and keeps the punctuation.
+        """
         written: list[Word] = []
         at = 0
         while at < len(words):
@@ -146,7 +149,7 @@ class NameSpeller:
 
 
 def _begins(heard: _Name, name: _Name) -> bool:
-    """Return whether *heard* may be a part at the beginning of *name*."""
+    """Return whether *heard* may be the beginning of *name*."""
     return (
         heard.words < min(MAX_WORDS, name.words + MORE_WORDS)
         and LEAST_SOUNDS <= len(heard.sounds) < len(name.sounds)

@@ -35,10 +35,10 @@ MAX_HELD = position(4.0)
 PATIENT = 5  # times as much is held where nobody waits for the words
 
 ANY_FIGURES, FEW_FIGURES = 1, 3
-"""The least figures of a run that are hidden when it goes on for too long, and when a writer wants all decided."""
+"""The fewest figures of a run that are hidden: if it is held too long, and if a writer wants all words decided."""
 
 PARTING, COMMA = position(0.2), position(0.3)
-"""The shortest pause at which a number that goes on for too long is parted, and the one that a comma counts as."""
+"""A number that is held too long is split at a pause of at least PARTING; a comma counts as a pause of COMMA."""
 
 Placed = tuple[Word, int]
 """A word and the number of its segment."""
@@ -75,9 +75,9 @@ class TextStage:
         self._read_in(language)
         last = next((word for word in reversed(said) if word.redacted or not self._redactor.is_glue(word.text)), None)
         self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
-        """Where something that is hidden, and may go on, was last heard."""
+        """The end of a hidden run of figures, or of a hidden address, that may continue."""
         self._address: list[Word] = []
-        """What is hidden of an e-mail address that may go on; nothing if it is a run of figures."""
+        """The hidden words of an e-mail address that may continue; empty for a run of figures."""
         self._begun, self._begun_to = "", 0
         """Figures that were shown although their number may go on, and the position where they end."""
 
@@ -142,7 +142,10 @@ class TextStage:
         return decided
 
     def end_segment(self) -> list[Placed]:
-        """Note that a long pause came. Returns what it decides: everything, unless secrets may go on after it."""
+        """Note that a long pause came.
+
+        Returns the words that it decides: all, unless a secret may continue after it.
+        """
         return [] if self._redactor.kinds else self.flush()
 
     def flush(self) -> list[Placed]:

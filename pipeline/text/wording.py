@@ -1,4 +1,4 @@
-"""Writes what users want in place of what was heard, and hides swear words. Pure."""
+"""Replaces phrases by those that users want, and hides swear words. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ class Replacer:
     """Writes the wanted text for whole words, whatever their case. The longest phrase wins."""
 
     def __init__(self, replacements: Sequence[str]) -> None:
-        """*replacements* are such as "heard:wanted"; of several with the same phrase the first counts."""
+        """*replacements* are such as "heard:wanted". If several have the same phrase, the first one counts."""
         pairs = [one.partition(":") for one in reversed(replacements)]
         self._wanted: Mapping[tuple[str, ...], str] = {
             tuple(filter(None, map(bare, heard.split()))): wanted for heard, _, wanted in pairs
@@ -57,7 +57,10 @@ class Replacer:
 
 
 def as_one(words: Sequence[Word], text: str) -> Word:
-    """Return *words* as one with this text and their times. It keeps the marks around them and what was heard."""
+    """Return *words* as one word with this text and their times.
+
+    It keeps punctuation around them and their spelling.
+    """
     first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
     assert first is not None
     assert last is not None

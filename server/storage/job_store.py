@@ -136,7 +136,10 @@ class JobStore(Protocol):
         ...
 
     async def stale_live(self, *, limit: int) -> list[Job]:
-        """Live jobs without a writer for longer than LIVE_GRACE_MS. Use claim_live() and finish what was heard."""
+        """Live jobs without a writer for longer than LIVE_GRACE_MS.
+
+        Use claim_live(), and finish them with their words.
+        """
         ...
 
     async def get(self, job_id: str) -> Job | None: ...
@@ -160,7 +163,7 @@ class JobStore(Protocol):
         ...
 
     async def note_answered(self, job_id: str) -> None:
-        """Note that the results of a job whose order keeps none were handed over in full."""
+        """Note that the client has all results of a job whose order keeps none."""
         ...
 
     async def to_erase(self, *, limit: int) -> list[Job]:

@@ -13,7 +13,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What was read of a blob."""
+    """The size and digest of a blob that was read."""
 
     bytes: int
     sha256: str

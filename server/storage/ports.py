@@ -197,7 +197,7 @@ class Upkeep(Protocol):
     """The record of erasures, and what keeps the storage from holding more than it should."""
 
     async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
-        """What was erased, of one job or of all, the newest first. Kept for ERASURES_KEPT_MS."""
+        """The erasures of one job or of all, the newest first. They are kept for ERASURES_KEPT_MS."""
         ...
 
     async def scrub(self) -> bool:
@@ -232,14 +232,14 @@ class RateCounter(Protocol):
 
 
 class Offers(Protocol):
-    """What the model offers, told by the nodes that have one to those that have none."""
+    """The offer of the model, published by nodes that have one for nodes that have none."""
 
     async def tell(self, offer: Offer) -> None:
-        """Store *offer* in the place of the one that was told last."""
+        """Store *offer* in place of the last one."""
         ...
 
     async def last(self) -> Offer | None:
-        """The offer that was told last; None if no node with a model has started yet."""
+        """The last offer; None if no node with a model has started yet."""
         ...
 
 
@@ -305,5 +305,5 @@ class Storage(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was handed over and release threads and files. No store may be used afterwards."""
+        """Finish all writes, and release threads and files. No store may be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""Files of a node's own disk: what is being written and has no name yet. Both kinds of blob stores use it."""
+"""Files on a node's own disk that are being written and have no name yet. Both kinds of blob stores use it."""
 
 import asyncio
 import errno

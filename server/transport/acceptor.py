@@ -32,7 +32,7 @@ WARN_EVERY_S = 60.0
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit of open descriptors as far as this process may, and return it."""
+    """Raise the limit of open descriptors as high as this process may, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -147,7 +147,7 @@ class Acceptor:
 
 
 def _refuse(connection: socket.socket) -> None:
-    """Tell the client that its address has too many connections, if it can be told at once, and hang up."""
+    """Answer that the address has too many connections, if that is possible without waiting, and close."""
     detail = "this address has too many connections; close some"
     problem = Problem("too_many_connections", detail, headers={"Retry-After": "5"})
     with connection:

@@ -92,7 +92,7 @@ class Connections:
             tracked.abort()
 
     def take_account(self, account: str) -> bool:
-        """Count one more connection of *account*. Returns False if it has as many as it may, or was cut too often."""
+        """Count one more connection of *account*. Returns False if it has too many, or was cut off too often."""
         if self._of_account[account] >= self.rules.max_of_account:
             return False
         if len(self._cuts) and not self._cuts.look(account, now=now_ms(), limit=MAX_CUTS).allowed:
@@ -107,7 +107,7 @@ class Connections:
         self._cuts.hit(account, now=now_ms(), limit=MAX_CUTS)
 
     def take_address(self, address: str) -> bool:
-        """Count one more connection from *address*. Returns False if it has as many as it may."""
+        """Count one more connection from *address*. Returns False if it has too many."""
         if self._of_address[address] >= self.rules.max_of_address:
             return False
         self._of_address[address] += 1
@@ -219,7 +219,7 @@ class TrackedConnection:
             self._unread_timer = None
 
     def abort(self) -> None:
-        """End the connection at once, without what is still to be sent."""
+        """End the connection at once, without sending the rest."""
         self._forget_idleness()
         if self._transport is not None:
             self._transport.abort()
@@ -266,7 +266,7 @@ class TrackedConnection:
 
 
 class TrackedProtocol(asyncio.Protocol):
-    """What uvicorn's protocols have in common here: they tell their TrackedConnection how it fares."""
+    """The common part of uvicorn's protocols here: they report to their TrackedConnection."""
 
     tracked: TrackedConnection
 

@@ -22,7 +22,7 @@ MAX_TARGET_BYTES = 4 * 1024
 """Of the path and query of a request."""
 
 MAX_PATH_BYTES = 1024
-"""Of the path alone. Each byte is decoded, logged and told in the answer again; no path of ours has half as many."""
+"""The most bytes of the path. Each is decoded, logged and repeated in the answer; no path of ours has half as many."""
 
 MAX_HEADERS = 100
 """Header lines and trailers of a request. Each costs work, however short it is."""
@@ -114,7 +114,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self.tracked.begin(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when the connection has ended. uvicorn tells only the newest of several requests."""
+        """Called when the connection has ended. uvicorn itself informs only the newest of several requests."""
         super().connection_lost(exc)
         self._stop_bulk_reads()
         self.pipeline.clear()

@@ -43,7 +43,7 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn with our own acceptor, and without its signal handlers: streams are told before they are closed."""
+    """uvicorn with our own acceptor and without its signal handlers. Streams get their end before they are closed."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class PricedFrames(ServerProtocol):
     def __init__(self, *, max_size: int | None) -> None:
         super().__init__(max_size=max_size, logger=logging.getLogger("uvicorn.error"))
         self.held = False
-        """Whether it has stopped in the middle of what it was given. parse_more() goes on."""
+        """Whether it stopped in the middle of its data. parse_more() continues."""
         self.excess = False
         """Whether the peer has sent more pings, or more after our close frame, than it may."""
         self._rest = bytearray()
@@ -85,7 +85,7 @@ class PricedFrames(ServerProtocol):
         self.held = True
 
     def parse_more(self) -> None:
-        """Go on parsing what is held."""
+        """Continue with the data that is held."""
         rest, self._rest, self.held = self._rest, bytearray(), False
         self._frames_left = TURN_FRAMES
         self.receive_data(rest)
@@ -159,7 +159,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.scope["state"]["connection"] = self.tracked
 
     def _parse(self) -> None:
-        """Parse the next frames of what is held, and hand them to the route."""
+        """Parse the next frames of the held data, and pass them to the route."""
         self.conn.parse_more()
         if self.conn.parser_exc is not None:
             self.handle_parser_exception()
@@ -179,7 +179,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self._parse_later()
 
     def _parse_later(self) -> None:
-        """Have _parse_or_read() called in this connection's turn, once the peer has paid for what it sent."""
+        """Call _parse_or_read() in this connection's turn, once the peer's allowance permits it."""
         if self._waits or self._awaits_accept:
             return
         self._waits = True
@@ -190,7 +190,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.tracked.parse_queue.join(self._parse_or_read)
 
     def _parse_or_read(self) -> None:
-        """Parse what is held, or read again if nothing is."""
+        """Parse the held data, or continue to read if there is none."""
         self._waits = False
         if self.disconnected or self._cut or self.transport.is_closing():
             return
@@ -206,7 +206,10 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Called by the route. Reading goes on when it has taken every message, and the peer has paid for them."""
+        """Called by the route.
+
+        Reading continues when it has taken every message and the peer's allowance permits it.
+        """
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             if self.conn.held or self.conn.owed_s > 0:
@@ -216,7 +219,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         return message
 
     def _cut_off(self) -> None:
-        """End a connection whose peer sends too much. What it goes on sending is not looked at."""
+        """End a connection whose peer sends too much. Further data is ignored."""
         self._cut = True
         self.tracked.note_cut()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.POLICY_VIOLATION})

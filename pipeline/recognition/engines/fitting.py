@@ -108,7 +108,7 @@ def _known_voices(hear: Hear, parts: Sequence[Excerpt]) -> set[str]:
 
 
 def _errors(hear: Hear, fit: Fit, parts: Sequence[Excerpt]) -> int:
-    """Return how many units of what is said are missing, and how many others are heard; a loop is one excerpt lost."""
+    """Return the number of missing units plus that of wrong ones; a loop counts as a lost excerpt."""
     errors = 0
     for part in parts:
         request = DecodeRequest(samples=part.samples, start=0, language=part.language, final=True)

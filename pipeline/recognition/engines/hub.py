@@ -106,7 +106,7 @@ class ModelDownload:
         return folder
 
     def _check(self, folder: Path, pin: Pin, cache: Path) -> None:
-        """Compare the weights with the *pin*. What was not known before is recorded, for later downloads."""
+        """Compare the weights with the *pin*. If it has no digest, record theirs for later downloads."""
         weights = folder / "model.bin"
         if not weights.is_file():
             raise self._unavailable("it has no model.bin")

@@ -392,7 +392,10 @@ class WhisperEngine:
         return self._tokens_of(request.hint)[:HINT_TOKENS]
 
     def _task(self, request: DecodeRequest, language: str) -> str:
-        """Return what the model is told to do: English speech is never translated. Raises EngineFailed if it cannot."""
+        """Return the model's task: English speech is never translated.
+
+        Raises EngineFailed if the model cannot do it.
+        """
         if request.task == TRANSCRIBE or language == _ENGLISH or not self._multilingual:
             return TRANSCRIBE
         if not self.translates:

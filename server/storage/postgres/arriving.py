@@ -25,7 +25,7 @@ def open_for_move(url: str, keys: SigningKeys) -> PostgresDatabase:
 
 
 async def end_move(database: PostgresDatabase) -> None:
-    """Number what is erased from now on behind what was moved."""
+    """Let the numbers of later erasures follow those that were moved."""
     last = await database.read(lambda tx: tx.one("SELECT coalesce(max(number), 0) AS last FROM erasures"))
     assert last is not None
     restart = f"ALTER TABLE erasures ALTER COLUMN number RESTART WITH {int(last['last']) + 1}"

@@ -89,7 +89,7 @@ class _EscapingLoader(TextLoader):
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Let the errors of PostgreSQL that the block raises be ours: StorageAway, DiskFull, StorageBusy, StorageError."""
+    """Translate PostgreSQL's errors in the block: into StorageAway, DiskFull, StorageBusy, StorageError."""
     try:
         yield
     except psycopg.Error as error:

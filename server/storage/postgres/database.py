@@ -113,12 +113,12 @@ class PostgresDatabase:
         return await _wait_for_answer(write.future, OutcomeUnknown)
 
     async def read(self, function: Callable[[PostgresTransaction], T]) -> T:
-        """Run *function*, whose every statement sees what is committed when it begins. It cannot write."""
+        """Run *function*. Each of its statements sees everything that is committed when it begins. It cannot write."""
         self._check()
         return await _wait_for_answer(self._readers.submit(self._read, function), StorageAway)
 
     def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
-        """Never known: a commit of another node is heard of a moment later, and an ended key must end at once."""
+        """Always unknown: notifications of other nodes come a moment late, and a revoked key must end at once."""
         return None
 
     async def scrub(self) -> bool:
@@ -196,7 +196,7 @@ class PostgresDatabase:
         return batch, item is not None
 
     def _commit(self, batch: Sequence[_Write[Any]]) -> None:
-        """Run the batch in one transaction and tell each its result. If it fails, each is tried alone."""
+        """Run the batch in one transaction and give each write its result. If it fails, each is tried alone."""
         try:
             self._commit_surely(batch)
         except Exception as error:  # noqa: BLE001  the callers' to judge; the thread has to go on
@@ -261,7 +261,7 @@ class PostgresDatabase:
         return PostgresTransaction(connection, int(row["now"]))
 
     def _look_up(self, mark: str) -> bool:
-        """Whether the transaction with *mark* was committed. Raises OutcomeUnknown when there is no telling."""
+        """Whether the transaction with *mark* was committed. Raises OutcomeUnknown if that cannot be found out."""
         until = time.monotonic() + DOUBT_S
         while True:
             try:

@@ -64,7 +64,7 @@ class NotificationListener:
         self._closing.set()
 
     def join(self) -> None:
-        """Wait for the end, at which the database has heard that this process is gone."""
+        """Wait for the end of the thread. Before it ends it tells the database that this process is gone."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -138,7 +138,7 @@ class NotificationListener:
             self._leads = bool(row["got"])
 
     def _reconnect(self, error: Exception) -> None:
-        """Connect anew. Until that succeeds the database counts as away, and everybody who waits is told to look."""
+        """Connect again. Until that succeeds the database counts as away, and all waiting tasks look again."""
         log.warning("the database does not answer", extra={"error": type(error).__name__})
         self._connection.close()
         self._leads = False

@@ -1,4 +1,4 @@
-"""Bringing the schema of a database forward. Every node does it at its start, and `scribewire migrate` by itself."""
+"""Migrates the schema of a database. Every node does so at its start; `scribewire migrate` does only that."""
 
 from collections.abc import Sequence
 

@@ -10,7 +10,7 @@ from server.storage.sql import schema
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A step forward. Programs of an older version go on working on a schema whose newer steps are all *additive*."""
+    """A step forward. Older versions can still work on a schema whose newer steps are all *additive*."""
 
     script: str
     additive: bool = True

@@ -47,7 +47,7 @@ class BucketBlobs:
         return self._scratch
 
     def check(self) -> None:
-        """Try the bucket. It blocks. Raises StorageError if it does not let us work, BlobsAway if it is silent."""
+        """Try the bucket. It blocks. Raises StorageError if it refuses us, BlobsAway if it does not answer."""
         check(self._bucket)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Asking a bucket, as a process starts, whether it lets this installation work, and telling an operator why not."""
+"""Checks at the start whether a bucket gives this installation the rights that it needs, and explains if not."""
 
 import re
 import secrets

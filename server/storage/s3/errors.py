@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def as_blobs_away(function: Callable[..., T], *arguments: object) -> T:
-    """Return what *function* returns. Raises BlobsAway for every error of obstore, which is logged."""
+    """Call *function*. Raises BlobsAway for every error of obstore, which is logged."""
     try:
         return function(*arguments)
     except (BaseError, OSError, NotImplementedError) as error:  # OSError: what its writers and lookups raise

@@ -68,7 +68,7 @@ class Upload:
         self._stored = True
 
     def discard(self) -> None:
-        """Take back what was sent, and the blob itself if its name was already given."""
+        """Delete the parts that were sent, and the blob itself if its name was already given."""
         if self._stored:
             obstore.delete(self._bucket, self._key)
         elif self._parts is not None and not self._parts.closed():
@@ -93,7 +93,7 @@ class Upload:
 
 
 class Abandoned(Exception):
-    """Tells obstore's writer that the upload is given up: it aborts the upload instead of completing it."""
+    """Makes obstore's writer abort the upload instead of completing it."""
 
 
 def size_of(bucket: S3Store, key: str) -> int | None:

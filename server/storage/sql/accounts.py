@@ -63,7 +63,7 @@ def _account_of(row: SqlRow) -> Account:
 
 
 def _for_sandbox(secret: WebhookSecret) -> WebhookSecret:
-    """The sandbox's secret of an account that was made when both environments had one: who has it cannot find that."""
+    """The sandbox's secret of an old account that has one secret for both. It does not reveal the production secret."""
     chance = hmac.digest(secret.current.encode(), b"sandbox webhooks", "sha256")
     return WebhookSecret(current="whsec_" + base64.b64encode(chance).decode(), created_at=secret.created_at)
 

@@ -1,4 +1,4 @@
-"""The Counter: one row per (subject, name, window), changed in the transaction that decides what is counted."""
+"""The Counter: one row per (subject, name, window), changed in the transaction that it counts."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace

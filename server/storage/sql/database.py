@@ -67,7 +67,7 @@ class Database(Protocol):
         ...
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
-        """Run *function* on what is committed so far. It cannot write."""
+        """Run *function* on all committed data. It cannot write."""
         ...
 
     def version(self, topic: str) -> int | None:

@@ -82,7 +82,7 @@ def _untold(tx: Transaction, row: SqlRow) -> bool:
 
 
 def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:
-    """Return the reserved allowance, or adjust it to the audio that was heard."""
+    """Return the reserved allowance, or adjust it to the audio that was used."""
     for quota in quotas_of(row["quotas"]):
         if returned:
             change(tx, row["account"], quota, -quota.amount)

@@ -38,7 +38,7 @@ def charge_attempt(tx: Transaction, row: SqlRow) -> float:
 
 
 def charge_end(tx: Transaction, row: SqlRow, state: State, duration_s: float | None) -> None:
-    """Charge what the job of *row*, which ends in *state* now, took beyond what was counted at its beginning."""
+    """Charge the cost of the job of *row*, which ends in *state*, beyond the cost that was counted at its start."""
     if row["class"] != BATCH or row["lease_until"] is None:
         return
     if state is State.COMPLETED:

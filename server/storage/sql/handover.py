@@ -1,4 +1,4 @@
-"""Jobs whose results are handed over once: noting that, and erasing them."""
+"""Jobs that keep no results: notes their delivery, and erases them."""
 
 from dataclasses import replace
 

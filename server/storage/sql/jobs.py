@@ -62,7 +62,7 @@ class SqlJobs:
         boot: str | None = None,
         is_alive: submission.Liveness = lambda _tx, _boot: False,
     ) -> None:
-        """*boot* names this process in its reservations, which end with it; *is_alive* tells whether others live."""
+        """*boot* names this process in its reservations, which end with it; *is_alive* asks whether a process lives."""
         self.database = database
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)

@@ -78,7 +78,7 @@ async def copy_table(source: Database, target: Database, table: Table) -> None:
 
 
 async def content_of(database: Database, table: Table, columns: Sequence[str]) -> Content:
-    """What *table* holds in the *columns*. The order of its rows does not matter."""
+    """The content of *columns* of *table*. The order of rows does not matter."""
     rows, digest = 0, 0
     after: Sequence[object] | None = None
     while page := await database.read(_page_after(table, after, columns)):

@@ -29,7 +29,7 @@ MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
     for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions)
 }
-"""The members of what is stored as JSON."""
+"""The members of values that are stored as JSON."""
 
 
 class SqlRow(Protocol):

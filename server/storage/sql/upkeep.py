@@ -1,4 +1,4 @@
-"""The Upkeep: the record of erasures, what is forgotten with time, and wiping the files."""
+"""The Upkeep: the record of erasures, deleting old data, and wiping the files."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -58,7 +58,7 @@ def claim_folder(folder: Path) -> FolderClaim:
 
 @contextmanager
 def one_opener(folder: Path) -> Iterator[None]:
-    """Let only one process at a time into the block, so that tables and secrets are created once."""
+    """Admit one process at a time to the block, so that tables and secrets are created once."""
     lock = os.open(folder / "opening.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

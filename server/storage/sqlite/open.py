@@ -16,7 +16,7 @@ FILE_NAME = "scribewire.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What is in a data folder, to be copied elsewhere, until close()."""
+    """The content of a data folder that is being copied elsewhere, until close()."""
 
     database: SqliteDatabase = field(repr=False)
     blobs: FileBlobs
@@ -28,7 +28,7 @@ class Installation:
 
 
 def open_installation(folder: Path, *, clock: Clock) -> Installation:
-    """Open what is in *folder* to copy it. It blocks. Raises StorageError if there is nothing, or it cannot be used."""
+    """Open *folder* to copy its content. It blocks. Raises StorageError if there is none, or it cannot be used."""
     if not (folder / FILE_NAME).is_file():
         raise StorageError(f"there is no installation in {folder}: set SCRIBEWIRE_DATA_DIR")
     with one_opener(folder):

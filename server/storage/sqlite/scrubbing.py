@@ -15,7 +15,7 @@ READ_BYTES = 4 * 1024 * 1024
 
 
 class Connection(Protocol):
-    """What is used of a connection to the database."""
+    """The methods of a database connection that are used here."""
 
     def execute(self, sql: str, /) -> Any: ...
     def close(self) -> None: ...
@@ -45,7 +45,7 @@ class Scrubber:
             return not busy
 
     def used_gaps(self) -> list[int]:
-        """The numbers of the pages with something in their gaps, as far as can be seen while others write."""
+        """The numbers of pages with data in their gaps. Others may write at the same time, so it may miss some."""
         shape = self._layout()
         found: list[int] = []
         at = 0
