@@ -180,6 +180,7 @@ class _Routes:
         self._config, self._domain, self._limits, self._estimator = config, domain, limits, estimator
         self._storage = storage = domain.storage
         self._stream_limits = StreamLimits(limits.streams)
+        self._uploads = Uploads(storage.blobs)
         self._waiter = JobWaiter(storage.jobs, domain.closing)
         self.door = Door(
             accounts=storage.accounts,
@@ -261,7 +262,7 @@ class _Routes:
 
     def _make_transcriptions(self) -> Transcriptions:
         return Transcriptions(
-            uploads=Uploads(self._storage.blobs),
+            uploads=self._uploads,
             waiter=self._waiter,
             acceptance=self._domain.acceptance,
             records=self._domain.records,
@@ -300,6 +301,7 @@ class _Routes:
             jobs=self._storage.jobs,
             session_registry=self._domain.session_registry,
             channels=self._storage.channels,
+            uploads=self._uploads,
             acceptance=self._domain.acceptance,
             waiter=self._waiter,
             records=self._domain.records,

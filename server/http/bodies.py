@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Protocol
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from server.http.headers import clean_filename
+from server.http.large_bodies import LargeBodies, Room, off_loop
 from server.http.problems import Problem
 from server.model.errors import FieldError, invalid
 from server.model.orders import StoredFile
@@ -27,7 +29,10 @@ MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
 LARGE_FIELDS = frozenset({"known_speaker_references", "known_speaker_references[]"})  # recordings as data URLs
-MAX_BODY_WITH_RECORDINGS = 16_000_000  # also of such a field, which may have several in a JSON array
+MAX_BODY_WITH_RECORDINGS = 16_000_000  # also of all fields of a form together
+MAX_TEXT_BYTES = 2_000_000  # of a JSON body whose strings may be long texts: a prompt to estimate
+MAX_VALUES = 20_000  # of a JSON body: each list and number costs work and memory, however short it is
+MAX_ESCAPES = 100_000  # of a body such as a=%41: text within the bounds of its members has fewer in any script
 PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
 PIECE = 512 * 1024  # bytes gathered at least before a write, so that a fast upload needs few thread switches
 MAX_PARTS = 256  # of a piece: each is a part of the body as it arrived, and is written without being copied
@@ -52,6 +57,7 @@ class Received:
 
     job_id: str
     fields: dict[str, list[object]] = field(default_factory=dict)
+    field_bytes: int = 0
     file: StoredFile | None = None
     begun: bool = False  # whether a file may be stored, also where the request ended before it was received in full
     keep: bool = False
@@ -62,6 +68,7 @@ class Uploads:
     """Reads request bodies that may contain a file."""
 
     blobs: Blobs
+    large: LargeBodies = field(default_factory=LargeBodies)
 
     @asynccontextmanager
     async def receive(
@@ -71,28 +78,60 @@ class Uploads:
 
         With *hashed* its SHA-256 is returned too, which costs about as much CPU time as receiving the file. With *raw*
         the body is the file itself, unless it is JSON. Raises Problem invalid_json, invalid_multipart,
-        payload_too_large, invalid_parameter, request_timeout, disk_full.
+        payload_too_large, invalid_parameter, request_timeout, disk_full, and what Room.take() raises.
         """
         received = Received(job_id)
         try:
-            media_type, options = parse_options_header(request.headers.get("content-type", ""))
-            if raw and media_type != JSON.encode():
-                await self._raw(request, received, f"{job_id}/source", most, hashed=hashed)
-            elif media_type == MULTIPART.encode():
-                await self._multipart(
-                    request, received, options.get(b"boundary", b""), f"{job_id}/source", most, hashed=hashed
-                )
-            elif media_type == JSON.encode():
-                received.fields = _from_json(await body_without_file(request))
-            else:
-                received.fields = _from_urlencoded(await body_without_file(request))
-            yield received
+            async with self.large.body(_account_of(request)) as room:
+                await self._read(request, received, room, most, hashed=hashed, raw=raw)
+                room.settle()
+                yield received
         finally:
             if received.begun and not received.keep:
                 await self.blobs.delete(job_id)
 
-    async def _raw(self, request: Request, received: Received, blob: str, most: int, *, hashed: bool) -> None:
-        received.begun = True
+    @asynccontextmanager
+    async def body_without_file(self, request: Request, *, most: int = MAX_FORM_BYTES) -> AsyncIterator[bytes]:
+        """Read a body of at most *most* bytes, or of MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
+
+        Raises what body_of() and Room.take() do.
+        """
+        async with self.large.body(_account_of(request)) as room:
+            body = await self._body_without_file(request, room, most)
+            room.settle()
+            yield body
+
+    async def _body_without_file(self, request: Request, room: Room, most: int) -> bytes:
+        body = bytearray()
+        async for data in _arrivals(request):
+            body += data
+            if len(body) > most:
+                await room.take()
+            if len(body) > MAX_BODY_WITH_RECORDINGS:
+                raise _too_large(MAX_BODY_WITH_RECORDINGS, len(body))
+        if len(body) > most and not any(name.encode() in body for name in LARGE_FIELDS):
+            raise _too_large(most, len(body))
+        return bytes(body)
+
+    async def _read(
+        self, request: Request, received: Received, room: Room, most: int, *, hashed: bool, raw: bool
+    ) -> None:
+        """Read the body into *received*."""
+        media_type, options = parse_options_header(request.headers.get("content-type", ""))
+        if raw and media_type != JSON.encode():
+            await self._raw(request, received, most, hashed=hashed)
+        elif media_type == MULTIPART.encode():
+            await self._multipart(request, received, room, options.get(b"boundary", b""), most, hashed=hashed)
+        elif media_type == JSON.encode():
+            body = await self._body_without_file(request, room, MAX_FORM_BYTES)
+            received.field_bytes = len(body)
+            received.fields = await off_loop(len(body), _from_json, body)
+        else:
+            body = await body_of(request, most=MAX_FORM_BYTES)
+            received.fields = await off_loop(len(body), _from_urlencoded, body)
+
+    async def _raw(self, request: Request, received: Received, most: int, *, hashed: bool) -> None:
+        received.begun, blob = True, _source_of(received)
         async with self.blobs.create(blob, leave_reserve=True) as sink:
             file = _Incoming(sink, most, hashed=hashed)
             async for data in _arrivals(request):
@@ -101,11 +140,18 @@ class Uploads:
         received.file = StoredFile(blob, file.bytes, file.digest(), None)
 
     async def _multipart(
-        self, request: Request, received: Received, boundary: bytes, blob: str, most: int, *, hashed: bool
+        self,
+        request: Request,
+        received: Received,
+        room: Room,
+        boundary: bytes,
+        most: int,
+        *,
+        hashed: bool,
     ) -> None:
         if not boundary:
             raise Problem("invalid_multipart", "Content-Type names no boundary")
-        form = _Form(boundary)
+        form, blob = _Form(boundary), _source_of(received)
         async with AsyncExitStack() as stack:
             file: _Incoming | None = None
             total = 0
@@ -114,6 +160,8 @@ class Uploads:
                 if total > most + MAX_BODY_WITH_RECORDINGS:
                     raise _too_large(most, total)
                 form.feed(data)
+                if form.field_bytes > MAX_FORM_BYTES:
+                    await room.take()
                 if form.file is not None and file is None:
                     received.begun = True
                     sink = await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True))
@@ -123,9 +171,18 @@ class Uploads:
             form.close()
             if file is not None:
                 await file.flush()
-        received.fields = form.fields
+        received.fields, received.field_bytes = form.fields, form.field_bytes
         if file is not None:
             received.file = StoredFile(blob, file.bytes, file.digest(), clean_filename(form.file))
+
+
+def _source_of(received: Received) -> str:
+    """The blob of the file."""
+    return f"{received.job_id}/source"
+
+
+def _account_of(request: Request) -> str:
+    return str(request.scope.get("state", {}).get("account"))
 
 
 class _Incoming:
@@ -166,6 +223,7 @@ class _Form:
 
     def __init__(self, boundary: bytes) -> None:
         self.fields: dict[str, list[object]] = {}
+        self.field_bytes = 0
         self.file: str | None = None  # the file part's filename ("" when it has none) once that part began
         with _multipart_errors():
             self._parser = MultipartParser(
@@ -235,6 +293,9 @@ class _Form:
             self._taken.append(memoryview(data)[start:end])
             return
         self._value += data[start:end]
+        self.field_bytes += end - start
+        if self.field_bytes > MAX_BODY_WITH_RECORDINGS:
+            raise _too_large(MAX_BODY_WITH_RECORDINGS, self.field_bytes)
         most = MAX_BODY_WITH_RECORDINGS if self._name in LARGE_FIELDS else MAX_FIELD_BYTES
         if len(self._value) > most:
             raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {most} bytes")
@@ -277,25 +338,39 @@ async def body_of(request: Request, *, most: int) -> bytes:
     return bytes(body)
 
 
-async def body_without_file(request: Request, *, most: int = MAX_FORM_BYTES) -> bytes:
-    """Read a body of at most *most* bytes, or of MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
+def parse_json(body: bytes) -> object:
+    """Parse *body*. Raises Problem invalid_json, also where it has more than MAX_VALUES."""
+    if _has_many_values(body):
+        raise Problem("invalid_json", f"the body has more than {MAX_VALUES} values")
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Problem("invalid_json", f"the body is no valid JSON: {error}") from None
 
-    Raises what body_of() does.
+
+def _has_many_values(body: bytes) -> bool:
+    """Whether lists, objects and what is behind commas are more than MAX_VALUES.
+
+    A long text may have as many such signs, but no body with recordings has.
     """
-    body = await body_of(request, most=MAX_BODY_WITH_RECORDINGS)
-    if len(body) > most and not any(name.encode() in body for name in LARGE_FIELDS):
-        raise _too_large(most, len(body))
-    return body
+    signs = accumulate(_signs(body[at : at + PIECE]) for at in range(0, len(body), PIECE))
+    if all(count <= MAX_VALUES for count in signs):
+        return False
+    if len(body) > MAX_TEXT_BYTES:
+        return True
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    return plain.count(b'"') > 4 * MAX_VALUES or sum(map(_signs, plain.split(b'"')[::2])) > MAX_VALUES
+
+
+def _signs(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def json_object(body: bytes) -> dict[str, object]:
     """Parse *body* as a JSON object; an empty body is an empty object. Raises Problem invalid_json."""
     if not body.strip():
         return {}
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Problem("invalid_json", f"the body is no valid JSON: {error}") from None
+    value = parse_json(body)
     if not isinstance(value, dict):
         raise Problem("invalid_json", "the body must be a JSON object")
     if len(value) > MAX_FIELDS:
@@ -308,6 +383,8 @@ def _from_json(body: bytes) -> dict[str, list[object]]:
 
 
 def _from_urlencoded(body: bytes) -> dict[str, list[object]]:
+    if body.count(b"%") > MAX_ESCAPES:
+        raise Problem("invalid_multipart", f"the body has more than {MAX_ESCAPES} escapes")
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError as error:

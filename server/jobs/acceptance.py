@@ -242,7 +242,7 @@ class Acceptance:
             missing = "this node does not listen; send the request to one with the role worker"
             raise invalid([FieldError(REFERENCES.name, "not_offered", missing)])
         try:
-            await batch.learn_voices(people)
+            await self.prober.learn_voices(batch, people, account=customer.account, plan=customer.plan)
         except UnusableReference as error:
             raise invalid([FieldError(REFERENCES.name, "invalid_value", str(error))]) from error
         upload.begun = True

@@ -2,20 +2,23 @@
 
 import asyncio
 import math
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakValueDictionary
 
-from pipeline.errors import AudioTooLong, PipelineError
+from pipeline.errors import AudioTooLong, PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.accounts.failures import Failures
 from server.clock import now_ms
+from server.jobs.transcriber import Transcriber
 from server.model.accounts import Plan
 from server.model.errors import Refused
 from server.storage.ports import BlobStore, RateCounter
 
 MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
 MAX_PER_ACCOUNT = 2  # of these, so that nobody's files make everybody wait
+MAX_LEARNING = 2  # requests whose recordings of people are listened to; each may have ten
 SLACK_S = 1.0  # tolerance for an encoder's padding; decoding stops this far after the limit
 
 REQUESTS_PER_BAD_FILE = 3
@@ -30,6 +33,7 @@ class Prober:
         self._isolation = isolation
         self._blobs = blobs
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
+        self._learning = asyncio.Semaphore(MAX_LEARNING)
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by account, while in use
         self._bad_files = Failures(what="bad files", shared=rates)
 
@@ -50,8 +54,7 @@ class Prober:
         Raises AudioTooLong if the stated length exceeds the plan's, and what Isolation.decoding() raises on entering.
         A false length is found during transcription.
         """
-        turns = self._turns.setdefault(account, asyncio.Semaphore(MAX_PER_ACCOUNT))
-        async with turns:
+        async with self._turn(account):
             try:
                 probe = await self._look_at(blob)
             except PipelineError as error:
@@ -66,6 +69,25 @@ class Prober:
                 actual_s=probe.duration_s,
             )
         return probe
+
+    async def learn_voices(
+        self, batch: Transcriber, recordings: Mapping[str, bytes], *, account: str, plan: Plan
+    ) -> None:
+        """Check that the voices in *recordings*, by name, can be learned. It counts as a look at one file.
+
+        Raises UnusableReference, Refused rate_limited if too many files of the account were bad lately, and what
+        Transcriber.learn_voices() raises.
+        """
+        self.admit(account, plan)
+        async with self._turn(account), self._learning:
+            try:
+                await batch.learn_voices(recordings)
+            except UnusableReference:
+                await self._bad_files.count(account, limit=_max_bad_files(plan))
+                raise
+
+    def _turn(self, account: str) -> asyncio.Semaphore:
+        return self._turns.setdefault(account, asyncio.Semaphore(MAX_PER_ACCOUNT))
 
     async def _look_at(self, blob: str) -> Probe:
         async with self._blobs.local(blob) as path:

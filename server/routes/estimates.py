@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,7 +21,7 @@ from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong,
 from server.accounts.addresses import counted_as
 from server.accounts.limits import Limits, day_of
 from server.clock import now_ms
-from server.http.bodies import JSON, body_of
+from server.http.bodies import JSON, body_of, parse_json
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
@@ -226,10 +225,7 @@ def estimates_of(account_id: str, environment: str) -> str:
 
 
 def _parse(body: bytes) -> EstimateRequest:
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Problem("invalid_json", f"the body is no valid JSON: {error}") from None
+    value = parse_json(body)
     with _refusals():
         return parse_request(value)
 

@@ -10,8 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, body_without_file, json_object
+from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, Uploads, json_object
 from server.http.caller import Caller
+from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.schema_parts import ref
 from server.jobs.acceptance import Acceptance
@@ -24,7 +25,8 @@ from server.live.writers import Seat
 from server.model.channels import Channel
 from server.model.errors import FieldError, invalid
 from server.model.instants import iso
-from server.model.jobs import Job
+from server.model.jobs import Job, Submitted
+from server.model.offers import Offer
 from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
@@ -75,6 +77,7 @@ class LiveRequests:
     jobs: JobStore
     session_registry: SessionRegistry
     channels: ChannelStore
+    uploads: Uploads
     acceptance: Acceptance
     waiter: JobWaiter
     records: Records
@@ -159,19 +162,8 @@ class LiveRequests:
         check_query(request)
         self.session_registry.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
-        members = json_object(await body_without_file(request, most=MAX_BODY))
-        fields = {name: [value] for name, value in members.items()}
-        offer = self.acceptance.offers[caller.environment]
-        order, people, warnings = parse_live_order(fields, offer=offer)
-        channel = await self._channel(caller, order)
-        key = idempotency_key_of(request, caller)
-        async with self.acceptance.reserve(key):
-            self.session_registry.admit(caller.environment, order)
-            asked = ParsedRequest(order, None, None, warnings, people)
-            submitted = await self.acceptance.accept(caller.customer, asked, key=key)
+        submitted = await self._submit(request, caller)
         job = submitted.job
-        if channel is not None:
-            await self.channels.show(channel.id, job.id)
         expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.session_registry.rules.margin_s)
         await self.eraser.settle(job.id)
         asked_at = now_ms()
@@ -187,6 +179,19 @@ class LiveRequests:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
         return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
+
+    async def _submit(self, request: Request, caller: Caller) -> Submitted:
+        """Make the job, and show it on the channel that the request names."""
+        async with self.uploads.body_without_file(request, most=MAX_BODY) as body:
+            asked = await off_loop(len(body), _parse, body, self.acceptance.offers[caller.environment])
+            channel = await self._channel(caller, asked.order)
+            key = idempotency_key_of(request, caller)
+            async with self.acceptance.reserve(key):
+                self.session_registry.admit(caller.environment, asked.order)
+                submitted = await self.acceptance.accept(caller.customer, asked, key=key)
+        if channel is not None:
+            await self.channels.show(channel.id, submitted.job.id)
+        return submitted
 
     async def _channel(self, caller: Caller, order: Order) -> Channel | None:
         """The channel that shows the session. Raises Refused invalid_parameter if the account has no such channel."""
@@ -234,6 +239,13 @@ class LiveRequests:
             raise no_such_job()
         progress = await self.session_registry.progress(now)
         return json_response({"job_id": job.id, "status": now.state.value, **progress.to_json()})
+
+
+def _parse(body: bytes, offer: Offer) -> ParsedRequest:
+    """What a request for a session asks for. Raises Problem invalid_json, Refused invalid_parameter."""
+    fields = {name: [value] for name, value in json_object(body).items()}
+    order, people, warnings = parse_live_order(fields, offer=offer)
+    return ParsedRequest(order, None, None, warnings, people)
 
 
 async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:

@@ -12,6 +12,7 @@ from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
 from server.http.caller import Caller
 from server.http.headers import WARNING, Preference, preference
+from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
@@ -143,7 +144,7 @@ class Transcriptions:
                 raw=raw,
             )
             async with body as received:
-                asked = parse(received)
+                asked = await off_loop(received.field_bytes, parse, received)
                 query_seconds(request, "wait", most=self.wait_limits.max_s)
                 return asked, await self.acceptance.accept(customer, asked, received, key)
 

@@ -190,6 +190,7 @@ TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFER
         *(({**ANN, "known_speaker_names": [name]}, "known_speaker_names") for name in ("S1", "A", " ", "x" * 65, 7)),
         ({**ANN, "known_speaker_references": ["https://example.org/a"]}, "known_speaker_references"),
         ({**ANN, "known_speaker_references": ["data:audio/wav;base64,?"]}, "known_speaker_references"),
+        ({**ANN, "known_speaker_references": ["data:" + "a" * 500_000]}, "known_speaker_references"),
         ({**TWO, "max_speakers": 1}, "max_speakers"),
     ],
 )

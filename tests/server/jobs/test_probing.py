@@ -2,16 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from pipeline.errors import DecoderUnavailable, EmptyAudio
+from pipeline.errors import DecoderUnavailable, EmptyAudio, UnusableReference
 from pipeline.ingest.isolation import Isolation
-from server.jobs.probing import MAX_AT_ONCE, Prober
+from server.jobs.probing import MAX_AT_ONCE, MAX_LEARNING, REQUESTS_PER_BAD_FILE, Prober
 from server.model.errors import Refused
 from tests.pipeline.sounds import one_byte_packets
 from tests.server.serving import LIMITS, Served, isolation, wav
@@ -98,3 +98,33 @@ async def test_a_failure_of_the_server_is_not_counted_against_the_account(tmp_pa
             await prober.probe("empty", account="a", plan=strict)
         with pytest.raises(Refused, match="rate_limited"):
             prober.admit("a", strict)
+
+
+class Hearing:
+    """Listens to recordings of people until it is let go, and finds no voice in them."""
+
+    def __init__(self) -> None:
+        self.at_work = 0
+        self.done = asyncio.Event()
+
+    async def learn_voices(self, _recordings: Mapping[str, bytes]) -> None:
+        self.at_work += 1
+        await self.done.wait()
+        self.at_work -= 1
+        raise UnusableReference("Ann", "it has no voice")
+
+
+@in_a_loop
+async def test_recordings_of_people_are_listened_to_a_few_at_a_time_and_count_when_they_are_bad(tmp_path):
+    prober, hearing = Prober(isolation(), Folder(tmp_path)), Hearing()
+    most = FREE.requests_per_minute // REQUESTS_PER_BAD_FILE
+    works = [prober.learn_voices(hearing, {"Ann": b""}, account="hostile", plan=FREE) for _ in range(most)]
+    works += [prober.learn_voices(hearing, {"Ann": b""}, account=name, plan=FREE) for name in ("a", "b", "c")]
+    tasks = [asyncio.create_task(work) for work in works]
+    await asyncio.sleep(0.01)
+    assert hearing.at_work == MAX_LEARNING
+    hearing.done.set()
+    assert {type(end) for end in await asyncio.gather(*tasks, return_exceptions=True)} == {UnusableReference}
+    with pytest.raises(Refused) as caught:
+        await prober.learn_voices(hearing, {"Ann": b""}, account="hostile", plan=FREE)
+    assert caught.value.code == "rate_limited"

@@ -1,0 +1,120 @@
+"""Places for request bodies that are kept in memory until they are whole, and are large: those with recordings.
+
+A small body costs a connection's worth of memory. A large one costs a hundred times as much, for as long as its client
+takes to send it. So there are few places, and an account has one. A client that takes long to send loses its place to
+the next who comes while none is free.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from server.http.problems import Problem
+from server.model.errors import ConcurrencyLimited
+
+PLACES = 16  # a body has up to 16 MB, and is copied while it is parsed
+WAIT_S = 10.0  # for the account's place
+KEPT_S = 60.0  # before a place can be lost: 270 kB/s for the largest body
+LARGE_BYTES = 64 * 1024  # of a body; what is smaller is parsed sooner than a thread begins
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LargeBodies:
+    """The places of this process."""
+
+    def __init__(self) -> None:
+        self._arriving: list[_Held] = []  # the oldest first
+        self._used = 0
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def body(self, account: str) -> AsyncIterator["Room"]:
+        """Room in memory for one body, while the block lasts. In the block Room.take() may raise."""
+        async with AsyncExitStack() as stack:
+            yield Room(self, account, stack)
+
+    @asynccontextmanager
+    async def place(self, account: str) -> AsyncIterator["_Held"]:
+        turn = self._turns.setdefault(account, asyncio.Semaphore(1))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await turn.acquire()
+        except TimeoutError:
+            raise ConcurrencyLimited("large bodies", limit=1, used=1) from None
+        try:
+            async with self._place_of_all() as held:
+                yield held
+        finally:
+            turn.release()
+
+    @asynccontextmanager
+    async def _place_of_all(self) -> AsyncIterator["_Held"]:
+        now = asyncio.get_running_loop().time()
+        if self._used >= PLACES:
+            oldest = self._arriving[0] if self._arriving else None
+            if oldest is None or now - oldest.since < KEPT_S:
+                soon = {"Retry-After": "10", "Connection": "close"}
+                raise Problem("queue_full", "too many large bodies are arriving", headers=soon)
+            self.settle(oldest)
+            oldest.limit.reschedule(now)
+        held = _Held(now, asyncio.timeout(None))
+        self._arriving.append(held)
+        self._used += 1
+        try:
+            async with held.limit:
+                yield held
+        except TimeoutError:
+            if not held.limit.expired():
+                raise
+            text = f"the body took longer than {KEPT_S:g} s, and others wait"
+            raise Problem("request_timeout", text, headers={"Connection": "close"}) from None
+        finally:
+            self.settle(held)
+            self._used -= 1
+
+    def settle(self, held: "_Held") -> None:
+        """Note that the body has arrived, or will not: its place can no longer be lost."""
+        if held in self._arriving:
+            self._arriving.remove(held)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    since: float
+    limit: asyncio.Timeout
+
+
+@dataclass(slots=True)
+class Room:
+    """What one body may keep in memory."""
+
+    _bodies: LargeBodies
+    _account: str
+    _stack: AsyncExitStack
+    _held: _Held | None = field(default=None, init=False)
+
+    async def take(self) -> None:
+        """Take a place, once the body turns out to be large.
+
+        Raises ConcurrencyLimited if the account's own is not free within WAIT_S, and Problem queue_full. From now on
+        the block may end with Problem request_timeout, until the body has arrived.
+        """
+        if self._held is None:
+            self._held = await self._stack.enter_async_context(self._bodies.place(self._account))
+
+    def settle(self) -> None:
+        """Note that the body has arrived."""
+        if self._held is not None:
+            self._bodies.settle(self._held)
+
+
+async def off_loop(size: int, parse: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Call *parse*, on a thread if the *size* of what it parses, in bytes, would hold up the event loop."""
+    if size <= LARGE_BYTES:
+        return parse(*given, **named)
+    return await asyncio.to_thread(parse, *given, **named)
