@@ -13,25 +13,13 @@ from server.model import bounds
 
 PROBLEM = "application/problem+json"
 ALWAYS = ("internal", "not_ready", "shutting_down")
+WITH_A_KEY = ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited", "too_many_connections")
 BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
-    Auth.KEY: (
-        "missing_credentials",
-        "invalid_key",
-        "environment_mismatch",
-        "rate_limited",
-        "too_many_connections",
-    ),
-    Auth.GRANT: (
-        "missing_credentials",
-        "invalid_key",
-        "invalid_token",
-        "environment_mismatch",
-        "rate_limited",
-        "too_many_connections",
-    ),
+    Auth.KEY: WITH_A_KEY,
+    Auth.GRANT: (*WITH_A_KEY, "invalid_token"),
     Auth.OPEN: ("rate_limited",),
-    Auth.OWN: ("rate_limited", "too_many_connections"),
+    Auth.OWN: WITH_A_KEY,
     Auth.FREE: ("rate_limited",),
     Auth.NONE: (),
 }

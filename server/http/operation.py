@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
+from server.http.schema_parts import ref
 from server.logs import log, shown_path
 from server.model.errors import Refused
 
@@ -129,6 +130,18 @@ class Operation:
     hidden: bool = False  # not in /openapi.json: pages for people
     deprecation: Deprecation | None = None
     errors_as: "ErrorShape | None" = None  # for clients that expect another error shape than ours
+
+
+def json_body(schema: str, *, most: int, example: object, required: bool = False) -> dict[str, Any]:
+    """Members of an operation that takes JSON, of the component *schema* and at most *most* bytes."""
+    kind = "application/json"
+    return {
+        "media_types": (kind,),
+        "max_body": most,
+        "body_required": required,
+        "bodies": {kind: ref(schema)},
+        "body_examples": {kind: example},
+    }
 
 
 class Admission(Protocol):

@@ -13,9 +13,9 @@ from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, ope
 from server.accounts.limits import Calendar, Limits, day_of, month_of
 from server.accounts.signed import Scope, make_token
 from server.clock import now_ms
-from server.http.bodies import JSON, body_of, json_object
+from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
@@ -56,18 +56,15 @@ class Accounts:
     signup: SignUp
 
     def operations(self) -> list[Operation]:
-        json_body: dict[str, Any] = {"media_types": (JSON,), "max_body": MAX_BODY}
         return [
             Operation(
                 Endpoint("POST", "/v1/keys", self.create_key, "createKey"),
                 tag="account",
                 auth=Auth.OPEN,
-                **json_body,
                 summary="Get an API key",
                 description="Free and without a payment card. With a key, the new one joins the same account, which "
                 "may have 20 that work. A sandbox key makes sandbox keys.",
-                bodies={JSON: ref("KeyRequest")},
-                body_examples={JSON: {"name": "laptop"}},
+                **json_body("KeyRequest", most=MAX_BODY, example={"name": "laptop"}),
                 answers={201: Answer("The key, shown this once", ref("NewKey"))},
                 codes=(
                     *JSON_CODES,
@@ -95,11 +92,9 @@ class Accounts:
             Operation(
                 Endpoint("POST", "/v1/keys/{key_id}/rotate", self.rotate_key, "rotateKey"),
                 tag="account",
-                **json_body,
                 summary="Replace a key",
                 parameters=(KEY_ID,),
-                bodies={JSON: ref("RotateRequest")},
-                body_examples={JSON: {"overlap_seconds": 3600}},
+                **json_body("RotateRequest", most=MAX_BODY, example={"overlap_seconds": 3600}),
                 answers={201: Answer("The new key, shown this once", ref("NewKey"))},
                 codes=(*JSON_CODES, "key_not_found", "quota_exceeded"),
             ),
@@ -112,12 +107,14 @@ class Accounts:
             Operation(
                 Endpoint("POST", "/v1/tokens", self.create_token, "createToken"),
                 tag="account",
-                **json_body,
-                body_required=True,
                 summary="Make a short-lived token for one job's stream",
                 description="For EventSource and browser WebSockets, which cannot send an Authorization header.",
-                bodies={JSON: ref("TokenRequest")},
-                body_examples={JSON: {"job_id": "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", "ttl_seconds": 600}},
+                **json_body(
+                    "TokenRequest",
+                    most=MAX_BODY,
+                    example={"job_id": "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", "ttl_seconds": 600},
+                    required=True,
+                ),
                 answers={201: Answer("The token", ref("Token"))},
                 codes=(*JSON_CODES, "job_not_found"),
             ),
@@ -130,10 +127,8 @@ class Accounts:
             Operation(
                 Endpoint("POST", "/v1/webhook-secret/rotate", self.rotate_webhook_secret, "rotateWebhookSecret"),
                 tag="webhooks",
-                **json_body,
                 summary="Replace the webhook secret",
-                bodies={JSON: ref("RotateRequest")},
-                body_examples={JSON: {"overlap_seconds": 86_400}},
+                **json_body("RotateRequest", most=MAX_BODY, example={"overlap_seconds": 86_400}),
                 answers={201: Answer("The new secret, shown this once", ref("NewWebhookSecret"))},
                 codes=JSON_CODES,
             ),

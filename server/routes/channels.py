@@ -16,9 +16,9 @@ from starlette.responses import Response
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import check_channel_token
 from server.clock import now_ms
-from server.http.bodies import JSON, body_of, json_object
+from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
 from server.jobs.members import members_of
@@ -42,14 +42,6 @@ from server.streams.rendering import Rendered
 MAX_BODY = 4096
 CHANNEL_ID = Parameter("channel_id", "path", {"type": "string"}, "A channel's id", required=True)
 TOKEN = Parameter("token", "query", {"type": "string"}, "The token of the channel's URL")
-READER_CODES = (
-    "channel_not_found",
-    "missing_credentials",
-    "invalid_key",
-    "invalid_token",
-    "environment_mismatch",
-    "too_many_connections",
-)
 _PLACE = re.compile(r"(job_[0-9A-Z]{26}):([0-9]{1,18})")
 
 
@@ -76,11 +68,7 @@ class Channels:
                 summary="Make a lasting address for live captions",
                 description="Name the channel in `POST /v1/live`, and its address shows that session. Repeating the "
                 "request answers with the same address.",
-                media_types=(JSON,),
-                max_body=MAX_BODY,
-                body_required=True,
-                bodies={JSON: ref("ChannelRequest")},
-                body_examples={JSON: {"name": "main-stage"}},
+                **json_body("ChannelRequest", most=MAX_BODY, example={"name": "main-stage"}, required=True),
                 answers={201: Answer("The channel", ref("Channel"))},
                 codes=(*JSON_CODES, "quota_exceeded"),
             ),
@@ -118,7 +106,7 @@ class Channels:
                     Parameter("last_event_id", "query", place, "The same for clients that cannot set headers"),
                 ),
                 answers={200: Answer("The events", media_type=MEDIA_TYPE)},
-                codes=(*READER_CODES, "invalid_last_event_id"),
+                codes=("channel_not_found", "invalid_token", "invalid_last_event_id"),
             ),
             Operation(
                 Endpoint("GET", "/v1/channels/{channel_id}/live.vtt", self.show_subtitles, "channelSubtitles"),
@@ -127,7 +115,7 @@ class Channels:
                 summary="The subtitles of the channel's newest session so far",
                 parameters=(CHANNEL_ID, TOKEN, *SHAPE_PARAMETERS),
                 answers=VTT_ANSWERS,
-                codes=(*READER_CODES, "output_not_found", "invalid_parameter"),
+                codes=("channel_not_found", "invalid_token", "output_not_found", "invalid_parameter"),
             ),
         ]
 

@@ -30,7 +30,7 @@ from server.model.accounts import Count, Quota, SigningKeys
 from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
-from server.routes.requests import JOB_ID, own_job
+from server.routes.requests import JOB_ID, JSON_CODES, own_job
 from server.storage.job_store import JobStore
 from server.storage.ports import Counter as CounterStore
 
@@ -40,18 +40,8 @@ MAX_WAITING = 32
 MAX_WAITING_OF_ACCOUNT = 2
 MAX_WAITING_OF_ADDRESS = 1
 MAX_WAITING_FOR_CATALOGUE = 8  # of everybody together
-ESTIMATE_CODES = (
-    "invalid_json",
-    "invalid_parameter",
-    "unknown_models",
-    "payload_too_large",
-    "prompt_too_long",
-    "unsupported_media_type",
-    "unsupported_encoding",
-    "quota_exceeded",
-    "queue_full",
-    "concurrency_limited",
-)
+PRICING_CODES = ("invalid_parameter", "unknown_models", "prompt_too_long", "quota_exceeded", "queue_full")
+ESTIMATE_CODES = (*JSON_CODES, *PRICING_CODES, "concurrency_limited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +67,10 @@ class Estimates:
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
-            "media_types": (JSON,),
             "body_required": True,
             "bodies": {JSON: ref("EstimateRequest")},
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
+            "media_types": (JSON,),
             "codes": ESTIMATE_CODES,
             "tag": "estimates",
             "answers": {200: Answer("The estimate", ref("Estimate"))},
@@ -125,16 +115,7 @@ class Estimates:
                     ),
                 ),
                 answers={200: Answer("The estimate", ref("Estimate"))},
-                codes=(
-                    "job_not_found",
-                    "output_not_found",
-                    "job_not_completed",
-                    "invalid_parameter",
-                    "unknown_models",
-                    "prompt_too_long",
-                    "quota_exceeded",
-                    "queue_full",
-                ),
+                codes=("job_not_found", "output_not_found", "job_not_completed", *PRICING_CODES),
             ),
         ]
 

@@ -15,7 +15,7 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
 from server.metrics import Metrics
 from server.routes.door import Door
-from server.routes.requests import JOB_ID, admit_reader
+from server.routes.requests import JOB_ID, READER_CODES, admit_reader
 from server.routes.stream_limits import CountedStream, StreamLimits
 from server.storage.job_store import EventLog, JobStore
 from server.streams.following import Following
@@ -63,17 +63,7 @@ class EventStreams:
                     200: Answer("The events", media_type=MEDIA_TYPE, example=EXAMPLE),
                     204: Answer("The job is over and everything was received: do not reconnect"),
                 },
-                codes=(
-                    "job_not_found",
-                    "invalid_last_event_id",
-                    "not_acceptable",
-                    "missing_credentials",
-                    "invalid_key",
-                    "invalid_token",
-                    "insufficient_scope",
-                    "environment_mismatch",
-                    "too_many_connections",
-                ),
+                codes=(*READER_CODES, "invalid_last_event_id", "not_acceptable"),
             )
         ]
 

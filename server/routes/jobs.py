@@ -60,6 +60,7 @@ class Download:
     extension: str
 
 
+LINK_CODES = ("invalid_signature", "url_expired")
 DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in OUTPUT_FORMATS.items()} | {
     AUDIO: Download(recording.MEDIA_TYPE, recording.EXTENSION)
 }
@@ -142,18 +143,7 @@ class Jobs:
                     206: Answer("A range of it", media_type="*/*", headers=("Content-Range",)),
                     304: Answer("Unchanged"),
                 },
-                codes=(
-                    "job_not_found",
-                    "output_not_found",
-                    "job_not_completed",
-                    "range_not_satisfiable",
-                    "invalid_signature",
-                    "url_expired",
-                    "missing_credentials",
-                    "invalid_key",
-                    "environment_mismatch",
-                    "too_many_connections",
-                ),
+                codes=("job_not_found", "output_not_found", "job_not_completed", *LINK_CODES, "range_not_satisfiable"),
             ),
         ]
 

@@ -10,10 +10,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.http.bodies import JSON, MAX_BODY_WITH_RECORDINGS, Uploads, json_object
+from server.http.bodies import MAX_BODY_WITH_RECORDINGS, Uploads, json_object
 from server.http.caller import Caller
 from server.http.large_bodies import off_loop
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schema_parts import ref
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
@@ -36,6 +36,7 @@ from server.routes.requests import (
     IDEMPOTENCY_KEY,
     JOB,
     JOB_ID,
+    READER_CODES,
     check_query,
     handing_over,
     idempotency_key_of,
@@ -91,19 +92,7 @@ class LiveRequests:
             "tag": "live",
             "answers": {200: Answer("What has arrived", ref("Received"))},
         }
-        codes = (
-            "job_not_found",
-            "not_found",
-            "missing_credentials",
-            "invalid_key",
-            "invalid_token",
-            "insufficient_scope",
-            "environment_mismatch",
-            "ingest_busy",
-            "ingest_finished",
-            "queue_full",
-            "shutting_down",
-        )
+        codes = (*READER_CODES, "not_found", "ingest_busy", "ingest_finished", "queue_full", "shutting_down")
         return [
             Operation(
                 Endpoint("POST", "/v1/live", self.create, "createLive"),
@@ -111,10 +100,7 @@ class LiveRequests:
                 summary="Start a live session",
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
                 "session is a job: it has a record, events, outputs and a webhook like any other.",
-                media_types=(JSON,),
-                max_body=MAX_BODY_WITH_RECORDINGS,
-                bodies={JSON: ref("LiveRequest")},
-                body_examples={JSON: {"encoding": "pcm_s16le"}},
+                **json_body("LiveRequest", most=MAX_BODY_WITH_RECORDINGS, example={"encoding": "pcm_s16le"}),
                 parameters=(IDEMPOTENCY_KEY,),
                 answers={201: Answer("The session", JOB, headers=("Location", "Idempotent-Replayed"))},
                 codes=(*ACCEPTING_CODES, "invalid_json", "url_not_allowed", "shutting_down"),

@@ -32,7 +32,7 @@ from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.door import Door
-from server.routes.requests import JOB_ID, admit_reader
+from server.routes.requests import JOB_ID, READER_CODES, admit_reader
 from server.storage.job_store import EventLog, JobStore
 
 LOG_PAGE = 500  # events of a log that are read at once
@@ -77,17 +77,7 @@ class Subtitles:
                     *SHAPE_PARAMETERS,
                 ),
                 answers=VTT_ANSWERS,
-                codes=(
-                    "job_not_found",
-                    "output_not_found",
-                    "missing_credentials",
-                    "invalid_key",
-                    "invalid_token",
-                    "insufficient_scope",
-                    "environment_mismatch",
-                    "invalid_parameter",
-                    "too_many_connections",
-                ),
+                codes=(*READER_CODES, "output_not_found", "invalid_parameter"),
             )
         ]
 

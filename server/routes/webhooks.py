@@ -11,9 +11,9 @@ from starlette.responses import Response
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.egress.guard import Egress
-from server.http.bodies import JSON, body_of, json_object
+from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
+from server.http.operation import Answer, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, url_text
@@ -46,12 +46,8 @@ class Webhooks:
 
     def operations(self) -> list[Operation]:
         takes_url: dict[str, Any] = {
-            "media_types": (JSON,),
-            "max_body": MAX_BODY,
-            "body_required": True,
+            **json_body("WebhookUrl", most=MAX_BODY, example={"url": "https://example.org/hook"}, required=True),
             "codes": BODY_CODES,
-            "bodies": {JSON: ref("WebhookUrl")},
-            "body_examples": {JSON: {"url": "https://example.org/hook"}},
         }
         return [
             Operation(

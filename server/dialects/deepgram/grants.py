@@ -8,9 +8,9 @@ from starlette.responses import Response
 from server.accounts.signed import make_grant
 from server.clock import now_ms
 from server.dialects.deepgram.errors import SHAPE
-from server.http.bodies import JSON, body_of, json_object
+from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_response
+from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, number_in
 from server.model.accounts import SigningKeys
@@ -35,10 +35,7 @@ class Grants:
                 summary="Make a short-lived credential for /v1/listen",
                 description="It is good in place of the API key there and nowhere else, as long as that key is. What "
                 "began with it goes on when it expires.",
-                media_types=(JSON,),
-                max_body=MAX_BODY,
-                bodies={JSON: ref("GrantRequest")},
-                body_examples={JSON: {"ttl_seconds": 30}},
+                **json_body("GrantRequest", most=MAX_BODY, example={"ttl_seconds": 30}),
                 answers={200: Answer("The credential", ref("Grant"))},
                 codes=JSON_CODES,
                 errors_as=SHAPE,

@@ -13,9 +13,9 @@ from server.accounts.signed import make_client_secret, read_client_secret
 from server.clock import now_ms
 from server.dialects.openai.errors import SHAPE
 from server.dialects.openai.transcribing import Transcribing
-from server.http.bodies import JSON, body_of, json_object
+from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_response
+from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, whole_in
 from server.model.accounts import SigningKeys
@@ -46,10 +46,7 @@ class ClientSecrets:
                 tag="openai",
                 summary="Make a short-lived credential for /v1/realtime",
                 description="It is good in place of the API key there and nowhere else, as long as that key is.",
-                media_types=(JSON,),
-                max_body=MAX_BODY,
-                bodies={JSON: ref("ClientSecretRequest")},
-                body_examples={JSON: {"session": {"type": "transcription"}}},
+                **json_body("ClientSecretRequest", most=MAX_BODY, example={"session": {"type": "transcription"}}),
                 answers={200: Answer("The credential", ref("ClientSecret"))},
                 codes=(*JSON_CODES, "model_not_found"),
                 errors_as=SHAPE,
