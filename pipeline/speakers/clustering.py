@@ -24,7 +24,7 @@ from pipeline.speakers.frames import FRAMES, HEARD, SIZE, STEP, VOICES, LocalTur
 
 Array = NDArray[np.float32]
 
-APART = 0.33
+APART = 0.30
 """Groups with at least this mean cosine distance are two people."""
 
 SAME_WINDOW = 2.0
@@ -33,7 +33,7 @@ SAME_WINDOW = 2.0
 MOST_TURNS = 2000
 """The most turns that are compared, whose distances take 16 MB. From more turns this many are chosen evenly."""
 
-SAME_VOICE = 0.1
+SAME_VOICE = 0.12
 """How much the distance of two turns of one local voice is lowered."""
 
 LONG_TURN_S = 2.0
@@ -45,7 +45,7 @@ FOUNDING_S = 2.0
 """The shortest time that a voice must speak in the recording. A cut-off word or a shout often sounds so unlike the rest
 of its speaker that no distance could tell it from a second person."""
 
-_SPREAD = 2 * RATE // STEP  # frames, 2 s: windows of a live stream lie closer together
+_SPREAD = 5 * RATE // STEP  # frames, 5 s as in files: windows of a live stream lie closer together
 _COMMON_FRAMES = RATE // STEP  # 1 s, in which local voices of two windows both speak if they are one voice,
 _COMMON_SHARE = 0.7  # and this share of the speech of the one that speaks less
 _TURN_SHARE = 0.02  # of all speech, as the windows hear it: where this is less than LONG_TURN_S
@@ -62,10 +62,11 @@ class _Point:
     spans: tuple[tuple[int, int], ...]  # from and to which frames of the recording
 
 
-def find_voices(windows: Sequence[Window], most: int) -> Array:
+def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOUNDING_S) -> Array:
     """Return a unit vector for each of at most *most* voices, of shape (voices, SIZE), in order of their speaking time.
 
-    There is no row if nobody speaks. Of windows that overlap almost completely only one is used.
+    There is no row if nobody speaks, and none for a voice that speaks for less than *founding_s*, unless no voice
+    speaks longer. Of windows that overlap almost completely only one is used.
     """
     windows = _spread(windows)
     spoken_s = sum(turn.seconds for window in windows for turn in window.turns)
@@ -86,7 +87,7 @@ def find_voices(windows: Sequence[Window], most: int) -> Array:
     lasting = np.array([_lasting_s(own) for own in spans])
     kept = np.flatnonzero(
         (spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
-        & (lasting >= min(lasting.max(), FOUNDING_S))
+        & (lasting >= min(lasting.max(), founding_s))
     )
     sums = [(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in kept]
     return unit(np.array(sums))[np.argsort(-spoken[kept], kind="stable")]

@@ -76,7 +76,7 @@ def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.flo
     total = sum(spoken.values())
     if not LEAST_S <= total <= MOST_S:
         raise UnusableReference(name, f"it has {total:.1f} s of speech, {LEAST_S:g} to {MOST_S:g} s are needed")
-    found = find_voices(diarizer.windows, 2)
-    if total - max(spoken.values()) >= _ANOTHER_S and float(found[0] @ found[-1]) < ONE_VOICE:
+    found = find_voices(diarizer.windows, 2, founding_s=_ANOTHER_S)
+    if float(found[0] @ found[-1]) < ONE_VOICE:
         raise UnusableReference(name, "it has more than one voice")
     return average([turn for window in diarizer.windows for turn in window.turns])

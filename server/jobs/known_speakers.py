@@ -17,9 +17,9 @@ _TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
 
 
 def _texts(values: Sequence[object]) -> list[str]:
-    items = [item for value in values for item in (value if isinstance(value, list) else [_parse_list(value)])]
-    if len(values) == 1 and isinstance(items[0], list):
-        items = items[0]
+    items: list[object] = []
+    for value in map(_parse_list, values):
+        items += value if isinstance(value, list) else [value]
     if not all(isinstance(item, str) for item in items):
         raise InvalidValue("invalid_type", "must be a list of strings")
     if len(items) > bounds.MAX_SPEAKERS[-1]:
@@ -93,7 +93,7 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
     """Parse both members. Return each person's recording by name; faults are added to *members*."""
     names = members.get(NAMES)
     recordings = members.get(REFERENCES)
-    given = members.has(NAMES.name) or members.has(REFERENCES.name)
+    given = names or recordings
     if given and not diarize:
         members.errors.append(FieldError(NAMES.name, "missing_companion", "needs diarize=true"))
     elif given and not members.errors and len(names) != len(recordings):

@@ -171,6 +171,7 @@ def test_people_who_are_known_have_their_names() -> None:
         (clip("human/two_cities.flac")[: 29 * RATE], "s of speech, 2 to 10 s are needed"),
         (np.zeros(31 * RATE, np.float32), "lasts 31.0 s"),
         (conversation("flite/rms_0.flac", "flite/slt_1.flac")[0], "more than one voice"),
+        (np.concatenate([clip("human/jfk.flac")[: 4 * RATE], clip("human/LJ001-0004.flac")[: 2 * RATE]]), "one voice"),
     ],
 )
 def test_a_reference_that_would_mislead_is_refused(samples: np.ndarray, reason: str) -> None:

@@ -187,7 +187,11 @@ TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFER
         ({**ANN, "diarize": False}, "known_speaker_names"),
         ({**TWO, "known_speaker_references": [REFERENCE]}, "known_speaker_names"),
         ({**TWO, "known_speaker_names": ["Ann", "ann"]}, "known_speaker_names"),
-        *(({**ANN, "known_speaker_names": [name]}, "known_speaker_names") for name in ("S1", "A", " ", "x" * 65, 7)),
+        ({**TWO, "known_speaker_names": []}, "known_speaker_names"),
+        *(
+            ({**ANN, "known_speaker_names": [name]}, "known_speaker_names")
+            for name in ("S1", "A", " ", "x" * 65, 7, ["Ann"])
+        ),
         ({**ANN, "known_speaker_references": ["https://example.org/a"]}, "known_speaker_references"),
         ({**ANN, "known_speaker_references": ["data:audio/wav;base64,?"]}, "known_speaker_references"),
         ({**ANN, "known_speaker_references": ["data:" + "a" * 500_000]}, "known_speaker_references"),
@@ -199,6 +203,12 @@ def test_known_speakers_are_checked(sandbox: httpx.Client, members: dict[str, An
     live = sandbox.post("/v1/live", json={"diarize": True, **members})
     for answer in (file, live):
         assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
+
+
+def test_empty_lists_of_known_speakers_name_nobody(sandbox: httpx.Client) -> None:
+    nobody = {"known_speaker_names": [], "known_speaker_references": []}
+    for diarize in (True, False):
+        assert sandbox.post("/v1/live", json={**nobody, "diarize": diarize}).status_code == 201
 
 
 @pytest.mark.parametrize("brackets", ["", "[]"])
