@@ -1,26 +1,26 @@
 """Measures a live session of many hours whose speakers are told apart: its memory, its CPU time, and its labels.
 
-    .venv/bin/python -m benchmarks.long_speakers [--hours 10]
+    .venv/bin/python -m benchmarks.long_speakers [--hours 10]      # writes results/long_speakers.json
 
 A made conversation of six voices and ten minutes comes again and again. What the models find in ten seconds of samples
 is remembered, since the same samples come sixty times; all else happens as in a session. Words are told a second after
-they were said. Prints JSON.
+they were said.
 """
 
 import argparse
 import hashlib
 import json
-import resource
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.speakers import VOICES, make_conversation
+from benchmarks.measure import own_rss_mb, write
+from benchmarks.talks import DEVELOPMENT, converse, voices
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.frames import STEP, Window
 from pipeline.speakers.live import LIVE_STEP, LiveSpeakers
@@ -32,7 +32,7 @@ PIECE = LIVE_STEP * STEP
 """Samples that come at once, a second: the conversation has a whole number of them, so that windows come again."""
 
 PIECES = 600
-PEOPLE = 6
+MADE = ("kal16", "slt")  # who speak with the four people
 WORD = RATE // 2
 HOUR = 3600 * RATE
 
@@ -98,15 +98,15 @@ def stability(told: Told, final: NDArray[np.object_]) -> dict[str, object]:
     }
 
 
-def memory_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=10)
-    hours = parser.parse_args().hours
-    samples, labels = make_conversation(sorted(VOICES)[:PEOPLE], PIECES * PIECE / RATE, seed=1)
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    given = parser.parse_args()
+    hours = given.hours
+    people, made = voices(DEVELOPMENT, None)
+    clips = {**people, **{name: made[name] for name in MADE}}
+    samples, labels = converse(clips, PIECES * PIECE / RATE, np.random.default_rng(1))
     samples = np.resize(samples, PIECES * PIECE)
     speakers = LiveSpeakers(RememberingModels(), SpeakerOptions(), {None: 0})
     told, coming = Told(), words(labels, len(samples), hours)
@@ -130,7 +130,7 @@ def main() -> None:
         told.settle(at - 60 * RATE)
         if piece % round(HOUR / PIECE) == 0 or piece == PIECES + 20:
             cpu = round(spent_s - since_s, 1)
-            rows.append({"hour": round(at / HOUR, 2), "memory_mb": round(memory_mb(), 1), "cpu_s": cpu})
+            rows.append({"hour": round(at / HOUR, 2), "memory_mb": round(own_rss_mb(os.getpid()), 1), "cpu_s": cpu})
             since_s = spent_s
             print(json.dumps(rows[-1]), flush=True)
     began = time.process_time()
@@ -139,7 +139,10 @@ def main() -> None:
     for run in runs:
         final[run.first : run.last + 1] = run.speaker
     ending = {"longest step, s of CPU": round(longest_s, 2), "end, s of CPU": round(time.process_time() - began, 2)}
-    print(json.dumps({"hours": rows, **ending, **stability(told, final)}, indent=1))
+    result = {"session h": hours, "people": len(clips), **ending, **stability(told, final), "hours": rows}
+    print(json.dumps(result, indent=1))
+    if not given.no_write:
+        print(write("long_speakers", result))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from pipeline.words import UNNAMED, SpeakerTurn
 
 Array = NDArray[np.float32]
 
-FILE_STEP = 148
-"""Frames, 2.5 s, from one window of a file to the next."""
+FILE_STEP = 296
+"""Frames, 5 s, from one window of a file to the next."""
 
 KNOWN = 0.7
 """The cosine from which a voice is that of a known person."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs, word_turn
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.clustering import find_voices
-from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
+from pipeline.speakers.diarizer import find_all_voices, name_voices
 from pipeline.speakers.excerpts import NOTHING_REDACTED, Excerpts, RedactedSpans, SpeechOfVoices, Stretch
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
@@ -34,6 +34,9 @@ from pipeline.words import UNNAMED, SpeakerTurn, Word
 LIVE_STEP = 59
 """Frames, 1 s, from one window of a live stream to the next."""
 
+COARSE_STEP = 148
+"""Frames, 2.5 s: the same where listening lags behind, and the most where windows are old."""
+
 RECENT = 30
 """Windows whose turns are found again after each window. Older ones are, when all is clustered anew."""
 
@@ -42,7 +45,7 @@ GROWTH = 1.05
 
 _LAG = 60 * RATE  # words of one channel are told at most so much later than those of another
 
-_BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows have the step of files
+_BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows have the coarse step
 
 
 @dataclass(slots=True)
@@ -271,7 +274,7 @@ class _Channel:
         self._received += len(samples)
         before = self._heard
         while (waiting := self._received - self._heard) >= LIVE_STEP * STEP:
-            step = FILE_STEP if waiting > _BEHIND else LIVE_STEP
+            step = COARSE_STEP if waiting > _BEHIND else LIVE_STEP
             self._listen_to(self._heard + step * STEP)
         if self._heard == before:
             return None
@@ -329,7 +332,7 @@ class _Channel:
         self._speech.collect(self.windows[-1], heard)
         self._heard = end
         at = len(self.windows) - 2 * RECENT
-        if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= FILE_STEP:
+        if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= COARSE_STEP:
             del self.windows[at]  # of what is older, every other window is enough
 
 

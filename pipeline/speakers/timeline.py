@@ -12,10 +12,10 @@ from pipeline.speakers.frames import OFFSET, STEP, VOICES, Window, average
 
 Array = NDArray[np.float32]
 
-SPEAKS = 0.35
+SPEAKS = 0.4
 """Somebody speaks in a frame if the mean number of voices, over all windows with this frame, is at least this."""
 
-TWO_SPEAK = 1.1
+TWO_SPEAK = 1.2
 """The same for two voices. The model misses much overlapping speech, and seldom finds some that is none."""
 
 ALIKE_BY = 0.04
@@ -26,8 +26,8 @@ SOUNDS_S = 0.6
 
 _MARGIN = 6  # frames around a turn that are its voice's too
 _LEAST = 0.02  # the probability below which nobody is taken for a second voice
-_PAUSE = RATE * 35 // 100  # shorter pauses are no end of a turn
-_EDGE = RATE // 20  # speech begins and ends about so much before and after it is heard for sure
+_PAUSE = RATE // 2  # shorter pauses are no end of a turn
+_EDGE = RATE // 40  # speech begins and ends about so much before and after it is heard for sure
 _SHORTEST = RATE // 10  # shorter turns are left out
 
 
