@@ -1,5 +1,6 @@
 """The results of recognition, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -115,11 +116,13 @@ class Transcript:
 
     @property
     def speakers(self) -> dict[str, int]:
-        """How many samples each speaker speaks, in the order of their first turns."""
-        spoken: dict[str, int] = {}
-        for turn in self.turns or ():
-            spoken[turn.speaker] = spoken.get(turn.speaker, 0) + turn.end - turn.start
-        return spoken
+        """How many samples each speaker speaks: by channel and first turn, but S1 always before S2."""
+        spoken: Counter[str] = Counter()
+        for turn in sorted(self.turns or (), key=lambda turn: -1 if turn.channel is None else turn.channel):
+            spoken[turn.speaker] += turn.end - turn.start
+        numbered = iter(sorted(filter(speaker_number, spoken), key=speaker_number))
+        order = [next(numbered) if speaker_number(label) else label for label in spoken]
+        return {label: spoken[label] for label in order}
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -130,6 +133,11 @@ class Transcript:
     def text(self) -> str:
         """All words, segment by segment."""
         return join_words(word for segment in self.segments for word in segment.words)
+
+
+def speaker_number(label: str) -> int:
+    """Return the number of a speaker without a name, 1 for S1; 0 for a name."""
+    return int(label[1:]) if label[0] == "S" and label[1:].isdecimal() else 0
 
 
 def words_in_time(segments: Iterable[Segment]) -> list[tuple[Word, Segment]]:

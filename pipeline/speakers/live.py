@@ -29,7 +29,7 @@ from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.timeline import voice_turns
 from pipeline.speakers.windows import SpeakerModels
-from pipeline.words import UNNAMED, SpeakerTurn, Word
+from pipeline.words import UNNAMED, SpeakerTurn, Word, speaker_number
 
 LIVE_STEP = 59
 """Frames, 1 s, from one window of a live stream to the next."""
@@ -205,8 +205,7 @@ class _Numbers:
     """Hands out S1, S2, ..., each once in a session."""
 
     def __init__(self, labels: Iterable[str | None]) -> None:
-        used = [int(label[1:]) for label in labels if label and label[0] == "S" and label[1:].isdecimal()]
-        self.next = max(used, default=0) + 1
+        self.next = max((speaker_number(label) for label in labels if label), default=0) + 1
         self._lock = Lock()
 
     def take(self) -> str:

@@ -8,7 +8,7 @@ from pipeline.audio import RATE
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading, service_v1, srt, txt, vtt
 from pipeline.documents.stored import pack_chunk, unpack_chunk
-from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Word
+from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Transcript, Word
 
 
 def words(*times: tuple[float, float]) -> tuple[Word, ...]:
@@ -103,3 +103,12 @@ def test_words_have_no_speaker_where_nobody_was_found() -> None:
     assert (nobody.turns, nobody.speakers, [one.speaker for one in nobody.segments]) == ((), {}, [None])
     assert assemble([chunk(None)], duration=5 * RATE, engine="e", model="m").turns is None
     assert unpack_chunk(pack_chunk(chunk(()))).turns == ()
+
+
+def test_speakers_are_listed_by_their_numbers_and_names_where_they_first_speak() -> None:
+    turns = (("S2", 0, 1, 0), ("S3", 0, 2, 1), ("Ann", 1, 2, 0), ("S1", 2, 4, 0), ("S10", 3, 4, 1), ("S3", 4, 5, 1))
+    spoken = tuple(SpeakerTurn(who, start * RATE, end * RATE, channel) for who, start, end, channel in turns)
+    transcript = Transcript((), 5 * RATE, None, None, "e", "m", turns=spoken)
+    assert list(transcript.speakers.items()) == [
+        ("S1", 2 * RATE), ("Ann", RATE), ("S2", RATE), ("S3", 3 * RATE), ("S10", RATE)
+    ]  # fmt: skip

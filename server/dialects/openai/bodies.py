@@ -10,7 +10,7 @@ from pipeline.attribution import by_speaker
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.engine import TRANSLATE
-from pipeline.words import Segment, words_in_time
+from pipeline.words import Segment, speaker_number, words_in_time
 from server.http.sse import event
 from server.model.jobs import Job
 
@@ -69,8 +69,8 @@ def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
     *segment* comes from the JSON file or from a `segment` event.
     """
     speaker = segment.get("speaker", "S1")
-    if speaker[1:].isdecimal() and speaker[0] == "S":
-        speaker = ascii_uppercase[int(speaker[1:]) - 1]
+    if number := speaker_number(speaker):
+        speaker = ascii_uppercase[number - 1]
     return {"id": segment_name(segment["id"]), "speaker": speaker} | {
         name: segment[name] for name in ("start", "end", "text")
     }
