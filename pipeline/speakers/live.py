@@ -313,7 +313,9 @@ class _Channel:
             for turn in voice_turns(placed, self._voices, self._heard - base * STEP)
             if turn.end + shift > border
         ]
-        older = [replace(turn, end=min(turn.end, border)) for turn in self._turns if turn.start < border]
+        older = [
+            turn if turn.end <= border else replace(turn, end=border) for turn in self._turns if turn.start < border
+        ]
         self._turns = [*older, *newest]
         self._known = SpeakerTimes(self._turns), self._names
         return border
