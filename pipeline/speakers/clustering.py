@@ -45,7 +45,13 @@ FOUNDING_S = 2.0
 """The shortest time that a voice must speak in the recording. A cut-off word or a shout often sounds so unlike the rest
 of its speaker that no distance could tell it from a second person."""
 
-_SPREAD = 5 * RATE // STEP  # frames, 5 s as in files: windows of a live stream lie closer together
+DOUBLE = 0.8
+"""The cosine with another voice from which one is doubtful: the first model heard two local voices in one person."""
+
+DOUBLE_S = 4.0
+"""A doubtful voice speaks for this long."""
+
+_SPREAD = 5 * RATE // STEP - 1  # frames, 5 s as in files: windows of a live stream, a second apart, lie closer together
 _COMMON_FRAMES = RATE // STEP  # 1 s, in which local voices of two windows both speak if they are one voice,
 _COMMON_SHARE = 0.7  # and this share of the speech of the one that speaks less
 _TURN_SHARE = 0.02  # of all speech, as the windows hear it: where this is less than LONG_TURN_S
@@ -90,7 +96,18 @@ def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOU
         & (lasting >= min(lasting.max(), founding_s))
     )
     sums = [(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in kept]
-    return unit(np.array(sums))[np.argsort(-spoken[kept], kind="stable")]
+    order = np.argsort(-spoken[kept], kind="stable")
+    voices = unit(np.array(sums))[order]
+    return voices[_distinct(voices, lasting[kept][order])]
+
+
+def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
+    """Return which voices are no doubles of one that speaks more: unlike it, or heard for long enough."""
+    kept: list[int] = []
+    for index, voice in enumerate(voices):
+        if not kept or lasting[index] >= DOUBLE_S or (voices[kept] @ voice).max() < DOUBLE:
+            kept.append(index)
+    return kept
 
 
 def _spread(windows: Sequence[Window]) -> list[Window]:

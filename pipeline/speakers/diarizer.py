@@ -22,7 +22,7 @@ from pipeline.words import UNNAMED, SpeakerTurn
 
 Array = NDArray[np.float32]
 
-FILE_STEP = 296
+FILE_STEP = 295
 """Frames, 5 s, from one window of a file to the next."""
 
 KNOWN = 0.7
