@@ -43,8 +43,8 @@ SHORT_S = 2.0
 GAP_S = (-1.0, 2.0)  # before a turn; below 0 two speak at once
 LEVEL = 0.06  # the root mean square of a clip
 
-SPOKEN_DB = 25.0  # below the level of speech: nobody speaks
-ABOVE_NOISE_DB = 5.0  # the same, above the quietest of a recording
+SPOKEN_DB = (12.0, 25.0)  # below the level of speech: surely speech, and surely none
+ABOVE_NOISE_DB = 5.0  # between them: more than this above the quietest of a recording
 PAUSE_S = 0.3  # a shorter pause is part of a turn
 NOISY = ("small room", "pink noise, 20 dB", "telephone")
 
@@ -140,7 +140,8 @@ def spoken(samples: Samples) -> list[tuple[float, float]]:
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
     levels = np.sqrt((frames.astype(np.float64) ** 2).mean(axis=1))
     noise = np.percentile(levels, 5) * 10 ** (ABOVE_NOISE_DB / 20)
-    loud = levels > max(noise, speech_level(samples) * 10 ** (-SPOKEN_DB / 20))
+    most, least = (speech_level(samples) * 10 ** (-db / 20) for db in SPOKEN_DB)
+    loud = levels > min(most, max(noise, least))
     found: list[tuple[float, float]] = []
     for frame in np.flatnonzero(loud) * FRAME / RATE:
         start = found.pop()[0] if found and frame - found[-1][1] < PAUSE_S else float(frame)
