@@ -55,8 +55,7 @@ def held(client):
     """Make a running job that continues when OPEN is set."""
     OPEN.clear()
     record = submit(client, prompt="gate", wait="0", word_timestamps="true")
-    while client.get(f"/v1/jobs/{record['job_id']}").json()["progress"] == 0:
-        pass
+    until(lambda: client.get(f"/v1/jobs/{record['job_id']}").json()["progress"])  # asked without a pause, it refuses
     yield record
     OPEN.set()
 
