@@ -1,8 +1,8 @@
 """Starts real server processes for black-box tests, each with its own data folder on loopback."""
 
+import asyncio
 import contextlib
 import io
-import json
 import os
 import signal
 import socket
@@ -11,12 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
 import numpy as np
 import soundfile
+
+from server.accounts.issuing import open_account
+from server.commands.keys import with_storage
+from server.config import Config
+from server.storage.ports import Storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEECH = ROOT / "tests" / "speech"
@@ -66,7 +73,7 @@ class Server:
         self.process = subprocess.Popen(
             [*self.before, sys.executable, "-m", self.program, "serve"],
             cwd=ROOT,
-            env={**environment(self.data_dir, **self.variables), **self.beyond},
+            env=environ_of(self),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -111,7 +118,7 @@ class Server:
         done = subprocess.run(
             [sys.executable, "-m", "server", *words],
             cwd=ROOT,
-            env={**environment(self.data_dir, **self.variables), **self.beyond},
+            env=environ_of(self),
             capture_output=True,
             text=True,
             timeout=60,
@@ -120,8 +127,16 @@ class Server:
         return done.stdout
 
     def new_key(self, plan: str = "pro", environment: str = "production") -> str:
-        made = json.loads(self.cli("keys", "create", "--plan", plan, "--environment", environment, "--name", "test"))
-        return str(made["key"])
+        """Make a new account as `scribewire keys create` does, and return its key. It takes no process of its own."""
+
+        async def make(storage: Storage) -> str:
+            _, issued = await open_account(storage.accounts, plan=plan, environment=environment, name="test")
+            return issued.secret
+
+        config = Config.from_env(environ_of(self))
+        with patch.dict(os.environ, self.beyond), ThreadPoolExecutor(1) as thread:  # an event loop may run in this one
+            key: str = thread.submit(asyncio.run, with_storage(config, make)).result()
+        return key
 
     def client(self, key: str | None, *, sandbox: bool = False) -> httpx.Client:
         """Return a client with this key. It is closed with the server."""
@@ -129,6 +144,11 @@ class Server:
         client = httpx.Client(base_url=self.base + ("/sandbox" if sandbox else ""), headers=headers, timeout=90)
         self.clients.append(client)
         return client
+
+
+def environ_of(server: Server) -> dict[str, str]:
+    """Return the environment of the server's process."""
+    return {**environment(server.data_dir, **server.variables), **server.beyond}
 
 
 def free_port() -> int:
