@@ -146,7 +146,10 @@ def _join_numbers(numbers: Sequence[_Number], tokens: Sequence[Token], reader: R
             at += sum(one.stop <= decimal.stop for one in row)
             continue
         number = numbers[at]
-        alone = len(row) == 1 and (at == 0 or numbers[at - 1].stop < number.start or tokens[number.start].apart)
+        before_ordinal = len(row) > 1 and row[1].ordinal and not _is_written(row[1], tokens, alone=True)
+        alone = (len(row) == 1 or before_ordinal) and (
+            at == 0 or numbers[at - 1].stop < number.start or tokens[number.start].apart
+        )
         said = bare(tokens[number.start].content)
         other = said in reader.words.others and number.stop - number.start == 1
         if not other and said not in reader.words.hundreds and _is_written(number, tokens, alone=alone):
