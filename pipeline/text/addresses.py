@@ -17,8 +17,9 @@ MAX_HOST_WORDS = 2
 LEAST_SPELLED = 4  # letters in a row that are hidden if they go on for longer than words may be held
 
 # What a part of a word may be: a word, a figure or number, a spelled letter, one that is a word in some language too,
-# "at", the sign for it, "dot", "dash" and the like, "underscore", and a mark that no address goes on after.
-_WORD, _NUMBER, _LETTER, _SHORT, _AT, _SIGN, _DOT, _JOIN, _UNDER, _MARK = "WNLlA@DJU|"
+# "at", the sign for it, a word that "at" is mistaken for, "dot", "dash" and the like, "underscore", and a mark that no
+# address goes on after.
+_WORD, _NUMBER, _LETTER, _SHORT, _AT, _SIGN, _MISTAKEN, _DOT, _JOIN, _UNDER, _MARK = "WNLlA@MDJU|"
 
 _SHORT_WORDS = frozenset("aeiouy")
 _ENDINGS = frozenset(("com", "org", "edu", "gov"))  # of hosts; no words by themselves
@@ -34,11 +35,11 @@ _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 MAX_WRITTEN = 254  # signs of an address, and of a word that is looked at closely
 MAX_KNOWN = 1024
 
-_PART = "(?:[LlN]+|WN*)"
+_PART = "(?:[LlN]+|[WM]N*)"
 _LOCAL = f"(?:{_PART}?(?:[DJU]+{_PART})+|{_PART})"  # live, its first part may have been told
 _SURE_LOCAL = f"(?:{_PART}?(?:J{_PART})*[DU][DJU]*{_PART}(?:[DJU]+{_PART})*)"
-_HOST = f"(?:[LlNJ]*(?:W[LlNJ]*){{0,{MAX_HOST_WORDS}}})"
-_SURE_HOST = f"(?:[LlNJ]*(?:W[LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"
+_HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{MAX_HOST_WORDS}}})"
+_SURE_HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"
 _LABEL = f"(?:{_PART}(?:J{_PART})*)"
 _ENDINGS_SAID = f"(?:D+{_LABEL})+D*(?![A@])"
 
@@ -46,8 +47,11 @@ _WHOLE = re.compile(
     f"{_SURE_LOCAL}[A@](?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
     f"|{_LOCAL}?@(?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
     f"|{_LOCAL}?A(?!D){_HOST}{_ENDINGS_SAID}"
+    f"|{_SURE_LOCAL}M(?!D){_HOST}{_ENDINGS_SAID}"
 )
-_BEGUN = re.compile(f"(?:{_SURE_LOCAL}[A@]{_SURE_HOST}|{_LOCAL}?@{_SURE_HOST}|{_LOCAL}?A{_HOST})(?:D+{_LABEL})*D*$")
+_BEGUN = re.compile(
+    f"(?:{_SURE_LOCAL}(?:[A@]{_SURE_HOST}|M{_HOST})|{_LOCAL}?@{_SURE_HOST}|{_LOCAL}?A{_HOST})(?:D+{_LABEL})*D*$"
+)
 _BEGUN_SURELY = re.compile(
     f"(?:(?:{_SURE_LOCAL}[A@]|{_LOCAL}?@){_SURE_HOST}(?:D+{_LABEL})*D*|{_LOCAL}?A{_HOST}D{_LABEL}?)$"
 )
@@ -109,7 +113,7 @@ class Addresses:
             kinds = self._kinds_of(word.text)
             if row and row[-1] == _AT and bare(word.text) in _SIGN_WORDS:
                 continue
-            if row and row[-1] in (_WORD, _MARK) and bare(word.text) in _ENDINGS and kinds[0] != _DOT:
+            if row and row[-1] in (_WORD, _MISTAKEN, _MARK) and bare(word.text) in _ENDINGS and kinds[0] != _DOT:
                 kinds = (_DOT, *kinds)
             if row and row[-1] == _MARK and kinds[:1] and kinds[0] in _AT + _SIGN + _DOT + _JOIN + _UNDER:
                 row.pop()
@@ -136,6 +140,8 @@ class Addresses:
             yield _SIGN if "@" in text else _WORD
         elif plain in known.ats:
             yield _AT
+        elif plain in known.mistaken_ats:
+            yield _MISTAKEN
         elif plain in known.dots:
             yield _DOT
         elif plain in _UNDERSCORES:

@@ -17,8 +17,8 @@ from pipeline.recognition.spoken_form import is_number, units_of
 from pipeline.text.languages import GLUE_SIGNS, Vocabulary, vocabulary_of
 from pipeline.words import Word
 
-PAUSE = position(2.0)
-"""The longest pause within a run."""
+PAUSE = position(2.5)
+"""The longest pause within a run: two seconds, and a half because ends of words are heard too early."""
 
 LEAST_ORDINAL = 10  # that is written in figures
 MAX_GLUE = 3  # words in a row without a figure, within a run
@@ -101,7 +101,8 @@ class Reader:
 
     def has_sign(self, text: str) -> bool:
         """Return whether a word is a figure or a spelled letter, as accounts have them."""
-        return self.has_figure(text) or bool(_LETTERS.fullmatch(_EDGE.sub("", text))) or is_code(text)
+        joined = without_hyphens(text)
+        return self.has_figure(text) or bool(_LETTERS.fullmatch(_EDGE.sub("", joined))) or is_code(joined)
 
     def is_glue(self, text: str) -> bool:
         plain = bare(text)
@@ -225,6 +226,11 @@ def _whole(text: str) -> int:
     """Return the number that *text* begins with."""
     match = _FIGURES.match(text)
     return int(match[0]) if match else 0
+
+
+def without_hyphens(text: str) -> str:
+    """Return a word such as "N-W-B-K" as it is in an account."""
+    return _HYPHEN.sub("", text)
 
 
 def is_code(text: str) -> bool:

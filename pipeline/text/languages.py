@@ -25,6 +25,7 @@ class Vocabulary:
     comma: str = ""  # said in a decimal number where text2num does not know it
     group: str = ""  # the mark between thousands
     ats: frozenset[str] = frozenset(("at",))
+    mistaken_ats: frozenset[str] = NO_WORDS  # words that "at" is often taken for
     dots: frozenset[str] = frozenset(("dot",))
     joins: frozenset[str] = frozenset(("dash", "hyphen", "underscore"))  # within an address
     codes: tuple[tuple[str, ...], ...] = ()  # what is said before the security code or the last month of a card
@@ -61,6 +62,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         pairs=True,
         group=",",
         ats=frozenset(("at",)),
+        mistaken_ats=frozenset(("and", "an", "add", "ad", "that", "it")),
         dots=frozenset(("dot",)),
         joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
         codes=(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.text.addresses import Addresses
-from pipeline.text.figures import Reader, WordRun, bare, is_code
+from pipeline.text.figures import Reader, WordRun, bare, is_code, without_hyphens
 from pipeline.text.options import LABELS, OF_FIGURES
 from pipeline.text.phones import may_be_phone
 from pipeline.words import Word
@@ -20,7 +20,7 @@ CALLED_FIGURES = 6  # of a telephone number after a word such as "call": some ma
 CODE_FIGURES = range(3, 9)  # of a security code or a date, after a card
 BEGUN_SIGNS = 4  # of an account that goes on longer than words may be held
 GROUP_FIGURES = 4  # of a card, said apart from the others: "4242 4242, let me see, 4242 and the last four are 4242"
-SEVERAL_GROUPS = 8  # figures of several groups, where no more of them can be waited for
+SEVERAL_GROUPS = 8  # figures of such groups, where no more of them can be waited for
 GROUPS_NEAR = 4  # the most words between such groups, besides numbers
 NEAR = 6  # words from a card, or the words "security code", to the figures that belong to it
 
@@ -142,7 +142,7 @@ class Redactor:
         spans: list[Span] = []
         least_of_card = SEVERAL_GROUPS if held_longest else CARD_FIGURES
         cards = self._cards(words, least=least_of_card) if "pci" in self.kinds else []
-        groups = {run.start for card in cards if len(card) > 1 for run in card}
+        groups = {run.start for card in cards if len(card) > 1 or held_longest for run in card}
         for run in self.reader.runs(words, self.reader.has_figure):
             if taken & set(range(run.start, run.stop)):
                 continue
@@ -269,7 +269,7 @@ class Redactor:
         """Return the letters and figures of *words*, in capitals."""
         signs, figures = "", []
         for word in words:
-            if self.reader.has_figure(word.text) and not is_code(word.text):
+            if self.reader.has_figure(word.text) and not is_code(without_hyphens(word.text)):
                 figures.append(word)
                 continue
             if self.reader.has_sign(word.text):

@@ -88,6 +88,8 @@ def test_the_code_and_the_date_of_a_card_are_hidden_with_it(text, shown):
         ("john dash doe at hotmail com thanks", "[EMAIL] thanks"),
         ("john dot doe at gmail, thanks", "[EMAIL], thanks"),
         ("jane at sign example dot com", "[EMAIL]"),
+        ("to john dot miller and example dot com, and then", "to [EMAIL], and then"),
+        ("The account is GB-20-9, N-W-B-K, 6,061,331 9,268-19. Yes.", "The account is [IBAN]. Yes."),
     ],
 )
 def test_each_kind_has_its_label(text, shown):
@@ -107,6 +109,7 @@ def test_each_kind_has_its_label(text, shown):
         "It was nineteen eighty four and I came in nineteen ninety nine, a man of two thousand and one things.",
         "My order 4711 is here and order 4712 is there.",
         "Ten minus five at most. A plan B at home, at the latest.",
+        "The polka dot dress and the red one, a dot com company, and that is it.",
     ],
 )
 def test_other_words_and_numbers_are_left(text):
@@ -121,6 +124,11 @@ def test_other_words_and_numbers_are_left(text):
             "the first four are 4242 the next four are 4242 then 4242 and the last four are 4242 thanks",
             "the first four are [CARD] the next four are [CARD] and the last four are [CARD] thanks",
         ),
+        (
+            "it is four two four two nine three seven one let me see eight eight eight eight one one one seven thanks",
+            "it is [CARD] let me see [CARD] thanks",
+        ),
+        ("it is 4242 (2.3) 9371 (2.3) 8888 (2.3) 1117 thanks", "it is [CARD] thanks"),
         (
             "it is four two four two then it says four two four two and after that one nine eight four okay bye",
             "it is [CARD] then it says [CARD] and after that [CARD] okay bye",
