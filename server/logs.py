@@ -142,7 +142,7 @@ def _value(value: object) -> object:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def shown_path(path: str) -> str:
+def path_for_log(path: str) -> str:
     """As much of *path* as has MAX_PATH characters in the log, where escapes stand for some of them."""
     if path.isprintable():
         return path[:MAX_PATH]

@@ -58,7 +58,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     }
     if heading.words:
         document["words"] = [word_object(*pair) for pair in words_in_time(transcript.segments)]
-    document |= found_objects(transcript.segments, paragraphs=heading.paragraphs, terms=heading.search)
+    document |= search_members(transcript.segments, paragraphs=heading.paragraphs, terms=heading.search)
     if transcript.turns is not None:
         document["speakers"] = speaker_objects(transcript)
         document["turns"] = [turn_object(turn) for turn in transcript.turns]
@@ -66,7 +66,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     return orjson.dumps(document)
 
 
-def found_objects(segments: Sequence[Segment], *, paragraphs: bool, terms: Sequence[str]) -> dict[str, Any]:
+def search_members(segments: Sequence[Segment], *, paragraphs: bool, terms: Sequence[str]) -> dict[str, Any]:
     """Return the members of the JSON file and of records that were ordered: paragraphs, and where terms were said."""
     return {
         **({"paragraphs": paragraph_objects(segments)} if paragraphs else {}),

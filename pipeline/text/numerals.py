@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from text_to_num import find_numbers
 
 from pipeline.text.figures import LEAST_ORDINAL, Reader, Token, WordRun, bare, tokens_of
-from pipeline.text.phones import written_phone
+from pipeline.text.phones import format_phone
 from pipeline.text.wording import as_one
 from pipeline.words import Word
 
@@ -66,7 +66,7 @@ def _phones(
         if any(bare(word.text) in reader.words.hundreds for word in some):
             continue
         plus = some[0].text.startswith("+") or last == "plus"
-        number = written_phone(reader.figures(some), phone_region, plus=plus)
+        number = format_phone(reader.figures(some), phone_region, plus=plus)
         if number is not None:
             yield run, number.removeprefix("+")  # which is said before the figures, or stands there
 

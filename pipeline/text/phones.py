@@ -29,7 +29,7 @@ def may_be_phone(figures: str, region: str) -> bool:
 
 
 @lru_cache(MAX_CACHED)
-def written_phone(figures: str, region: str, *, plus: bool = False) -> str | None:
+def format_phone(figures: str, region: str, *, plus: bool = False) -> str | None:
     """Return a telephone number as it is written in *region*; None if the figures cannot be a number in use.
 
     With *plus* they begin with the code of a country, so they mean the same in every region.

@@ -111,12 +111,12 @@ class NameSpeller:
             some = words[at : at + length]
             if not _are_near(some):
                 break
-            found = self._found_for(tuple(map(_core, some)))
+            found = self._best_match(tuple(map(_core, some)))
             if found is not None and (best is None or found.errors <= best.errors):
                 best = found
         return best
 
-    def _found_for(self, parts: tuple[str, ...]) -> _Match | None:
+    def _best_match(self, parts: tuple[str, ...]) -> _Match | None:
         if parts not in self._found:
             if len(self._found) >= MAX_CACHED:
                 self._found.clear()

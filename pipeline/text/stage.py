@@ -242,7 +242,7 @@ class TextStage:
             segments.setdefault(word.start, segment)
         begun = self._begun if words and words[0].start <= self._begun_to + PAUSE else ""
         spans = self._redactor.spans(words, list(self._before), least=least, held_longest=held_longest, begun=begun)
-        self._note_begun(words, spans, begun, forced=least is not None)
+        self._note_open_number(words, spans, begun, forced=least is not None)
         written: list[Word] = []
         at = 0
         for span in [*spans, Span(len(words), len(words), None)]:
@@ -263,7 +263,7 @@ class TextStage:
         elif all(self._redactor.is_glue(word.text) for word in words[last.stop :]):
             self._hidden_to = words[-1].end
 
-    def _note_begun(self, words: Sequence[Word], spans: Sequence[Span], begun: str, *, forced: bool) -> None:
+    def _note_open_number(self, words: Sequence[Word], spans: Sequence[Span], begun: str, *, forced: bool) -> None:
         """Remember the figures that are shown of a number which may go on."""
         if not words or not self._redactor.of_figures:
             return

@@ -50,7 +50,7 @@ def peer_key(peer: str | None) -> str:
     return address_key(client_address(peer, (), ()))
 
 
-def counted_as(secret: bytes, key: str, *, day: str) -> str:
+def anonymous_subject(secret: bytes, key: str, *, day: str) -> str:
     """The name for counting an address_key() on *day*: a hash, so that neither addresses nor their days can be read."""
     return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]
 

@@ -11,7 +11,7 @@ from server.http.problems import Problem
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
 from server.model.jobs import Job, State
-from server.routes.requests import handing_over, warning_header
+from server.routes.requests import deliver_results, warning_header
 
 HOLD_S = 600  # such a client knows no way to ask again
 
@@ -24,13 +24,13 @@ async def answer_finished(
     asked_at = now_ms()
     with eraser.holding(job.id):
         over = await waiter.until_over(job, wait_s=HOLD_S)
-        _check_shown(over, asked_at)
+        _require_results(over, asked_at)
         response = await make(over)
     response.headers.update(warning_header(job))
-    return await handing_over(response, request, over, eraser=eraser, asked_at=asked_at)
+    return await deliver_results(response, request, over, eraser=eraser, asked_at=asked_at)
 
 
-def _check_shown(job: Job, asked_at: int) -> None:
+def _require_results(job: Job, asked_at: int) -> None:
     """Return if *job* has results for a request that came at *asked_at*. Raises Problem with the reason if not."""
     if job.state is not State.COMPLETED:
         raise unsuccessful(job)

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.address_limits import PAUSE_S, AddressLimits
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.logs import log, log_request, shown_path
+from server.logs import log, log_request, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -189,7 +189,7 @@ class Envelope:
         fields: dict[str, Any] = {
             "request_id": state["request_id"],
             "method": scope["method"],
-            "path": shown_path(scope["path"]),
+            "path": path_for_log(scope["path"]),
             "status": exchange.status,
             "duration_ms": round(exchange.took_s * 1000, 1),
             "account": state.get("account"),

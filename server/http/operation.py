@@ -21,7 +21,7 @@ from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
 from server.http.schema_parts import ref
-from server.logs import log, shown_path
+from server.logs import log, path_for_log
 from server.model.errors import Refused
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -179,7 +179,7 @@ class Resource:
         try:
             await response(scope, receive, send)
         except asyncio.CancelledError:  # as above, in the middle of an answer: its connection is closed
-            log.warning("an answer was cut off", extra={"path": shown_path(scope["path"])})
+            log.warning("an answer was cut off", extra={"path": path_for_log(scope["path"])})
 
     async def _dispatch(self, request: Request) -> Response:
         if request.method == "OPTIONS":
@@ -225,7 +225,9 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
     problem = problem_of(error)
     if problem is None:
         log.error(
-            "unexpected error", exc_info=error, extra={"request_id": request.state.request_id, "path": shown_path(path)}
+            "unexpected error",
+            exc_info=error,
+            extra={"request_id": request.state.request_id, "path": path_for_log(path)},
         )
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code

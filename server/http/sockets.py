@@ -19,7 +19,7 @@ from websockets.frames import Frame, Opcode
 from server.http.address_limits import PAUSE_S, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
-from server.logs import log, shown_path
+from server.logs import log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -129,7 +129,7 @@ class Socket:
 
     def _remember(self) -> None:
         """Write the line of the log."""
-        state, path = self.websocket.state, shown_path(self.websocket.scope["path"])
+        state, path = self.websocket.state, path_for_log(self.websocket.scope["path"])
         fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
         if state.address_limits.may_log(self.websocket.scope, LINE_BYTES + len(path)):
             log.info("websocket", extra=fields)

@@ -163,7 +163,7 @@ class Acceptance:
             blob=audio.blob,
             audio_s=audio.length_s,
             weight=plan.weight,
-            retention_ms=plan.retention_ms if order.kept else min(plan.retention_ms, UNANSWERED_KEPT_MS),
+            retention_ms=plan.retention_ms if order.keeps_results else min(plan.retention_ms, UNANSWERED_KEPT_MS),
             quotas=_quotas(customer, audio.counted_s),
             delay_s=delay_of(order.scenario),
             max_active=plan.active_jobs if order.live is None else plan.live_sessions,

@@ -170,7 +170,7 @@ def with_retention(order: Order, default: str | None) -> Order:
     Raises Refused invalid_parameter if it asks for a recording that would not be kept.
     """
     settled = order if order.retention is not None else replace(order, retention=default)
-    if not settled.kept and settled.live is not None and settled.live.record:
+    if not settled.keeps_results and settled.live is not None and settled.live.record:
         raise invalid([FieldError("record", "conflict", "a recording is kept, which retention none rules out")])
     return settled
 

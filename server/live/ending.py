@@ -70,7 +70,7 @@ class Endings:
         heard_s = _heard_s(held, heard.duration)
         await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings, heard_s=heard_s))
 
-    async def insist(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
+    async def store_when_reachable(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
         """Call *store*, which stores the blob *key*, again and again until the blob store can be reached.
 
         Only this lease uses the key, so what a failed call has left there is deleted. Raises LeaseLost if the lease is
@@ -122,7 +122,7 @@ class Endings:
 
     async def _write(self, name: str, transcript: Transcript, held: HeldLease) -> Artifact:
         job, epoch, blobs = held.job, held.lease.epoch, self.storage.blobs
-        return await self.insist(
+        return await self.store_when_reachable(
             held,
             output_key(name, job, epoch=epoch),
             lambda: write_output(name, transcript, job, epoch=epoch, blobs=blobs),

@@ -76,7 +76,7 @@ class SessionPast:
     @property
     def origin(self) -> Origin:
         """Where the stream continues after the open words were made segments."""
-        places = {channel: resumed_at(self.settled_position(channel)) for channel in self.channels}
+        places = {channel: resume_position(self.settled_position(channel)) for channel in self.channels}
         first = min(places.values())
         # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
         positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
@@ -96,7 +96,7 @@ class SessionPast:
 
         They have the spelling of the recogniser, not that of the text stage. See spoken_form.py.
         """
-        again = resumed_at(self.settled_position(channel))
+        again = resume_position(self.settled_position(channel))
         units = units_of([replace(word, text=word.heard or word.text) for word in self.last_words(channel, 1)])
         return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
 
@@ -112,7 +112,7 @@ class SessionPast:
         return [*(segment for chunk in self.chunks for segment in chunk.segments), *self.open]
 
 
-def resumed_at(settled: int) -> int:
+def resume_position(settled: int) -> int:
     """The position at which the audio must continue if everything before *settled* is decided."""
     return max(0, settled - LEAD)
 

@@ -23,7 +23,7 @@ from server.live.excerpts import KeptExcerpts
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.recording import MARGIN, AudioRecorder, recording_key, silent_spans
-from server.live.resuming import SessionPast, resumed_at
+from server.live.resuming import SessionPast, resume_position
 from server.live.rules import LiveRules
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
@@ -93,7 +93,7 @@ class LiveSession:
         self._retractions = 0
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
-        self._deaf = False  # True: the rest of the intake's audio is ignored
+        self._ignores_audio = False  # True: the rest of the intake's audio is ignored
         self._writers = Writers(rules, metrics)
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
@@ -172,7 +172,7 @@ class LiveSession:
         return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(resumed_at(self._journal.settled), self.options) if raw else None,
+            settled_bytes=bytes_up_to(resume_position(self._journal.settled), self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 
@@ -195,7 +195,7 @@ class LiveSession:
             self.ended_by = Refused("internal", "the server failed; connect again to go on")
             await self._hand_back()
         finally:
-            self._deaf = True
+            self._ignores_audio = True
             self._ending.set()
             self.over.set()
             self._intake.close()
@@ -248,7 +248,7 @@ class LiveSession:
         try:
             await self._session.run()
         finally:
-            self._deaf = True
+            self._ignores_audio = True
             self._ending.set()
 
     async def _receive(self) -> PipelineError | None:
@@ -285,7 +285,7 @@ class LiveSession:
 
     async def _take_in(self, samples: Samples) -> None:
         """Pass the intake's samples to the session, up to the plan's limit."""
-        if self._deaf:
+        if self._ignores_audio:
             return
         room = self._plan.audio_s_per_file * RATE - self._heard
         if len(samples) > room:
@@ -332,7 +332,7 @@ class LiveSession:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)
         blobs = self._endings.storage.blobs
-        audio = await self._endings.insist(
+        audio = await self._endings.store_when_reachable(
             self._held, key, lambda: recorder.store(key, blobs, redacted=self._session.redacted_spans())
         )
         if self._recorder.torn:

@@ -134,9 +134,9 @@ class Job(Result):
         return self.state in TERMINAL
 
     @property
-    def passing(self) -> bool:
+    def erased_after_delivery(self) -> bool:
         """Whether it has results that are erased after their delivery."""
-        return self.state is State.COMPLETED and not self.order.kept and self.erased_at is None
+        return self.state is State.COMPLETED and not self.order.keeps_results and self.erased_at is None
 
     def shows_results(self, asked_at: int) -> bool:
         """Whether the answer to a request that came at *asked_at* has the results.

@@ -97,7 +97,7 @@ class Order:
         return len(self.live_channels)
 
     @property
-    def kept(self) -> bool:
+    def keeps_results(self) -> bool:
         """Whether the results are kept after their delivery."""
         return self.retention is None
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 
 from pipeline.attribution import by_speaker
-from pipeline.documents.formats import SCHEMA, found_objects, word_object
+from pipeline.documents.formats import SCHEMA, search_members, word_object
 from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import TextOptions
 from pipeline.words import words_in_time
@@ -62,9 +62,9 @@ class Records:
         visible, order = job.shows_results(asked_at), job.order
         if visible and (order.word_timestamps or order.text.paragraphs or order.text.search):
             # A long file has a hundred thousand words, and the event loop must not wait for them.
-            found = await asyncio.to_thread(_found_in, await self.jobs.chunks(job.id), order)
+            found = await asyncio.to_thread(_search_members, await self.jobs.chunks(job.id), order)
         shown = {**record(job, self.links, ttl_s=ttl_s), **found}
-        if visible and not job.order.kept:
+        if visible and not job.order.keeps_results:
             shown["outputs"] = await self._outputs(job)
         elif not visible:
             shown["text"] = None
@@ -86,7 +86,7 @@ class Records:
 
         If the order keeps no results, it has all of them, words too, unless they are too large for a body.
         """
-        if job.passing:
+        if job.erased_after_delivery:
             whole = self._notice(job, await self.full(job, ttl_s=WEBHOOK_TTL_S))
             if len(orjson.dumps(whole)) <= MAX_PARTING_BYTES:
                 return Announcement(whole, hands_over=True)
@@ -101,7 +101,7 @@ class Records:
         if not job.shows_results(now_ms()):
             return Announcement(make_body(job, None))
         body = await asyncio.to_thread(make_body, job, await self.jobs.chunks(job.id))
-        return Announcement(body, hands_over=job.passing)
+        return Announcement(body, hands_over=job.erased_after_delivery)
 
     def notice(self, job: Job) -> dict[str, Any]:
         """The same without results that do not fit into a short body."""
@@ -125,14 +125,14 @@ class Records:
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
 
 
-def _found_in(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
+def _search_members(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
     """The members that are made of the stored chunks, as JSON that only needs to be copied into an answer."""
     chunks = [unpack_chunk(body) for body in bodies]
     segments = sorted((segment for chunk in chunks for segment in chunk.segments), key=lambda segment: segment.start)
     turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
     if turns is not None:
         segments = by_speaker(segments, turns)
-    found: dict[str, Any] = found_objects(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
+    found: dict[str, Any] = search_members(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
     if order.word_timestamps:
         found["words"] = [word_object(*pair) for pair in words_in_time(segments)]
     return {name: orjson.Fragment(orjson.dumps(value)) for name, value in found.items()}
@@ -164,7 +164,9 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
         "model": job.model,
         "engine": job.engine,
         "formats": {
-            name: links.output(job, name, ttl_s=ttl_s) for name in order.output_formats if completed and order.kept
+            name: links.output(job, name, ttl_s=ttl_s)
+            for name in order.output_formats
+            if completed and order.keeps_results
         },
         "error": _error(job.error),
         "metadata": dict(order.metadata),

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.addresses import counted_as
+from server.accounts.addresses import anonymous_subject
 from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, Limits, day_of, month_of
 from server.accounts.signed import Scope, make_token
@@ -173,13 +173,13 @@ class Accounts:
         day = day_of(now_ms())
         limit = self.limits.keyless.signups_per_day
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
+        subject = anonymous_subject(self.keys.secrets[self.keys.current], caller.address, day=day.name)
         count = await self.storage.counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:
-        return json_response({"object": "list", "data": [_shown_key(key) for key in await self._keys(caller)]})
+        return json_response({"object": "list", "data": [_key_body(key) for key in await self._keys(caller)]})
 
     async def revoke_key(self, request: Request, caller: Caller) -> Response:
         key = await self._key(request, caller)
@@ -274,7 +274,7 @@ def new_key(account: Account, issued: Issued) -> dict[str, Any]:
     }
 
 
-def _shown_key(key: ApiKey) -> dict[str, Any]:
+def _key_body(key: ApiKey) -> dict[str, Any]:
     return {
         "key_id": key.id,
         "prefix": key.prefix,

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
-from server.accounts.addresses import counted_as
+from server.accounts.addresses import anonymous_subject
 from server.accounts.limits import Limits, day_of
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, parse_json
@@ -122,7 +122,7 @@ class Estimates:
     async def free(self, request: Request, caller: Caller) -> Response:
         asked = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
-        subject = counted_as(self.keys.secrets[self.keys.current], caller.address, day=day.name)
+        subject = anonymous_subject(self.keys.secrets[self.keys.current], caller.address, day=day.name)
         asker = _Asker(subject, self.limits.keyless.estimates_per_day, MAX_WAITING_OF_ADDRESS)
         return await self._answer(asked, asker)
 

@@ -36,7 +36,7 @@ from server.routes.requests import (
     JOB_POLL_S,
     URL_TTL,
     WAIT,
-    handing_over,
+    deliver_results,
     no_such_job,
     own_job,
     query_choice,
@@ -166,7 +166,7 @@ class Jobs:
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
             return answer.not_modified()
-        return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
+        return await deliver_results(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self.links.keys)

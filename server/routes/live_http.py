@@ -38,7 +38,7 @@ from server.routes.requests import (
     JOB_ID,
     READER_CODES,
     check_query,
-    handing_over,
+    deliver_results,
     idempotency_key_of,
     live_job,
     no_such_job,
@@ -164,7 +164,7 @@ class LiveRequests:
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
-        return await handing_over(answer, request, job, eraser=self.eraser, asked_at=asked_at)
+        return await deliver_results(answer, request, job, eraser=self.eraser, asked_at=asked_at)
 
     async def _submit(self, request: Request, caller: Caller) -> Submitted:
         """Make the job, and show it on the channel that the request names."""

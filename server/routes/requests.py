@@ -88,7 +88,7 @@ async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
     return job
 
 
-class _HandingOver(Response):
+class _ResultDelivery(Response):
     """An answer with all results of a job. After it was sent, the results count as delivered."""
 
     def __init__(self, answer: Response, job_id: str, eraser: Eraser) -> None:
@@ -102,13 +102,13 @@ class _HandingOver(Response):
             await super().__call__(scope, receive, send)
 
 
-async def handing_over(answer: Response, request: Request, job: Job, *, eraser: Eraser, asked_at: int) -> Response:
+async def deliver_results(answer: Response, request: Request, job: Job, *, eraser: Eraser, asked_at: int) -> Response:
     """*answer*, which has the results of *job*, to a request of *asked_at*. Results that are not kept are then erased.
 
     If the client left while it waited, it has no answer, and they stay.
     """
-    gives = job.passing and job.shows_results(asked_at) and request.method != "HEAD"
-    return _HandingOver(answer, job.id, eraser) if gives and not await request.is_disconnected() else answer
+    gives = job.erased_after_delivery and job.shows_results(asked_at) and request.method != "HEAD"
+    return _ResultDelivery(answer, job.id, eraser) if gives and not await request.is_disconnected() else answer
 
 
 def no_such_job() -> Refused:

@@ -64,7 +64,7 @@ class JobResponseCache:
 
     def keep(self, job: Job, ttl_s: int, answer: TaggedResponse, *, until_ms: int) -> None:
         """Give *answer* again until *until_ms* (since 1970 UTC), unless the record may change by then or is long."""
-        if job.terminal and job.order.kept and job.order.live is None and len(answer.body) <= MAX_BYTES_KEPT:
+        if job.terminal and job.order.keeps_results and job.order.live is None and len(answer.body) <= MAX_BYTES_KEPT:
             number = id(job)
             gone = ref(job, lambda _: self._kept.pop(number, None))
             self._kept[number] = _Kept(answer, ttl_s, until_ms, gone)

@@ -93,10 +93,10 @@ class Subtitles:
 
         Raises Refused invalid_parameter, Problem output_not_found, too_many_connections.
         """
-        shape = _asked_shape(request)
+        shape = _parse_shape(request)
         if job is None:
             return _vtt(request, growing_vtt([], 0))
-        if job.terminal and not job.order.kept:
+        if job.terminal and not job.order.keeps_results:
             raise Problem("output_not_found", "the results of this job are not kept")
         return _vtt(request, await self._render_once(job, job.order.subtitles if shape is None else shape))
 
@@ -137,7 +137,7 @@ class Subtitles:
         return log
 
 
-def _asked_shape(request: Request) -> SubtitleShape | None:
+def _parse_shape(request: Request) -> SubtitleShape | None:
     """The shape that the query asks for; None if it does not say."""
     given = {name: [value] for name, value in request.query_params.items() if name in asdict(USUAL_SHAPE)}
     members = Members(given)

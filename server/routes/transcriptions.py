@@ -31,7 +31,7 @@ from server.routes.requests import (
     JOB,
     JOB_POLL_S,
     check_query,
-    handing_over,
+    deliver_results,
     idempotency_key_of,
     query_seconds,
     warning_header,
@@ -186,6 +186,6 @@ class Transcriptions:
         place = self.links.job_path(job)
         if job.terminal:
             response = json_response(record, headers={**headers, "Content-Location": place})
-            return await handing_over(response, request, job, eraser=self.eraser, asked_at=asked_at)
+            return await deliver_results(response, request, job, eraser=self.eraser, asked_at=asked_at)
         headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)

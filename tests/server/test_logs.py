@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from server.logs import _Json, _Lines, _Style, _Text, log, log_request, printable, shown_path
+from server.logs import _Json, _Lines, _Style, _Text, log, log_request, path_for_log, printable
 from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
 from tests.server.serving import until
@@ -42,9 +42,9 @@ def test_a_value_cannot_pass_for_other_fields_of_its_line() -> None:
 
 @pytest.mark.parametrize("char", ["a", "\x1b", "\U000e0001", "ü"])
 def test_a_path_takes_a_bounded_part_of_its_line(char: str) -> None:
-    shown = printable(shown_path("/" + char * 4000))
+    shown = printable(path_for_log("/" + char * 4000))
     assert 190 <= len(shown) <= 200
-    assert shown_path("/v1/jobs") == "/v1/jobs"
+    assert path_for_log("/v1/jobs") == "/v1/jobs"
 
 
 def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:

@@ -55,7 +55,7 @@ def speaker_members(heard: Mapping[str, Any]) -> Message:
     return members | {name: heard[name] for name in ("speaker_confidence",) if name in heard}
 
 
-def shown_word(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
+def word_message(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
     """A word in Deepgram's form, with marks and capitals. With *speakers* it has its speaker."""
     shown = {
         "word": _plain_word(word["word"]) or word["word"],
@@ -94,7 +94,7 @@ def alternative(
     return {
         "transcript": f"{said} {rest}".strip(),
         "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
-        "words": [shown_word(word, punctuated=punctuated, speakers=speakers) for word in words],
+        "words": [word_message(word, punctuated=punctuated, speakers=speakers) for word in words],
     }
 
 

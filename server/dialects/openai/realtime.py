@@ -104,11 +104,11 @@ class Realtime:
         start = wanted or Transcribing(transcription={"model": model})
         with self.stream_limits.socket_of(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
-            await self._check_staying()
+            await self._refuse_while_stopping()
             async with _Conversation(socket, self.session_opener, caller, offer, start).running() as conversation:
                 await conversation.talk()
 
-    async def _check_staying(self) -> None:
+    async def _refuse_while_stopping(self) -> None:
         """Raise Problem after a moment if the server is stopping.
 
         It waits because clients reconnect at once when their socket is closed. LiveKit gives up for good if a handshake

@@ -209,4 +209,4 @@ class SqlJobs:
 
 def _stays(job: Job | None) -> bool:
     """Whether the record may be kept in memory: it will hardly change, and it is small."""
-    return job is not None and job.terminal and job.order.kept and len(job.text or "") <= MAX_TEXT_KEPT
+    return job is not None and job.terminal and job.order.keeps_results and len(job.text or "") <= MAX_TEXT_KEPT

@@ -140,7 +140,7 @@ def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:
         "run_after": tx.now + round(new.delay_s * 1000),
         "duration_s": new.audio_s,
         "warnings": text_of(new.warnings),
-        "kept": int(new.order.kept),
+        "kept": int(new.order.keeps_results),
     }
     insert(tx, "jobs", **columns)
     tx.run_many(

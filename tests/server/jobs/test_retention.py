@@ -384,7 +384,7 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
             await eraser.tidy()
             job = await storage.jobs.get(job_id)
             assert job is not None
-            assert job.passing
+            assert job.erased_after_delivery
             assert job.shows_results(clock.now - 1)
             assert not job.shows_results(clock.now)
             clock.now = job.answered_at or 0
