@@ -109,7 +109,7 @@ PURE = (
     "pipeline/recognition/turns.py",
     "pipeline/recognition/voicing.py", "pipeline/recognition/window.py",
     "pipeline/text/addresses.py", "pipeline/text/figures.py", "pipeline/text/languages.py", "pipeline/text/numerals.py",
-    "pipeline/text/options.py", "pipeline/text/phones.py", "pipeline/text/profanity.py", "pipeline/text/redaction.py",
+    "pipeline/text/options.py", "pipeline/text/phones.py", "pipeline/text/redaction.py",
     "pipeline/text/rewriting.py", "pipeline/text/sounds.py", "pipeline/text/stage.py", "pipeline/text/wording.py",
     "pipeline/documents/paragraphs.py", "pipeline/documents/search.py",
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",

@@ -22,10 +22,9 @@ from pipeline.audio import position
 from pipeline.text.figures import PAUSE, Reader, WordRun, bare
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
-from pipeline.text.profanity import swear_words
 from pipeline.text.redaction import NEAR, Redactor, Span
 from pipeline.text.sounds import NameSpeller
-from pipeline.text.wording import Replacer, without_profanity
+from pipeline.text.wording import Replacer, swear_words, without_profanity
 from pipeline.words import Word
 
 MAX_HELD_WORDS = 12

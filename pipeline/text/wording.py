@@ -10,6 +10,27 @@ from pipeline.words import Word
 _EDGES = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
 _LETTER = re.compile(r"[^\W_]")
 
+_SWEAR_WORDS: Mapping[str, str] = {
+    "en": "arse arsehole ass asses asshole assholes bastard bastards bitch bitches bitching bloody bollocks bugger "
+    "bullshit cock cocks cocksucker crap cunt cunts damn damned dick dickhead dicks fuck fucked fucker fuckers fucking "
+    "fuckin fucks goddamn goddammit motherfucker motherfuckers motherfucking piss pissed prick pricks pussy shit "
+    "shits shitted shitting shitty slut sluts tits twat twats wank wanker wankers whore whores",
+    "es": "cabrón cabrones cabrona carajo chingar chingada coño cojones culo gilipollas hostia joder jodido jodida "
+    "maricón mierda pendejo pendeja pinche polla puta putas puto putos verga",
+    "fr": "bordel chiasse chier connard connards connasse conne couille couilles cul encule enculé enculés foutre "
+    "merde merdes niquer nique pute putes putain salaud salauds salope salopes",
+    "de": "arsch ärsche arschloch arschlöcher fick ficken ficker fotze hure huren hurensohn kacke miststück nutte "
+    "nutten pisse scheiß scheiße scheißen scheisse schlampe schlampen schwanz verfickt verpiss wichser",
+    "it": "cazzo cazzi coglione coglioni cornuto cornuti fanculo figa fottere fottuto merda minchia puttana puttane "
+    "stronza stronzo stronzi stronzata troia vaffanculo",
+    "pt": "bosta buceta cacete caralho corno cu foda foder fodido fodida merda porra puta putas puto viado",
+    "nl": "eikel flikker godverdomme hoer hoeren kak klootzak klootzakken kut kutten lul lullen neuken pik schijt slet "
+    "sletten teef tering verdomme",
+}
+
+_SWEAR_WORD_SETS = {language: frozenset(words.split()) for language, words in _SWEAR_WORDS.items()}
+"""Swear words by language, in lower case. An operator's own list takes the place of all (PROFANITY_FILE)."""
+
 
 class Replacer:
     """Writes the wanted text for whole words, whatever their case. The longest phrase wins."""
@@ -85,3 +106,8 @@ def _hidden(text: str) -> str:
     assert match is not None
     core = match[2]
     return match[1] + core[0] + _LETTER.sub("*", core[1:]) + match[3]
+
+
+def swear_words(language: str | None) -> frozenset[str]:
+    """Return the swear words of a language, and English ones for one that has no list."""
+    return _SWEAR_WORD_SETS.get(language or "en", _SWEAR_WORD_SETS["en"])

@@ -7,8 +7,9 @@ becomes a TrackedConnection. uvicorn's protocols report to that what the connect
 import asyncio
 import fcntl
 import termios
+import time
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,11 +18,41 @@ from server.accounts.addresses import Network, address_key, client_address
 from server.accounts.limits import RateTable
 from server.clock import now_ms
 from server.metrics import Metrics
-from server.transport.parse_queue import ParseQueue
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
 MAX_CUTS = 20  # of connections of an account within a minute; then it may open no other
 SILENT_AT_ONCE = 16  # connections without a request that are closed together to make room
+
+TURN_S = 0.002
+"""The time in one turn of the event loop for connections that wait in the ParseQueue."""
+
+
+class ParseQueue:
+    """Connections with more data than may be parsed at once take turns, so that no turn of the event loop is long."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether connections wait. Those that have something new should wait behind them."""
+        return bool(self._waiting)
+
+    def join(self, go_on: Callable[[], None]) -> None:
+        """Call *go_on* once, in one of the next turns of the event loop. It must not take longer than TURN_S."""
+        self._waiting.append(go_on)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    def _serve(self) -> None:
+        until = time.monotonic() + TURN_S
+        for _ in range(len(self._waiting)):
+            self._waiting[0]()
+            self._waiting.popleft()  # not before, so that join() does not schedule this once more
+            if time.monotonic() >= until:
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._serve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
