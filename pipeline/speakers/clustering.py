@@ -51,6 +51,9 @@ DOUBLE = 0.8
 DOUBLE_S = 4.0
 """A doubtful voice speaks for this long."""
 
+ONE = 0.86
+"""Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while."""
+
 _SPREAD = 5 * RATE // STEP - 1  # frames, 5 s as in files: windows of a live stream, a second apart, lie closer together
 _COMMON_FRAMES = RATE // STEP  # 1 s, in which local voices of two windows both speak if they are one voice,
 _COMMON_SHARE = 0.7  # and this share of the speech of the one that speaks less
@@ -105,7 +108,8 @@ def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
     """Return which voices are no doubles of one that speaks more: unlike it, or heard for long enough."""
     kept: list[int] = []
     for index, voice in enumerate(voices):
-        if not kept or lasting[index] >= DOUBLE_S or (voices[kept] @ voice).max() < DOUBLE:
+        alike = (voices[kept] @ voice).max(initial=-1)
+        if alike < DOUBLE or (alike < ONE and lasting[index] >= DOUBLE_S):
             kept.append(index)
     return kept
 

@@ -128,6 +128,13 @@ def test_one_voice_is_one(name: str) -> None:
     assert len({turn.speaker for turn in turns}) == 1
 
 
+@pytest.mark.parametrize("name", ["human/two_cities.flac", "flite/rms_4.flac"])
+def test_one_voice_is_one_near_and_far(name: str) -> None:
+    samples = np.tile(clip(name), 6)[: 24 * RATE].copy()
+    samples[8 * RATE : 16 * RATE] *= 0.05
+    assert len({turn.speaker for turn in hear(samples)}) == 1
+
+
 @pytest.mark.parametrize("name", ["music", "noise", "silence"])
 def test_nobody_speaks_where_there_is_no_voice(name: str) -> None:
     samples = np.tile(clip(f"other/{name}.flac") if name != "silence" else np.zeros(RATE, np.float32), 2)
