@@ -154,7 +154,7 @@ class Config:
 
     host: str = _variable("127.0.0.1", _text, "address to listen on")
     port: int = _variable(
-        "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, the ready line tells which"
+        "8000", _whole(0, 65_535), "port to listen on; 0 picks a free one, which the ready line names"
     )
     data_dir: Path = _variable("./data", _folder, "database, audio and outputs; created with mode 0700")
     database_url: str | None = _variable(
@@ -164,7 +164,7 @@ class Config:
         shown=False,
     )  # None: the embedded database in data_dir
     database_notify: bool = _variable(
-        "1", _switch, "0 for databases without LISTEN and NOTIFY: whoever waits looks each second"
+        "1", _switch, "0 for databases without LISTEN and NOTIFY: waiting tasks look once a second"
     )
     blobs: str | None = _variable(
         "",
@@ -174,7 +174,8 @@ class Config:
     roles: frozenset[str] = _variable(
         "api,live,worker,courier",
         _roles,
-        "what this node does: api answers requests, live hears writers, worker files, courier webhooks and deletion",
+        "the work of this node: api answers requests, live runs live sessions, worker transcribes files, courier sends "
+        "webhooks and deletes old data",
     )
     node: str | None = _variable(
         "", _optional_text, "name of this node in leases; empty: the host's with a random suffix"
@@ -228,7 +229,9 @@ class Config:
         "", _base_url, "address that clients use; every link is built from it"
     )  # None: http://127.0.0.1:PORT, known once the port is
     allow_insecure_http: bool = _variable("0", _switch, "1 allows plain http beyond loopback")
-    sandbox_host: str | None = _variable("", _optional_text, "host name that serves the sandbox, beside /sandbox")
+    sandbox_host: str | None = _variable(
+        "", _optional_text, "host name that serves the sandbox, in addition to /sandbox"
+    )
     max_connections: int = _variable(
         "auto",
         _whole(1, 500_000, auto=0),
@@ -250,7 +253,7 @@ class Config:
     egress_allow_cidrs: tuple[Network, ...] = _variable(
         "", _networks, "private networks that URLs and webhooks may reach all the same"
     )
-    allow_http_sources: bool = _variable("0", _switch, "1 allows http beside https in url and webhook_url")
+    allow_http_sources: bool = _variable("0", _switch, "1 allows http in addition to https in url and webhook_url")
     trusted_proxies: tuple[Network, ...] = _variable("", _networks, "proxies whose X-Forwarded-For is believed")
     cors_origins: tuple[str, ...] = _variable(
         "*",
