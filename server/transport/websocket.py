@@ -19,10 +19,13 @@ from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
+from websockets.http11 import MAX_LINE_LENGTH, Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from server.accounts.issuing import fresh_id
+from server.http.problems import Problem, raw_answer
+from server.model.ids import Prefix
 from server.transport.connections import TrackedProtocol
 from server.waiting import TokenBucket
 
@@ -161,12 +164,25 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     def _parse(self) -> None:
         """Parse the next frames of the held data, and pass them to the route."""
         self.conn.parse_more()
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._refuse_request()
+            return
         if self.conn.parser_exc is not None:
             self.handle_parser_exception()
             return
         self.handle_events()
         if self.conn.excess:
             self._cut_off()
+
+    def _refuse_request(self) -> None:
+        """Answer a request that HTTP lets pass and websockets does not, such as one with a very long header.
+
+        uvicorn would wait for another one, for ever.
+        """
+        refusal = Problem("headers_too_large", f"a header of a WebSocket may have {MAX_LINE_LENGTH} bytes")
+        self.handshake_initiated = self.handshake_complete = self.close_sent = True
+        self.transport.write(raw_answer(refusal, request_id=fresh_id(Prefix.REQUEST)))
+        self.transport.close()
 
     def _pause_if_held(self) -> None:
         """Read nothing more while something is held; parse that in the next turn, or when the route has taken all."""

@@ -77,6 +77,7 @@ async def fine(_scope, _receive, send):
         pytest.param(b"GET /" + b"y" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long target"),
         pytest.param(b"GET /" + b"y" * 1024 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long path"),
         pytest.param(b"GET /?" + b"&" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long query"),
+        pytest.param(HANDSHAKE[:-2] + b"X: " + b"y" * 9000 + b"\r\n\r\n", 431, id="a long header of a WebSocket"),
         pytest.param(HEAD + b"X: " + b"y" * 100_000, 400, id="a header without end"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
         pytest.param(HEAD + b"Host: y\r\n\r\n", 400, id="two hosts"),
