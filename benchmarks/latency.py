@@ -183,12 +183,13 @@ class Bench:
         clock: Clock | None = None,
         step_s: float | None = None,
         latency: str = BALANCED,
+        patient: bool = False,
     ) -> None:
-        """*clock* makes the event loop of virtual time, or is None for real time."""
+        """*clock* makes the event loop of virtual time, or is None for real time. *patient*: see with_latency()."""
         self._engine = engine
         self._voice = voice
         self._clock = clock
-        self._options = with_latency(StreamOptions(), latency)
+        self._options = with_latency(StreamOptions(), latency, patient=patient)
         if step_s is not None:
             self._options = replace(self._options, step=round(step_s * RATE))
 

@@ -44,6 +44,7 @@ class AgreementOptions:
     edge: int = position(
         0.2
     )  # a word that ends this close to the end of the audio is not shown: it is often half a word
+    shown: int = 1  # how many hypotheses in a row have a word before it is shown
     doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...
     often: int = 3  # ... or until so many in a row do
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
@@ -87,7 +88,8 @@ class Agreement:
 
         The first word is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
-        pending = self.pending
+        often = _count_leading(self._candidates, lambda one: one.times >= self._options.shown)
+        pending = self.pending[:often]
         stay = (
             count
             for count, word in enumerate(pending, 1)
@@ -106,16 +108,26 @@ class Agreement:
         return self._end
 
     def receive(
-        self, words: Sequence[Word], *, until: int, paused: bool = False, doubted: bool = False
+        self,
+        words: Sequence[Word],
+        *,
+        until: int,
+        paused: bool = False,
+        doubted: bool = False,
+        opening: bool = False,
     ) -> tuple[Word, ...]:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
         With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
-        enough, however sure the model is.
+        enough, however sure the model is. With *opening* so little was said so far that every word waits until it is
+        settled.
         """
         fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self._select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
-        return self._commit(fresh, self._count_certain(fresh, until, paused=paused, doubted=doubted))
+        count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
+        if opening:
+            count = min(count, _count_leading(fresh, lambda one: one.word.end <= until - self._options.settled))
+        return self._commit(fresh, count)
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""

@@ -1,9 +1,11 @@
 """How soon a live word is final against how surely it is right: three settings that a session may choose. Pure.
 
 A final word can never be taken back, so how soon it becomes final is a choice. The words after it often make it clear,
-and a word that two hypotheses have is more often right. *low* waits for less of both. *accurate* waits until the end of
-the sentence, which is recognised in the longer window of a final, or until SETTLED after the word. Readers see the word
-as a partial before. *balanced* leaves StreamOptions unchanged. decisions.md has the measurements behind the numbers.
+and a word that two hypotheses have is more often right. *low* waits for less of both. *balanced* leaves StreamOptions
+unchanged, but is careful with the opening of a stream, which is misheard most, because no speech before it helps. In an
+opening a word waits until its turn is over or until some seconds have passed since, and a short pause does not end a
+turn, so that the words after it are recognised with it. With *accurate* the whole stream is an opening, and every window
+is recognised as carefully as a final. Readers see waiting words as partials. decisions.md has the measurements.
 """
 
 from dataclasses import replace
@@ -13,19 +15,36 @@ from pipeline.recognition.stream_options import StreamOptions
 
 LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 
-SETTLED = position(3)
-"""With ACCURATE a word waits for no more than this and one step: 4 s."""
+SETTLED, STEP = position(2.7), position(1)
+"""With ACCURATE a word waits for no more than both together and a short pause: 4 s."""
+
+OPENING = position(4)
+"""The speech of an opening with BALANCED, in which words wait for AgreementOptions.settled."""
+
+PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
+"""The silence that ends a turn in an opening, with BALANCED and with ACCURATE: people do pause for so long."""
+
+EVER = 1 << 62
+"""More speech than any stream has."""
 
 
-def with_latency(options: StreamOptions, latency: str) -> StreamOptions:
-    """Return *options* with the numbers of one of LATENCIES."""
-    agreement = options.agreement
+def with_latency(options: StreamOptions, latency: str, *, patient: bool = False) -> StreamOptions:
+    """Return *options* with the numbers of one of LATENCIES.
+
+    *patient*: nobody waits for the end of a turn, so turns may end later, and with BALANCED first words may be final
+    later.
+    """
+    agreement, turns = options.agreement, options.turns
     match latency:
         case "low":
             sooner = replace(agreement, guard=position(0.25), sure_guard=position(0.5), settled=position(1.5))
             return replace(options, step=position(0.3), agreement=sooner)
         case "accurate":
-            later = replace(agreement, guard=SETTLED, sure_guard=SETTLED, settled=SETTLED)
-            return replace(options, step=position(1), partial=options.final, agreement=later)
+            turns = replace(turns, opening=EVER, opening_endpointing=GREAT_PATIENCE if patient else 0)
+            agreement = replace(agreement, settled=SETTLED, shown=2)
+            return replace(options, step=STEP, partial=options.final, thorough=True, turns=turns, agreement=agreement)
+        case _ if patient:
+            turns = replace(turns, opening=OPENING, opening_endpointing=PATIENCE)
+            return replace(options, turns=turns)
         case _:
             return options

@@ -15,7 +15,6 @@ if each answer comes before the next request is due.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +36,7 @@ from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
-from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, goes_on
+from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, find_edge, goes_on
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
@@ -73,6 +72,7 @@ class StreamCore:
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
+        self._edge = 0  # where the first word of the first turn may begin
         self._asked_from = 0  # where the audio of the newest request begins
         self._near = False  # finals about the turn begin where partials do, because an answer stopped before the turn
         self._alone = False  # it is recognised without the speech before it, because an answer stopped there again
@@ -94,7 +94,9 @@ class StreamCore:
         """The position before which everything is decided, silence included: no later word will begin before it."""
         if self._turns.first is not None:
             return self._agreement.end
-        return max(self._agreement.end, self.position - self._options.turns.onset - self._options.lead)
+        return max(
+            self._agreement.end, self.position - self._options.turns.onset - self._options.early - self._options.lead
+        )
 
     @property
     def full(self) -> bool:
@@ -183,16 +185,18 @@ class StreamCore:
         ask = self._choose_ask() if self._in_flight is None else None
         if ask is None:
             return None
-        self._in_flight = ask
+        self._in_flight = replace(ask, opening=self._turns.opening)
         start = self._asked_from = self._audio_start(ask)
+        final = ask.aim is not Aim.PARTIAL or self._options.thorough
+        decided = [word for word in self._agreement.kept if word.start + word.end > 2 * start]
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
             language=self._language,
             before=self._before,
             hint=self._options.hint,
-            said=join_words(self._decided_words(start)) if ask.aim is Aim.PARTIAL else "",
-            final=ask.aim is not Aim.PARTIAL,
+            said="" if final else join_words(decided),
+            final=final,
             voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
         )
 
@@ -239,8 +243,7 @@ class StreamCore:
         if self._level is None:
             return
         self._level.receive(window[np.newaxis], [speech])
-        message = self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence)
-        if message is not None:
+        if message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
             self._events.append(Warned(QUIET_INPUT, message))
             self._level = None
 
@@ -289,10 +292,10 @@ class StreamCore:
             self._cut(ask, heard)
             return
         if not self._conclude_if_known():
-            paused = ask.aim is Aim.FINAL
-            doubted = self._language is None
-            words = self._agreement.receive(heard.words, until=self._audio_end(ask), paused=paused, doubted=doubted)
-            self._commit(words)
+            until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, self._language is None
+            self._commit(
+                self._agreement.receive(heard.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
+            )
             self._report_pending()
 
     def _conclude_if_known(self) -> bool:
@@ -340,7 +343,8 @@ class StreamCore:
         if self._options.multilingual:
             self._language = None
         self._segment_start = max(turn.start, self._agreement.end)
-        self._agreement.settle(turn.start - self._options.lead)
+        self._edge = find_edge(turn, self._agreement.kept, self._window, self._options)
+        self._agreement.settle(self._edge)
 
     def _close(self, heard: RecognitionResult, *, forced: bool) -> None:
         """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
@@ -383,9 +387,8 @@ class StreamCore:
         self.counts.unvoiced += len(heard.words) - len(words)
         turn = self._turns.first
         assert turn is not None
-        edge = turn.start - self._options.lead
         # Earlier turns are decided, but a number may have begun in one.
-        return tuple(word for word in words if word.start + word.end >= 2 * edge or goes_on(word, turn))
+        return tuple(word for word in words if word.start + word.end >= 2 * self._edge or goes_on(word, turn))
 
     def _learn_language(self, heard: RecognitionResult, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
@@ -399,10 +402,6 @@ class StreamCore:
                 self._events.append(LanguageDetected(heard.language, probability))
             self._before = heard.language if self._options.multilingual else None
 
-    def _decided_words(self, start: int) -> Sequence[Word]:
-        """Return the committed words in the audio from *start* on."""
-        return [word for word in self._agreement.kept if word.start + word.end > 2 * start]
-
     def _audio_start(self, ask: WindowRequest) -> int:
         """Return where the audio of a request about the first turn begins."""
         options, turn = self._options, self._turns.first
@@ -410,6 +409,7 @@ class StreamCore:
         return find_audio_start(
             turn,
             self._agreement.kept,
+            edge=self._edge,
             oldest=self._window.start,
             end=ask.end,
             length=options.partial if ask.aim is Aim.PARTIAL or self._near else options.final,
@@ -425,7 +425,7 @@ class StreamCore:
         """
         turn = self._turns.first
         assert turn is not None
-        if self._asked_from >= turn.start - self._options.lead:
+        if self._asked_from >= self._edge:
             return False  # the turn was recognised alone already
         if ask.aim is not Aim.PARTIAL:
             return not heard.words and bool(self._agreement.pending)

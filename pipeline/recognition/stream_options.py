@@ -24,9 +24,14 @@ class StreamOptions:
     pause: int = position(0.2)  # silence after which a final is requested
     hush: int = position(0.1)  # silence after which no partial is requested any more
     lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
+    early: int = position(
+        1
+    )  # before the start of speech, in which a turn may begin with a doubt of the voice detector:
+    faint: float = 0.1  # a frame with this probability of speech
     speech: float = 0.3  # frames with this probability of speech may hold words
     partial: int = position(9)  # audio in the window of a partial; decided speech before the turn fills it up
     final: int = position(14)  # the same for a final
+    thorough: bool = False  # partials are recognised with the care of finals
     apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
     known: float = 0.5  # the language is settled with this probability ...
     known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike

@@ -7,7 +7,7 @@ begins in the middle of a gap between two decided words, preferably a long one, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from pipeline.audio import WINDOW
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import Turn
+from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word
 
 
@@ -33,6 +34,7 @@ class WindowRequest:
     aim: Aim
     end: int  # of the audio in the request
     voiced: int  # where the speech of the turn ended at the time of the request
+    opening: bool = field(default=False, compare=False)  # whether little was said in the stream until then
 
     def has_all_of(self, turn: Turn) -> bool:
         """Return whether this is a final with all speech of *turn* so far."""
@@ -40,14 +42,23 @@ class WindowRequest:
 
 
 def find_audio_start(
-    turn: Turn, kept: Sequence[Word], *, oldest: int, end: int, length: int, alone: bool, options: StreamOptions
+    turn: Turn,
+    kept: Sequence[Word],
+    *,
+    edge: int,
+    oldest: int,
+    end: int,
+    length: int,
+    alone: bool,
+    options: StreamOptions,
 ) -> int:
     """Return where the audio of a request about *turn* begins, if it ends at *end* and *length* samples are wanted.
 
-    *kept* are the decided words whose audio is still in memory, from *oldest* on. With *alone* no speech before the
-    turn is used. The audio is longer than *length* only if every possible beginning lies too far back.
+    Its first word begins at *edge* or later. *kept* are the decided words whose audio is still in memory, from *oldest*
+    on. With *alone* no speech before the turn is used. The audio is longer than *length* only if every possible
+    beginning lies too far back.
     """
-    begin = max(turn.start - options.lead, oldest)
+    begin = max(edge, oldest)
     before = [word for word in kept if word.end <= turn.start]
     alone = alone or not before or turn.start - before[-1].end > options.apart
     earliest = begin if alone else max(before[0].start - options.lead, oldest)
@@ -59,6 +70,18 @@ def find_audio_start(
     gaps = [(at, pause) for at, pause in gaps if at >= earliest] or [(earliest, 0)]
     short_enough = [(at, pause) for at, pause in gaps if end - at <= length] or gaps[-1:]
     return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])
+
+
+def find_edge(turn: Turn, kept: Sequence[Word], window: AudioWindow, options: StreamOptions) -> int:
+    """Return where the first word of *turn* may begin.
+
+    A voice detector misses first words that recognisers hear, but it has a doubt. So the turn begins with the first
+    doubt shortly before it, unless a *kept* word is there.
+    """
+    before = turn.start - options.early
+    spoken = any(before <= word.end <= turn.start for word in kept)
+    faint = () if spoken else window.voiced_spans(before, turn.start, options.faint)
+    return min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
 
 
 def goes_on(word: Word, turn: Turn) -> bool:

@@ -19,6 +19,8 @@ class TurnOptions:
     leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
     onset: int = 3 * WINDOW  # shorter sounds are clicks: the shortest word is longer
     endpointing: int = position(0.5)  # silence that ends a turn
+    opening: int = 0  # speech with which the opening of a stream is over
+    opening_endpointing: int = 0  # silence that ends a turn in the opening, if that is more
 
 
 @dataclass(slots=True)
@@ -39,6 +41,8 @@ class Turns:
     """Holds the turns that are not decided yet, oldest first. Only the newest can be open."""
 
     def __init__(self, options: TurnOptions) -> None:
+        self._options = options
+        self._opening = options.opening  # what it still lacks
         self._segmenter = Segmenter(
             SegmenterOptions(
                 enter=options.enter,
@@ -59,14 +63,23 @@ class Turns:
         return self._turns[-1] if self._turns else None
 
     @property
+    def opening(self) -> bool:
+        """Whether so little was said so far that more has to follow before it is clear."""
+        return self._opening > 0
+
+    @property
     def steady(self) -> int:
         """The position before which no window can end with an event, whatever the windows contain."""
         return self._segmenter.steady
 
     def receive(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
         """Take the speech probability of the window that ends at *now*; return the starts and ends of turns."""
+        options = self._options
+        self._segmenter.silence = max(options.endpointing, options.opening_endpointing if self.opening else 0)
         events = self._segmenter.receive(speech)
         self._follow(events, now)
+        if self._segmenter.speaking and speech >= options.leave:
+            self._opening -= WINDOW
         return events
 
     def end(self, now: int) -> list[SpeechStarted | SpeechEnded]:
@@ -83,6 +96,7 @@ class Turns:
         for event in events:
             if isinstance(event, SpeechStarted):
                 self._turns.append(Turn(start=event.at, voiced=now))
+                self._opening -= now - WINDOW - event.at
             else:
                 self._turns[-1].ended = now
         if self._segmenter.speaking:

@@ -86,6 +86,7 @@ def parse_live_order(
         endpointing=members.get(declared.ENDPOINTING),
         eagerness=members.get(declared.EAGERNESS),
         endpointing_ms=members.get(declared.ENDPOINTING_MS),
+        ends_at_once=members.has(declared.ENDPOINTING_MS.name),
         max_utterance_s=members.get(declared.MAX_UTTERANCE_S),
         record=members.get(declared.RECORD),
         channel=members.get(declared.CHANNEL),

@@ -46,6 +46,7 @@ class LiveOptions:
     channels: int = 1
     interim_results: bool = True
     endpointing_ms: int = 500
+    ends_at_once: bool = False  # the client asked for endpointing_ms, so no turn may end later
     max_utterance_s: float = 15.0
     latency: str | None = None  # how soon words are final, one of LATENCIES; None: what the server is set to
     endpointing: str = SILENCE  # what ends a turn: SILENCE of endpointing_ms, or SEMANTIC, what was said

@@ -195,6 +195,7 @@ def _text_options(text: TextOptions) -> Mapping[str, Any]:
 def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:
     """The record of a live session, with the progress that the job's row shows: that of its end."""
     shown: dict[str, Any] = asdict(options)
+    del shown["ends_at_once"]
     if options.endpointing != SEMANTIC:
         shown["eagerness"] = None
     if options.encoding == CONTAINER:

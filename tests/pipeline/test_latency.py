@@ -1,13 +1,17 @@
 """Tests of latency.py: what a session gives up to have its words sooner, and how long it waits to have them right."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.audio import position
-from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, with_latency
+from pipeline.audio import WINDOW, position
+from pipeline.events import Finalized, Partial, SegmentClosed, WordsCommitted
+from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, PATIENCE, with_latency
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
-from tests.pipeline.listening import talk
+from pipeline.words import join_words
+from tests.pipeline.listening import assert_well_formed, perfect, stream, talk, voice
 from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, heard, in_real_time, virtually
 
 CALL_S = 0.1
@@ -44,3 +48,67 @@ def test_words_are_sooner_with_low_and_wait_with_accurate_but_no_longer_than_fou
 @pytest.mark.parametrize("latency", LATENCIES)
 def test_the_end_of_a_turn_makes_all_its_words_final(latency):
     assert lags_of(latency)[-1] < 1
+
+
+# --- the opening of a stream ------------------------------------------------------------------------------------------
+
+PATIENT = with_latency(StreamOptions(), BALANCED, patient=True)
+
+
+def test_the_first_words_wait_for_what_follows_and_later_ones_do_not():
+    words = talk(30)
+    run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
+    assert run.text == join_words(words)
+    first = next(request for request in run.requests if request.said)  # the first request after some words were final
+    assert first.start + len(first.samples) - words[0].end >= position(3)
+    plain = stream(voice(words, position(14)), perfect(words), delays=[1])
+    assert [len(request.samples) for request in run.requests[-5:]] == [len(one.samples) for one in plain.requests[-5:]]
+
+
+def test_a_pause_after_the_first_words_ends_no_turn_and_one_after_many_does():
+    opening, rest = talk(4), talk(10, start=3.1)  # 1.6 s of speech and a pause of 1 s
+    words = (*opening, *rest, *talk(4, start=rest[-1].end / 16_000 + 1.0))
+    run = stream(voice(words, position(12)), perfect(words), options=PATIENT)
+    assert [len(event.segment.words) for event in run.only(SegmentClosed)] == [14, 4]
+    assert run.text == join_words(words)
+
+
+def test_first_words_before_a_long_silence_are_final_after_it():
+    words = talk(2)
+    run = stream(voice(words, words[-1].end + PATIENCE + 3 * WINDOW), perfect(words), options=PATIENT)
+    assert len(run.only(SegmentClosed)) == 1
+    assert run.core.position - words[-1].end < position(1.4)
+
+
+def test_first_words_are_final_at_once_where_the_client_says_so():
+    words, said_at = talk(2), 50  # 1.6 s
+    run = stream(voice(words, position(4)), perfect(words), options=PATIENT, finalize_at=frozenset({said_at}))
+    kinds = [type(event) for event in run.events if isinstance(event, WordsCommitted | SegmentClosed | Finalized)]
+    assert kinds == [WordsCommitted, SegmentClosed, Finalized]
+    assert run.only(Finalized) == [Finalized((said_at + 1) * WINDOW)]
+
+
+def test_nothing_waits_where_words_are_wanted_soon_or_turns_must_end():
+    assert with_latency(StreamOptions(), LOW, patient=True) == with_latency(StreamOptions(), LOW)
+
+
+@given(st.lists(st.integers(1, 20), min_size=1), st.sets(st.integers(0, 300), max_size=3))
+def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, finalize_at):
+    words = (*talk(3), *talk(5, start=2.6), *talk(6, start=6.0))
+    run = stream(
+        voice(words, position(10)), perfect(words), options=PATIENT, delays=delays, finalize_at=frozenset(finalize_at)
+    )
+    assert_well_formed(run)
+    if not finalize_at:
+        assert run.text == join_words(words)
+
+
+def test_accurate_recognises_every_window_with_care_and_shows_what_was_heard_twice():
+    words = talk(10)
+    run = stream(voice(words, position(7)), perfect(words), options=with_latency(StreamOptions(), ACCURATE), delays=[1])
+    assert all(request.final and not request.said for request in run.requests)
+    assert_well_formed(run)
+    assert run.text == join_words(words)
+    shown = [event.text for event in run.only(Partial)]
+    assert len(shown) < len(run.requests)
+    assert all(text in join_words(words) for text in shown), "the half of a word at the end is shown by no second one"

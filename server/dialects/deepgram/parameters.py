@@ -209,6 +209,7 @@ def _live(members: Members, channels: int, *, interim: bool) -> LiveOptions:
         sample_rate=LiveOptions().sample_rate if rate is None or encoding == CONTAINER else rate,
         channels=channels,
         interim_results=interim,
+        ends_at_once=True,
     )
 
 

@@ -99,6 +99,7 @@ class Transcribing:
             sample_rate=rate,
             interim_results=False,
             endpointing_ms=_silence_ms(self.turn_detection),
+            ends_at_once=not self.semantic,
         )
         live = replace(live, latency=DELAYS.get(self.transcription.get("delay") or "medium"))
         if self.turn_detection is not None and self.semantic:

@@ -28,7 +28,7 @@ from tests.server.realtime_client import COMPLETED, SILENCE
 from tests.server.realtime_client import talking as calling
 from tests.server.running import SPEECH
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, silence, talking
+from tests.server.talking import SECOND, Caller, silence, talking
 
 ENDED = {"type": "turn.ended", "at": 2.0, "probability": 0.9}
 WORD = {"type": "word", "word": "so", "start": 1.0, "end": 2.0}
@@ -59,6 +59,19 @@ async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     assert len(talk.of("turn.ended")) == 1
+
+
+@pytest.mark.parametrize(("order", "count"), [({}, 1), ({"endpointing_ms": 500}, 2), ({"latency": "low"}, 2)])
+@in_a_loop
+async def test_a_pause_after_first_words_ends_a_turn_where_the_client_asks_for_it(bundled_server, order, count):
+    me = Caller(bundled_server, bundled_server.new_key())
+    record = await me.start(**order)
+    async with talking(record["live"]["ingest_ws"]) as talk:
+        await talk.send(clip("jfk")[: 5 * SECOND])  # and so my fellow americans [1.1 s] ask not
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert len(talk.of("segment")) == count
+    assert "ends_at_once" not in record["live"]
 
 
 @in_a_loop
