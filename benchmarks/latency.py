@@ -183,9 +183,10 @@ class Bench:
         clock: Clock | None = None,
         step_s: float | None = None,
         latency: str = BALANCED,
-        patient: bool = False,
+        patient: bool = True,
     ) -> None:
-        """*clock* makes the event loop of virtual time, or is None for real time. *patient*: see with_latency()."""
+        """*clock* makes the event loop of virtual time, or is None for real time. *patient*: see with_latency();
+        sessions are if their client names no endpointing_ms."""
         self._engine = engine
         self._voice = voice
         self._clock = clock

@@ -27,7 +27,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def bench(engine: Engine) -> Bench:
     ticks = count(0.0, 0.1)
-    return Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, lambda: next(ticks)))
+    return Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, lambda: next(ticks)), patient=False)
 
 
 @pytest.fixture(scope="module")
