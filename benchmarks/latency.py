@@ -185,8 +185,10 @@ class Bench:
         latency: str = BALANCED,
         patient: bool = True,
     ) -> None:
-        """*clock* makes the event loop of virtual time, or is None for real time. *patient*: see with_latency();
-        sessions are if their client names no endpointing_ms."""
+        """*clock* makes the event loop of virtual time, or is None for real time.
+
+        *patient* sessions name no endpointing_ms, see with_latency().
+        """
         self._engine = engine
         self._voice = voice
         self._clock = clock

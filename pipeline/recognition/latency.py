@@ -4,8 +4,8 @@ A final word can never be taken back, so how soon it becomes final is a choice. 
 and a word that two hypotheses have is more often right. *low* waits for less of both. *balanced* leaves StreamOptions
 unchanged, but is careful with the opening of a stream, which is misheard most, because no speech before it helps. In an
 opening a word waits until its turn is over or until some seconds have passed since, and a short pause does not end a
-turn, so that the words after it are recognised with it. With *accurate* the whole stream is an opening, and every window
-is recognised as carefully as a final. Readers see waiting words as partials. decisions.md has the measurements.
+turn, so that the words after it are recognised with it. With *accurate* the whole stream is an opening, and every
+window is recognised as carefully as a final. Readers see waiting words as partials. decisions.md has the measurements.
 """
 
 from dataclasses import replace
