@@ -5,7 +5,7 @@ figures decides.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.text.addresses import Addresses
@@ -37,6 +37,17 @@ class Span:
     start: int
     stop: int
     label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How many figures the last groups have that may be a part of a card, and how many words came after them."""
+
+    figures: int = 0
+    words_after: int = 0
+
+
+NO_GROUPS = Groups()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +111,14 @@ class Redactor:
         least: int | None = None,
         held_longest: bool = False,
         begun: str = "",
+        groups: Groups = NO_GROUPS,
     ) -> list[Span]:
         """Return what must be hidden in *words*, in order and without overlaps.
 
         *before* has the words directly before them, *begun* the figures of a number that continues in them. *least* is
         given when the words can be held no longer: then a number that may go on after them is hidden if it has at least
         so many figures already. *held_longest*: they were held for as long as words may be.
+        *groups*: groups of a card that were said before them.
         """
         found: list[Span] = []
         if "email" in self.kinds:
@@ -113,7 +126,8 @@ class Redactor:
         if "iban" in self.kinds:
             found += self._accounts(words, found, least)
         if self.of_figures:
-            found += self._numbers(words, found, before, least, begun, held_longest=held_longest)
+            grouped = self._card_groups(words, groups, held_longest=held_longest) if "pci" in self.kinds else set()
+            found += self._numbers(words, found, before, least, begun, grouped=grouped)
         return sorted(found, key=lambda span: span.start)
 
     def _addresses(self, words: Sequence[Word], *, forced: bool, held_longest: bool) -> Iterator[Span]:
@@ -136,17 +150,14 @@ class Redactor:
         least: int | None,
         begun: str,
         *,
-        held_longest: bool,
+        grouped: Container[int],
     ) -> list[Span]:
         taken = {at for span in found for at in range(span.start, span.stop)}
         spans: list[Span] = []
-        least_of_card = SEVERAL_GROUPS if held_longest else CARD_FIGURES
-        cards = self._cards(words, least=least_of_card) if "pci" in self.kinds else []
-        groups = {run.start for card in cards if len(card) > 1 or held_longest for run in card}
         for run in self.reader.runs(words, self.reader.has_figure):
             if taken & set(range(run.start, run.stop)):
                 continue
-            if run.start in groups:
+            if run.start in grouped:
                 spans.append(Span(run.start, run.stop, LABELS["pci"]))
                 continue
             context = self._context(words, run.start, before, [*found, *spans])
@@ -156,24 +167,35 @@ class Redactor:
                 spans.append(Span(run.start, run.stop, LABELS[kind]))
         return spans
 
-    def _cards(self, words: Sequence[Word], *, least: int = CARD_FIGURES) -> list[list[WordRun]]:
-        """Return the cards whose groups of figures are said with a few other words between them."""
-        return [groups for groups, figures in self._groups(words) if figures >= least]
+    def _card_groups(self, words: Sequence[Word], before: Groups, *, held_longest: bool) -> set[int]:
+        """Return where the groups of cards begin that are said with a few other words between them."""
+        least = SEVERAL_GROUPS if held_longest else CARD_FIGURES
+        return {run.start for runs, figures in self._groups(words, before) if figures >= least for run in runs}
+
+    def groups_at_end(self, words: Sequence[Word], before: Groups) -> Groups:
+        """Return the groups that others may belong to which follow *words*."""
+        found = self._groups(words, before)
+        if not found:
+            return NO_GROUPS
+        runs, figures = found[-1]
+        after = self._words_between(words, runs[-1].stop if runs else 0, len(words))
+        return Groups(figures, after + (0 if runs else before.words_after))
 
     def _open_card(self, words: Sequence[Word]) -> int:
         """Return where groups of a card begin if more of them may follow, or more figures of the last one."""
-        for groups, figures in self._groups(words):
+        for groups, figures in self._groups(words, NO_GROUPS):
             more = figures < CARD_FIGURES and self._words_between(words, groups[-1].stop, len(words)) <= GROUPS_NEAR
             if more or groups[-1].open:
                 return groups[0].start
         return len(words)
 
-    def _groups(self, words: Sequence[Word]) -> list[tuple[list[WordRun], int]]:
+    def _groups(self, words: Sequence[Word], before: Groups) -> list[tuple[list[WordRun], int]]:
         """Return groups of figures that are near each other, and how many figures they have.
 
-        Of a year only half counts, and none begins a card: people say several in a sentence.
+        The first ones go on with those *before*. Of a year only half counts, and none begins a card: people say several
+        in a sentence.
         """
-        found: list[tuple[list[WordRun], int]] = []
+        found: list[tuple[list[WordRun], int]] = [([], before.figures)] if before.figures else []
         for run in self.reader.runs(words, self.reader.has_figure):
             some = [word for word in words[run.start : run.stop] if self.reader.has_figure(word.text)]
             figures = self.reader.figures(some)
@@ -181,8 +203,10 @@ class Redactor:
                 continue
             is_year = bool(_YEAR.fullmatch(figures))
             count = len(figures) // 2 if is_year else len(figures)
-            if found and self._words_between(words, found[-1][0][-1].stop, run.start) <= GROUPS_NEAR:
-                found[-1] = ([*found[-1][0], run], found[-1][1] + count)
+            last = found[-1][0] if found else []
+            between = self._words_between(words, last[-1].stop if last else 0, run.start)
+            if found and between + (0 if last else before.words_after) <= GROUPS_NEAR:
+                found[-1] = ([*last, run], found[-1][1] + count)
             elif not is_year:
                 found.append(([run], count))
         return found

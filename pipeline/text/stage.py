@@ -4,7 +4,7 @@ Theory. A word must not be shown before its form is known, because a shown word 
 the beginning of a card number, so its words are held until the number is complete. A word is released when
 
 - no step can still join it with what follows (`_open_from`),
-- nobody spoke for PAUSE after it, or
+- nobody spoke for PAUSE after it (in files for longer if it may be a group of a card), or
 - it was held for MAX_HELD, or as one of MAX_HELD_WORDS. Then the words before the longest pause are released.
 
 If secrets are to be hidden, the third case releases everything, hides the open figures, and remembers where they ended
@@ -22,7 +22,7 @@ from pipeline.audio import position
 from pipeline.text.figures import PAUSE, Reader, WordRun, bare
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
-from pipeline.text.redaction import NEAR, Redactor, Span
+from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
 from pipeline.text.sounds import NameSpeller
 from pipeline.text.wording import Replacer, swear_words, without_profanity
 from pipeline.words import Word
@@ -64,6 +64,7 @@ class TextStage:
         self._phone_region = options.phone_region or settings.phone_region
         self._patient = patient
         times = PATIENT if patient else 1
+        self._pause = (times if "pci" in options.redact else 1) * PAUSE  # the groups of a card may be far apart
         self._most_words, self._longest = times * MAX_HELD_WORDS, times * MAX_HELD
         self._replacer = Replacer(options.replace)
         self._held: list[Placed] = []
@@ -77,6 +78,8 @@ class TextStage:
         """The end of a hidden run of figures, or of a hidden address, that may continue."""
         self._address: list[Word] = []
         """The hidden words of an e-mail address that may continue; empty for a run of figures."""
+        self._groups = NO_GROUPS
+        """The groups of a card that were shown or hidden, to which others may belong."""
         self._begun, self._begun_to = "", 0
         """Figures that were shown although their number may go on, and the position where they end."""
 
@@ -134,7 +137,7 @@ class TextStage:
         decided: list[Placed] = []
         while self._held:
             too_long = self._held[0][0].start + self._longest
-            pause = self._held[-1][0].end + PAUSE
+            pause = self._held[-1][0].end + self._pause
             if len(self._held) < self._most_words and (at < too_long or (waited and pause < too_long)):
                 return decided + (self.release() if waited and at > pause else [])
             decided += self._cut()
@@ -240,7 +243,16 @@ class TextStage:
         for word, segment in some:
             segments.setdefault(word.start, segment)
         begun = self._begun if words and words[0].start <= self._begun_to + PAUSE else ""
-        spans = self._redactor.spans(words, list(self._before), least=least, held_longest=held_longest, begun=begun)
+        spans = self._redactor.spans(
+            words,
+            list(self._before),
+            least=least,
+            held_longest=held_longest,
+            begun=begun,
+            groups=self._groups,
+        )
+        if "pci" in self._redactor.kinds:
+            self._groups = self._redactor.groups_at_end(words, self._groups)
         self._note_open_number(words, spans, begun, forced=least is not None)
         written: list[Word] = []
         at = 0

@@ -86,6 +86,7 @@ def test_the_code_and_the_date_of_a_card_are_hidden_with_it(text, shown):
         ("mail me at john.doe @example .com please", "mail me at [EMAIL] please"),
         ("john dot doe at the big company dot com thanks", "[EMAIL] thanks"),
         ("john dash doe at hotmail com thanks", "[EMAIL] thanks"),
+        ("it is 4242 (3.0) 9371 (3.0) 8888 (3.0) 1117 thanks", "it is [CARD] [CARD] [CARD] [CARD] thanks"),
         ("john dot doe at gmail, thanks", "[EMAIL], thanks"),
         ("jane at sign example dot com", "[EMAIL]"),
         ("to john dot miller and example dot com, and then", "to [EMAIL], and then"),
@@ -129,6 +130,7 @@ def test_other_words_and_numbers_are_left(text):
             "it is [CARD] let me see [CARD] thanks",
         ),
         ("it is 4242 (2.3) 9371 (2.3) 8888 (2.3) 1117 thanks", "it is [CARD] thanks"),
+        ("it is 4242 (3.0) 9371 (3.0) 8888 (3.0) 1117 thanks", "it is 4242 9371 [CARD] [CARD] thanks"),
         (
             "it is four two four two then it says four two four two and after that one nine eight four okay bye",
             "it is [CARD] then it says [CARD] and after that [CARD] okay bye",
