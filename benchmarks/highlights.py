@@ -128,6 +128,33 @@ def _said(result: Result) -> Figures:
             yield f"{row['phrases']} phrases with numbers and spelled words, {half}, {kind}", f"{many}; {exact}"
 
 
+def _speakers(result: Result) -> Figures:
+    halves = {"conversations of 2 to 4, held apart": "held apart", "excerpts of meetings": "meetings"}
+    for what, part in halves.items():
+        systems = {name: rows.get("conversations", rows.get("meetings")) for name, rows in result[part].items()}
+        means = systems["one mean for each speaker"]
+        for kind in ("files", "live"):
+            row = systems[kind]
+            right = f"{row['words right']:.0%} of the words with the right speaker, DER {row['DER']:.1%}"
+            voices = f"{row['numbers of voices right']} of {row['recordings']} numbers of voices"
+            beside = f"one mean for each speaker {means['words right']:.0%} and {means['DER']:.1%}"
+            cost = f"{row['CPU s a second']:.3f} s of CPU a second"
+            yield f"who speaks, {what}, {kind}", f"{right}, {voices}; {beside}; {cost}"
+    alone = [rows[kind] for rows in result["one voice alone"].values() for kind in ("files", "live")]
+    pieces = (
+        f"{sum(row['with two voices'] for row in alone)} of {sum(row['recordings'] for row in alone)} taken for two"
+    )
+    yield "one voice alone, from and to anywhere, files and live", pieces
+
+
+def _long_speakers(result: Result) -> Figures:
+    second, last = (row for row in result["hours"] if row["hour"] in (2.0, result["hours"][-1]["hour"]))
+    memory = f"memory {second['memory_mb']:.0f} MB after 2 h, {last['memory_mb']:.0f} MB after {last['hour']:.0f} h"
+    same = f"{result['words of a voice with its label']:.1%} of the words with the label of their voice"
+    longest = f"the longest step takes {result['longest step, s of CPU']:.2f} s of CPU"
+    yield f"a session of {result['session h']:g} h, {result['people']} speakers", f"{same}; {memory}; {longest}"
+
+
 def _throughput(result: Result) -> Figures:
     ours = result["systems"]["ours"]
     rate = (
@@ -249,6 +276,8 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "crowd-epyc": _crowd,
     "crowd-doctor": _doctor,
     "page": _page,
+    "speakers": _speakers,
+    "long_speakers": _long_speakers,
     "throughput": _throughput,
     "load": _load,
     "readers": _readers,
@@ -261,5 +290,5 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
 
-FRONT = ("peers", "accuracy", "said", "throughput", "crowd")
+FRONT = ("peers", "accuracy", "said", "speakers", "throughput", "crowd")
 """The results that the README of the repository shows one figure of."""

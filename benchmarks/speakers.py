@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     models = SpeakerModels()
-    result: dict[str, Any] = {"model": BUNDLED_NAME}
+    result: dict[str, Any] = {"model": BUNDLED_NAME, "one voice alone": {}}
     halves = [given.half] if given.half else [DEVELOPMENT, HELD_APART]
     sets = {half: partial(conversations, half, given.people) for half in halves}
     sets |= {"meetings": partial(meetings, given.meetings)}
@@ -275,8 +275,8 @@ def main() -> None:
             for name in given.systems
         }
         if kind != "meetings":
-            result[kind]["one voice alone"] = alone(models, kind, given.people, given.systems)
-        for name, rows in result[kind].items():
+            result["one voice alone"][kind] = alone(models, kind, given.people, given.systems)
+        for name, rows in (*result[kind].items(), ("one voice alone", result["one voice alone"].get(kind, {}))):
             for group, row in rows.items():
                 print(f"{kind:12} {name:26} {group:16}", "  ".join(f"{what} {value}" for what, value in row.items()))
     if not given.no_write:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs, word_turn
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.clustering import find_voices
-from pipeline.speakers.diarizer import find_all_voices, name_voices
+from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
 from pipeline.speakers.excerpts import NOTHING_REDACTED, Excerpts, RedactedSpans, SpeechOfVoices, Stretch
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
@@ -35,7 +35,7 @@ LIVE_STEP = 59
 """Frames, 1 s, from one window of a live stream to the next."""
 
 COARSE_STEP = 148
-"""Frames, 2.5 s: the same where listening lags behind, and the most where windows are old."""
+"""Frames, 2.5 s: the same where listening lags behind."""
 
 RECENT = 30
 """Windows whose turns are found again after each window. Older ones are, when all is clustered anew."""
@@ -333,8 +333,8 @@ class _Channel:
         self._speech.collect(self.windows[-1], heard)
         self._heard = end
         at = len(self.windows) - 2 * RECENT
-        if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= COARSE_STEP:
-            del self.windows[at]  # of what is older, every other window is enough
+        if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= FILE_STEP:
+            del self.windows[at]  # of what is older, the windows of a file are enough
 
 
 def _inherit(times: SpeakerTimes, told: Sequence[LabelledWord], taken: set[object]) -> dict[int, str]:
