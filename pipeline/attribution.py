@@ -62,7 +62,7 @@ class SpeakerTimesByChannel:
 
 
 def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[Segment]:
-    """Return the segments cut where the speaker changes, each part with its speaker, by the starts of the parts."""
+    """Return the segments, cut where the speaker changes, in order of their starts. Each part has one speaker."""
     times = SpeakerTimesByChannel(turns)
     parts = [
         replace(segment, words=tuple(words), voice=speaker)

@@ -15,7 +15,7 @@ class SpeechStarted:
 
 @dataclass(frozen=True, slots=True)
 class SpeechEnded:
-    """The speech that began last ended at this position. Its last words may not be committed yet."""
+    """The speech that began last has ended at this position. Its last words may not be committed yet."""
 
     at: int
 
@@ -81,7 +81,7 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class LanguageDetected:
-    """The language of the stream is known. It changes only where that was ordered, with another event."""
+    """The language of the stream is known. If the order allows it to change, each change is another event."""
 
     language: str
     probability: float

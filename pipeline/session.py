@@ -316,7 +316,7 @@ class Session:
         self._advance(tasks)
 
     async def _wait_if_ahead(self) -> None:
-        """Wait for the request in flight, at most for as long as the sender is ahead."""
+        """Wait for the answer to the request in flight, but only while the sender is ahead of real time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._ahead_s):
                 await self._changes.until(lambda: not self._core.behind)

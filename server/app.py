@@ -97,7 +97,7 @@ class Service:
         await self.domain.egress.close()
 
     def _works(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        """The background work of this process, by name. A fault in one must not end the others."""
+        """The background tasks of this process, by name. A fault in one must not end the others."""
         domain = self.domain
         yield "live sessions", domain.session_registry.run
         yield "workers", domain.workers.run

@@ -1,4 +1,4 @@
-"""Waiting for an event with a time limit, for whichever of several things comes first, and for an allowance."""
+"""Waiting for an event with a time limit, for the first of several tasks, and for an allowance."""
 
 import asyncio
 import time

@@ -112,12 +112,12 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
 
 
 def speaker_objects(transcript: Transcript) -> list[dict[str, Any]]:
-    """Return the speakers as the JSON file and records have them, with the seconds that each speaks."""
+    """Return the speakers in the form of the JSON file and records, with the seconds that each speaks."""
     return [{"speaker": speaker, "seconds": seconds(spoken)} for speaker, spoken in transcript.speakers.items()]
 
 
 def turn_object(turn: SpeakerTurn) -> dict[str, Any]:
-    """Return a turn as the JSON file has it. Times are in seconds."""
+    """Return a turn in the form of the JSON file. Times are in seconds."""
     return {"start": seconds(turn.start), "end": seconds(turn.end), **speaker_members(turn.channel, turn.speaker)}
 
 

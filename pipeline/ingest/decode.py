@@ -174,7 +174,7 @@ class OpenRecording:
             yield run.end()
 
     def _run(self, frame: AudioFrame) -> "MonoResampler | ChannelResampler":
-        """Return what turns *frame* and those of its kind into samples."""
+        """Return the resampler for *frame* and all frames of its kind."""
         block, channels = 1 if self._live else frame.sample_rate, frame.layout.nb_channels
         if self._separate is not None:
             picks = [pick_of(channel, channels) for channel in range(self._separate)]
@@ -186,7 +186,7 @@ class OpenRecording:
         return np.zeros(length if self._separate is None else (length, self._separate), np.float32)
 
     def _at_s(self, frame: AudioFrame) -> float | None:
-        """Return the second at which *frame* begins by its time stamp, or None."""
+        """Return the time at which *frame* begins, in seconds by its time stamp, or None."""
         return None if frame.pts is None or not self._tick_s else frame.pts * self._tick_s
 
     def _lead(self, first: AudioFrame) -> int:

@@ -27,7 +27,7 @@ REHEARSAL_SHARE = 0.5
 """Those of the sandbox, which need no allowance, begin only below this one."""
 
 WAIT_S = 20.0
-"""How long a file waits for room. Files end, and what lasts has a share of its own."""
+"""How long a file waits for room: files end soon, and live streams have a share of their own."""
 
 LOOK_S = 0.1
 

@@ -187,7 +187,7 @@ class _Comparison:
         ]
 
     def cheapest(self) -> tuple[Word, ...]:
-        """Return the words of the cheapest way to put a run of the second hearing in the place of one of the first."""
+        """Return the words after the cheapest replacement of a run of the first hearing by a run of the second."""
         rows = list(combinations_with_replacement(range(len(self._first) + 1), 2))
         runs = list(combinations(range(len(self._pieces) + 1), 2))
         ways = [((0, 0), (0, 0)), *((row, run) for row, run in product(rows, runs) if self._ordered(row, run))]

@@ -72,7 +72,7 @@ def _runs(frames: NDArray[np.intp]) -> list[NDArray[np.intp]]:
 
 
 def _mel_indices(frames: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-    """Return the mel frames, of *count*, that lie in these frames."""
+    """Return the indices of the mel frames that lie in these frames, below *count*."""
     first = (frames * STEP + OFFSET) // HOP
     reached = np.unique(np.concatenate([first, first + 1]))  # a frame lasts for 1.7 of them
     return reached[reached < count]

@@ -42,7 +42,7 @@ NOT_PUBLIC: tuple[Network, ...] = tuple(
         ),
     )
 )
-"""Addresses that Python's is_global (3.11) calls public although they lead inside, or may."""
+"""Addresses that Python's is_global (3.11) calls public, although they may lead into a private network."""
 
 _WRITABLE = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")

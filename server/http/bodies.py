@@ -339,7 +339,7 @@ async def body_of(request: Request, *, most: int) -> bytes:
 
 
 def parse_json(body: bytes) -> object:
-    """Parse *body*. Raises Problem invalid_json, also where it has more than MAX_VALUES."""
+    """Parse *body*. Raises Problem invalid_json, also if it has more than MAX_VALUES values."""
     if _has_many_values(body):
         raise Problem("invalid_json", f"the body has more than {MAX_VALUES} values")
     try:

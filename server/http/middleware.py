@@ -270,7 +270,7 @@ class _Exchange:
         return self.status >= BAD and not self._body_ended
 
     def _complete_headers(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
-        """The *headers* of the answer, and those that every answer has."""
+        """The *headers* of the answer, with those that every answer has."""
         added = [(b"x-request-id", self._state["request_id"].encode()), VARY]
         for name, value in (*self._cors.items(), *self._state.get("limit_headers", {}).items()):
             added.append((_raw_name(name), value.encode("latin-1")))

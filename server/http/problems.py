@@ -40,7 +40,7 @@ CHALLENGES: Mapping[str, Mapping[str, str]] = {
         "insufficient_scope": 'Bearer realm="api", error="insufficient_scope"',
     }.items()
 }
-"""Headers that go with a code wherever it is raised."""
+"""Headers that are sent with a code in every case."""
 
 
 class Problem(Refused):

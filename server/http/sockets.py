@@ -158,7 +158,7 @@ class Socket:
         await self.websocket.send({"type": "websocket.send", "frames": frames})
 
     def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  it is the only thing that this tells
-        """Note whether there is nothing to send at present."""
+        """Note whether there is nothing to send at the moment."""
         if quiet is self._quiet or not self.may_rest:
             return
         self._quiet = quiet

@@ -121,7 +121,7 @@ class Members:
             return default
 
     def get(self, member: Member[T], parse: Callable[[Sequence[object]], T] | None = None) -> T:
-        """The same for a declared member. *parse* stands in where it depends on more than the request."""
+        """The value of a declared member. *parse* replaces its parser if that depends on more than the request."""
         return self.take(member.name, parse or member.parse, member.default)
 
     def need(self, name: str, parse: Callable[[Sequence[object]], str]) -> str:

@@ -24,7 +24,7 @@ MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: not said)."""
+    """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: unknown)."""
 
     order: Order
     url: str | None

@@ -1,4 +1,4 @@
-"""Writing a finished transcript's output files, and the outcome of its job."""
+"""Writes the output files of a finished transcript, and makes the outcome of its job."""
 
 import asyncio
 import hashlib

@@ -126,7 +126,7 @@ class LiveSession:
         return not self.ending
 
     def count_lost_writer(self) -> None:
-        """A writer's connection ended. Counted unless the session is ending anyway."""
+        """Note that a writer's connection ended. It counts as lost unless the session is ending anyway."""
         if not self.ending:
             self._metrics.live_dropped.inc()
 
@@ -362,7 +362,7 @@ class LiveSession:
             await self._pause()
 
     def _close(self) -> Verdict | None:
-        """The server stops. Raw audio continues after its restart, a container can only be finished."""
+        """End because the server stops. Raw audio continues after the restart; a container is finished."""
         if self.options.encoding != CONTAINER:
             return Verdict.SHUTDOWN
         self.end(Refused("shutting_down", "the server is restarting"))

@@ -43,7 +43,7 @@ class Links:
         return f"{self.base(channel.environment)}/v1/channels/{channel.id}/{view}?token={token}"
 
     def channel_page(self, channel: Channel) -> str:
-        """The page with the channel's captions. The token is behind #, which browsers send nowhere."""
+        """The page with the channel's captions. The token follows a #, which browsers never send to a server."""
         token = make_channel_token(self.keys, channel.id)
         return f"{self.base(channel.environment)}/live/{channel.id}#token={token}"
 

@@ -126,7 +126,7 @@ class Records:
 
 
 def _search_members(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
-    """The members that are made of the stored chunks, as JSON that only needs to be copied into an answer."""
+    """The members from the stored chunks, as JSON that is copied into answers."""
     chunks = [unpack_chunk(body) for body in bodies]
     segments = sorted((segment for chunk in chunks for segment in chunk.segments), key=lambda segment: segment.start)
     turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)

@@ -157,7 +157,7 @@ class Estimates:
 
     @asynccontextmanager
     async def _count(self, asker: _Asker) -> AsyncIterator[Count]:
-        """Take one estimate from *asker*'s day. It is given back if the block raises."""
+        """Count one estimate for *asker*'s day. The count is taken back if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
         count = await self.counters.take(asker.subject, quota)

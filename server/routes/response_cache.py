@@ -58,7 +58,7 @@ class JobResponseCache:
         self._kept: dict[int, _Kept] = {}  # by the id of the object
 
     def of(self, job: Job, ttl_s: int) -> TaggedResponse | None:
-        """The answer about *job* with links for *ttl_s* seconds, if it is in memory and still true."""
+        """The cached answer about *job* with links for *ttl_s* seconds, if it is still correct."""
         kept = self._kept.get(id(job))
         return None if kept is None or kept.ttl_s != ttl_s or now_ms() >= kept.until_ms else kept.answer
 

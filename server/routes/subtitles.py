@@ -85,7 +85,7 @@ class Subtitles:
         return await self.answer(request, await admit_reader(request, Scope.EVENTS, door=self.door, jobs=self.jobs))
 
     async def answer_newest(self, request: Request, job_id: str | None) -> Response:
-        """The subtitles of this session of a channel. Raises what answer() does."""
+        """The subtitles of this session of a channel. Raises the errors of answer()."""
         return await self.answer(request, None if job_id is None else await self.jobs.get(job_id))
 
     async def answer(self, request: Request, job: Job | None) -> Response:

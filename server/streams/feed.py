@@ -67,7 +67,7 @@ class Feed:
 
     @property
     def over(self) -> bool:
-        """Whether nothing will come that is not in the log yet."""
+        """Whether the log has every event that will ever come."""
         return self._task.done()
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Events and partials as readers get them: JSON, and whatever is made of it, made once and shared by all readers."""
+"""Events and partials in the forms of readers: JSON and what is made from it, once for all readers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -84,5 +84,5 @@ def json_with_type(item: Rendered) -> bytes:
 
 
 def _with_members(members: str, body: bytes) -> bytes:
-    """The JSON object *body* with *members* before its own."""
+    """The JSON object *body*, with *members* in front of its own members."""
     return b"{" + members.encode() + (b"," + body[1:] if len(body) > len(b"{}") else b"}")

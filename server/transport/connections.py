@@ -256,7 +256,7 @@ class TrackedConnection:
             self._transport.abort()
 
     def leave(self) -> None:
-        """The connection has ended. May be called again."""
+        """Note that the connection has ended. It may be called again."""
         self._forget_idleness()
         self.stop_unread_timer()
         self._leave_account()

@@ -37,10 +37,10 @@ MAX_PIPELINED = 16
 """Requests that wait for the one that is being answered on the same connection."""
 
 CHUNKS, CHUNKS_PER_S = 1000, 200
-"""Chunks of a body that may come at once, and then each second, however short they are ..."""
+"""The allowance of short chunks of a body: so many at once, and then so many a second."""
 
 CHUNK_BYTES = 256
-"""... or one for so many bytes of the body."""
+"""The allowance grows by one chunk for so many bytes of the body."""
 
 FIELD_BYTES = 4  # of a header line beside its name and value
 HEAD = b"HTTP/1."

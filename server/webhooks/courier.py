@@ -87,7 +87,7 @@ class Courier:
 
 
 def _why(error: Exception) -> str:
-    """What the log of attempts says about *error*. An unexpected one is logged for the operator too."""
+    """The reason for the log of attempts. An unexpected *error* is logged for the operator too."""
     match error:
         case TimeoutError() | httpx.TimeoutException():
             return "timeout"

@@ -16,7 +16,7 @@ from server.model.jobs import Job
 
 
 def usage(job: Job) -> Mapping[str, Any]:
-    """Return what the recording counts: its length in whole seconds, rounded up."""
+    """Return the usage of a recording: its length in whole seconds, rounded up."""
     return {"type": "duration", "seconds": -(-int((job.duration_s or 0) * 1000) // 1000)}
 
 

@@ -115,7 +115,7 @@ def is_worth_a_retry(error: BaseException) -> bool:
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """The error as the server knows it; anything that is not PostgreSQL's stays as it is."""
+    """Translate an error of PostgreSQL into one of the server. Any other error is returned as it is."""
     if not isinstance(error, psycopg.Error):
         return error
     failure: StorageError

@@ -29,7 +29,7 @@ RETRY_S = 0.25
 
 
 class NotificationListener:
-    """A thread with a connection of its own. It wakes watches, and writes into `nodes` that this process is alive."""
+    """A thread with a connection of its own. It wakes watches, and notes in `nodes` that this process is alive."""
 
     def __init__(self, conninfo: str, watches: Watches, *, boot: str, name: str, notify: bool) -> None:
         """Raises StorageAway or StorageError if there is no connection at first."""

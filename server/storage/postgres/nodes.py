@@ -44,7 +44,7 @@ class PostgresOffers:
 
 
 def offer_of(text: str) -> Offer:
-    """The offer that tell() wrote. Members of a newer program are passed over; an older one does not translate."""
+    """The offer that tell() wrote. Unknown members of a newer version are ignored; an older one does not translate."""
     told: Mapping[str, Any] = orjson.loads(text)
     return Offer(
         engine=told["engine"],

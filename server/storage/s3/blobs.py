@@ -127,7 +127,7 @@ class Listing:
 
     @staticmethod
     def _next_start(found: dict[str, int], last: str | None) -> str | None:
-        """Where the next call begins: at the last prefix, which may not have been seen whole and is taken out."""
+        """The place where the next call begins: at the last prefix, which is left out because it may be incomplete."""
         if last is None or len(found) == 1:
             return last
         name = last.partition("/")[0]

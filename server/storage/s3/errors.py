@@ -1,4 +1,4 @@
-"""What a bucket reports, as errors of the storage."""
+"""Turns errors of a bucket into errors of the storage."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -23,7 +23,7 @@ WAITING_ACCOUNTS = """
     )
     SELECT account, next_at FROM oldest WHERE next_at <= ?
 """
-"""Every account with a due delivery, and when its oldest came due. One step in the index for each account."""
+"""Every account with a due delivery, and when its oldest came due. It takes one index step for each account."""
 
 DUE_OF_ACCOUNT = """
     SELECT id, host, next_at FROM deliveries

@@ -81,7 +81,7 @@ def quotas_of(text: str) -> list[Quota]:
 
 
 def _make(kind: type[T], members: Mapping[str, Any]) -> T:
-    """A dataclass of its stored members. While nodes are updated one by one, a newer one may have stored some more."""
+    """Make a dataclass from its stored members. During an update a newer node may have stored unknown ones."""
     return kind(**{name: value for name, value in members.items() if name in MEMBERS[kind]})
 
 

@@ -14,7 +14,7 @@ from server.storage.sql.events import append, status_event
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
 
 Liveness: TypeAlias = Callable[[Transaction, str], bool]
-"""Whether the process that named itself so is alive and has this storage open."""
+"""Tells by the name of a process whether it is alive and has this storage open."""
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
 

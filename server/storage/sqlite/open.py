@@ -1,4 +1,4 @@
-"""Opening the SQLite storage of a data folder."""
+"""Opens the SQLite storage of a data folder."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
