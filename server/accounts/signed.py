@@ -101,50 +101,32 @@ def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> No
         raise MalformedToken("this is no token of this channel")
 
 
-# --- client secrets ----------------------------------------------------------------------------------------------
-
+# --- credentials in place of an API key ----------------------------------------------------------------------------
 
 CLIENT_SECRET = "ek_"  # noqa: S105  what all of them begin with
 """What the credential begins with that a browser gets, with the configuration of a session in it."""
-
-
-def make_client_secret(keys: SigningKeys, *, key_hash: bytes, said: str, expires_s: int) -> str:
-    """A credential in place of the API key with this hash, until the second *expires_s*. It carries the text *said*."""
-    return CLIENT_SECRET + _seal(keys, "client secret", f"{key_hash.hex()}\n{expires_s}\n{said}")
-
-
-def read_client_secret(keys: SigningKeys, secret: str, *, now_s: float) -> tuple[bytes, str]:
-    """The hash of the API key and the text that make_client_secret() was given. Raises MalformedToken, TokenExpired."""
-    content = _unseal(keys, "client secret", secret.removeprefix(CLIENT_SECRET))
-    if content is None:
-        raise MalformedToken("this is no client secret of this server")
-    key_hash, expires_s, said = content.split("\n", 2)
-    if now_s >= int(expires_s):
-        raise TokenExpired("this client secret has expired")
-    return bytes.fromhex(key_hash), said
-
-
-# --- grants ------------------------------------------------------------------------------------------------------
-
-
 GRANT = "gt_"
 """What the short-lived credential begins with that a browser gets."""
+_PURPOSES = {CLIENT_SECRET: "client secret", GRANT: "grant"}
 
 
-def make_grant(keys: SigningKeys, *, key_hash: bytes, expires_s: int) -> str:
-    """A credential in place of the API key with this hash, until the second *expires_s* (since 1970, exclusive)."""
-    return GRANT + _seal(keys, "grant", f"{key_hash.hex()}\n{expires_s}")
+def make_credential(keys: SigningKeys, kind: str, *, key_hash: bytes, expires_s: int, said: str = "") -> str:
+    """A credential in place of the API key with this hash, until the second *expires_s* (since 1970, exclusive).
+
+    *kind* is CLIENT_SECRET or GRANT. It carries the text *said*.
+    """
+    return kind + _seal(keys, _PURPOSES[kind], f"{key_hash.hex()}\n{expires_s}\n{said}")
 
 
-def read_grant(keys: SigningKeys, grant: str, *, now_s: float) -> bytes:
-    """The hash of the API key that make_grant() was given. Raises MalformedToken, TokenExpired."""
-    content = _unseal(keys, "grant", grant.removeprefix(GRANT))
+def read_credential(keys: SigningKeys, kind: str, text: str, *, now_s: float) -> tuple[bytes, str]:
+    """The hash of the API key and the text that make_credential() was given. Raises MalformedToken, TokenExpired."""
+    content = _unseal(keys, _PURPOSES[kind], text.removeprefix(kind))
     if content is None:
-        raise MalformedToken("this is no grant of this server")
-    key_hash, expires_s = content.split("\n")
+        raise MalformedToken(f"this is no {_PURPOSES[kind]} of this server")
+    key_hash, expires_s, *said = content.split("\n", 2)  # older grants say nothing
     if now_s >= int(expires_s):
-        raise TokenExpired("this grant has expired")
-    return bytes.fromhex(key_hash)
+        raise TokenExpired(f"this {_PURPOSES[kind]} has expired")
+    return bytes.fromhex(key_hash), "".join(said)
 
 
 # --- download links ----------------------------------------------------------------------------------------------

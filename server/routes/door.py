@@ -15,7 +15,7 @@ from server.accounts.addresses import Network
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
-from server.accounts.signed import GRANT, Scope, check_token, read_grant
+from server.accounts.signed import GRANT, Scope, check_token, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK
 from server.http.caller import Caller
@@ -88,7 +88,8 @@ class Door:
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         if grants and secret.startswith(GRANT):
-            return await self.identify_hash(request, read_grant(self.keys, secret, now_s=now_ms() / 1000))
+            key_hash, _ = read_credential(self.keys, GRANT, secret, now_s=now_ms() / 1000)
+            return await self.identify_hash(request, key_hash)
         address = self._address(request)
         return await self._admit_owner(request, address, *await self._look_up(secret, address))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.signed import make_grant
+from server.accounts.signed import GRANT, make_credential
 from server.clock import now_ms
 from server.dialects.deepgram.errors import SHAPE
 from server.http.bodies import body_of, json_object
@@ -48,5 +48,5 @@ class Grants:
         ttl_s = int(members.take("ttl_seconds", number_in(TTL_S[0], TTL_S[-1]), USUAL_TTL_S))
         members.check()
         _, key, _ = caller.require_account()
-        grant = make_grant(self.keys, key_hash=key.hash, expires_s=now_ms() // 1000 + ttl_s)
+        grant = make_credential(self.keys, GRANT, key_hash=key.hash, expires_s=now_ms() // 1000 + ttl_s)
         return json_response({"access_token": grant, "expires_in": ttl_s})

@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from server.accounts.issuing import fresh_id
-from server.accounts.signed import make_client_secret, read_client_secret
+from server.accounts.signed import CLIENT_SECRET, make_credential, read_credential
 from server.clock import now_ms
 from server.dialects.openai.errors import SHAPE
 from server.dialects.openai.transcribing import Transcribing
@@ -63,13 +63,13 @@ class ClientSecrets:
         said = _sealable(session)
         _, key, _ = caller.require_account()
         expires_s = now_ms() // 1000 + ttl_s
-        secret = make_client_secret(self.keys, key_hash=key.hash, said=said, expires_s=expires_s)
+        secret = make_credential(self.keys, CLIENT_SECRET, key_hash=key.hash, said=said, expires_s=expires_s)
         shown = wanted.session_object(fresh_id(Prefix.SESSION), expires_s=expires_s)
         return json_response({"value": secret, "expires_at": expires_s, "session": shown})
 
     async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, Transcribing]:
         """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
-        key_hash, said = read_client_secret(self.keys, secret, now_s=now_ms() / 1000)
+        key_hash, said = read_credential(self.keys, CLIENT_SECRET, secret, now_s=now_ms() / 1000)
         caller = await self.door.identify_hash(connection, key_hash)
         return caller, Transcribing().with_changes(orjson.loads(said), self.offers[caller.environment])
 
