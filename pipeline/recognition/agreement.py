@@ -98,6 +98,11 @@ class Agreement:
         return pending[: max(stay, default=0)]
 
     @property
+    def earlier(self) -> Sequence[Word]:
+        """Those of earlier turns among the kept words."""
+        return self._earlier
+
+    @property
     def kept(self) -> Sequence[Word]:
         """The committed words that are not released yet, because a window may contain them again."""
         return [*self._earlier, *self._kept]

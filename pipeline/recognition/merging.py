@@ -26,7 +26,7 @@ from itertools import combinations, combinations_with_replacement, groupby, prod
 from typing import TypeAlias
 
 from pipeline.audio import RATE, position
-from pipeline.recognition.spoken_form import Unit, longest_time, units_of
+from pipeline.recognition.spoken_form import Unit, longest_time, may_pause, units_of
 from pipeline.words import Word
 
 Span: TypeAlias = tuple[int, int]
@@ -43,6 +43,9 @@ TAIL = 8
 
 JUMP = position(2)
 """How far apart two hearings of a live stream may put the same unit."""
+
+MET = 0.5
+"""The words that a place is worth where the last final unit ends: times in numbers are off by a second."""
 
 TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
 """The costs of a unit that comes twice, of a unit that is lost, and of a second in which two words are said at once."""
@@ -69,16 +72,20 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
     """Return the words of *heard* that come after the final ones, and how many whole words come before them.
 
     *said* are the last final words, and *end* is the position before which no word becomes final any more. Each place
-    between two units of *heard* gets a point for each word of *said* that comes before it, in order. It loses two
-    points for each second between it and *end*. The new words begin at the place with the most points.
+    between two units of *heard* gets a point for each word of *said* that comes before it, in order, and MET if the
+    last of them ends there. It loses two points for each second between it and *end*. The new words begin at the place
+    with the most points. A word in which nobody pauses is at most as long as it can be said.
     """
-    tail, units = units_of(said[-TAIL:]), units_of(heard)
+    tail = units_of(said[-TAIL:])
+    units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in heard])
     repeated = _repeated_counts(tail, units)
 
     def score(split: int) -> float:
         before = units[split - 1].end if split else end
         behind = units[split].start if split < len(units) else end
-        return repeated[split] - 2 * max(0, before - end, end - behind) / RATE
+        met = bool(tail) and split > 0 and _same_place(tail[-1], units[split - 1])
+        late = 0 if _is_anchored(tail, units[:split]) else before - end
+        return repeated[split] + MET * met - 2 * max(0, late, end - behind) / RATE
 
     split = max((at for at in range(len(units) + 1) if _may_part(tail, units, at)), key=score)
     count = units[split - 1].word + 1 if split else 0
@@ -91,6 +98,20 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
     return [*rest, *heard[count:]], count - len(rest)
 
 
+def ends_with(said: Sequence[Word], heard: Sequence[Word]) -> bool:
+    """Return whether *heard* ends with the last two units of *said*, and with the first of these at the same place.
+
+    Then the last one is the same too, wherever it stands: a model may put the last word before a pause behind it.
+    """
+    return _is_anchored(units_of(said[-TAIL:]), units_of(heard))
+
+
+def _is_anchored(tail: Sequence[Unit], units: Sequence[Unit]) -> bool:
+    texts = [old.text for old in tail[-2:]]
+    same = len(set(texts)) == 2 and texts == [new.text for new in units[-2:]]  # noqa: PLR2004  two different ones
+    return same and abs(tail[-2].start - units[-2].start) <= NEAR
+
+
 def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]:
     """Return for each place between two *units* how many words of *tail* come before it, in order (LCS)."""
     counts = Counter(unit.word for unit in tail)
@@ -98,10 +119,14 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
     for old in tail:
         before, row = row, [0.0]
         for column, new in enumerate(units):
-            near = abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
-            same = before[column] + 1 / counts[old.word] if near and old.text == new.text else 0.0
+            same = before[column] + 1 / counts[old.word] if _same_place(old, new) else 0.0
             row.append(max(row[-1], before[column + 1], same))
     return row
+
+
+def _same_place(old: Unit, new: Unit) -> bool:
+    """Return whether both are the same, at about the same place of a live stream."""
+    return old.text == new.text and abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
 
 
 def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:

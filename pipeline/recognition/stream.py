@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.audio import Samples, position
+from pipeline.audio import WINDOW, Samples, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -35,6 +35,7 @@ from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.merging import ends_with
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, find_edge, goes_on
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
@@ -47,7 +48,7 @@ ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
 
 RELEASED_AT_ONCE = position(5)
-"""The most decided audio that is dropped at once when the window is full."""
+"""The most decided audio that is dropped at once, and the room in the window below which it is."""
 
 
 class StreamCore:
@@ -152,11 +153,10 @@ class StreamCore:
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
-            self._forget(self.position - self._options.final)
+            self._forget(self.position - self._options.lead - self._options.final)
             if self.position >= self._options.turns.endpointing:
                 self._events += self._checks.conclude()
-        if self._window.full:  # decided speech is only there to help the model, so it makes room
-            self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
+        self._make_room(WINDOW)
 
     def finalize(self) -> None:
         """Decide all audio so far as if the speaker had stopped here, then continue. The event Finalized reports it."""
@@ -185,6 +185,7 @@ class StreamCore:
         ask = self._choose_ask() if self._in_flight is None else None
         if ask is None:
             return None
+        self._make_room(RELEASED_AT_ONCE)  # now, with nothing in flight: words must not depend on when an answer comes
         self._in_flight = replace(ask, opening=self._turns.opening)
         start = self._asked_from = self._audio_start(ask)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
@@ -345,6 +346,7 @@ class StreamCore:
         self._segment_start = max(turn.start, self._agreement.end)
         self._edge = find_edge(turn, self._agreement.kept, self._window, self._options)
         self._agreement.settle(self._edge)
+        self._forget(turn.start - self._options.final)  # so also where it began before the turn before it was decided
 
     def _close(self, heard: RecognitionResult, *, forced: bool) -> None:
         """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
@@ -381,14 +383,13 @@ class StreamCore:
     def _select_spoken(self, ask: WindowRequest, heard: RecognitionResult) -> tuple[Word, ...]:
         """Return the words of *heard* at places where somebody spoke, moved to the time of the speech."""
         start = max(self._asked_from, self._window.start)
-        speech = self._window.speech(start, ask.end)
-        voicing = Voicing(start, [probability >= self._options.speech for probability in speech])
+        voicing = Voicing(start, [one >= self._options.speech for one in self._window.speech(start, ask.end)])
         words = tuple(voicing.place(heard.words))
         self.counts.unvoiced += len(heard.words) - len(words)
         turn = self._turns.first
         assert turn is not None
-        # Earlier turns are decided, but a number may have begun in one.
-        return tuple(word for word in words if word.start + word.end >= 2 * self._edge or goes_on(word, turn))
+        before = sum(word.start + word.end < 2 * self._edge and not goes_on(word, turn) for word in words)
+        return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
 
     def _learn_language(self, heard: RecognitionResult, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
@@ -441,6 +442,11 @@ class StreamCore:
         self._alone = self._near or ask.aim is Aim.PARTIAL
         self._near = True
         return self._audio_start(ask) > self._asked_from or (not self._alone and self._reach_less_far(ask))
+
+    def _make_room(self, room: int) -> None:
+        """Drop some decided speech, which only helps the model, if fewer than *room* samples can be appended."""
+        if self._window.room < room:
+            self._forget(min(self._agreement.end - self._options.lead, self._window.start + RELEASED_AT_ONCE))
 
     def _forget(self, position: int) -> None:
         """Drop audio before *position*, and the kept words that were in it."""

@@ -85,7 +85,7 @@ def find_edge(turn: Turn, kept: Sequence[Word], window: AudioWindow, options: St
 
 
 def goes_on(word: Word, turn: Turn) -> bool:
-    """Return whether *word* can have pauses in it and reaches into *turn*."""
+    """Return whether *word* reaches into *turn* and can have pauses in it, as a number that began before the turn."""
     return word.end > turn.start and may_pause(word.text)
 
 

@@ -41,6 +41,11 @@ class AudioWindow:
     def full(self) -> bool:
         return len(self._frames) >= MAX_FRAMES
 
+    @property
+    def room(self) -> int:
+        """How many samples can be appended."""
+        return (MAX_FRAMES - len(self._frames)) * WINDOW
+
     def append(self, frame: Samples, *, speech: float) -> None:
         """Take the next WINDOW samples. Raises ValueError for another size or when full."""
         if frame.shape != (WINDOW,):

@@ -10,7 +10,7 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.merging import find_new_words, merge
 from pipeline.words import Word, join_words
-from tests.pipeline.listening import heard, spoken, stream, voice
+from tests.pipeline.listening import heard, perfect, spoken, stream, voice
 from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
 
 
@@ -96,6 +96,25 @@ def test_a_live_number_is_told_once_however_each_hypothesis_writes_it(words: tup
     assert spelt(run.committed) == spelt(words)
 
 
+def fresh_text(said, heard_again, end: float) -> str:
+    fresh, _ = find_new_words(spoken(*said), spoken(*heard_again), position(end))
+    return join_words(fresh)
+
+
+def test_a_price_after_a_word_that_the_model_stretches_over_it_is_new():
+    said = [("It", 0.54, 0.72), ("was", 0.72, 1.08)]
+    again = [("It", 0.54, 0.72), ("was", 0.72, 2.38), ("$575", 2.38, 2.42), ("in", 2.42, 3.02)]
+    assert fresh_text(said, again, 1.08) == "$575 in"
+
+
+def test_counting_goes_on_after_the_last_final_number_though_its_time_is_a_second_off():
+    said = [("24,", 4.93, 5.55), ("25,", 5.56, 6.59), ("26", 6.59, 7.28)]
+    again = [("24,", 4.61, 5.57), ("25,", 5.57, 6.85), ("26,", 6.85, 8.25), ("27,", 8.25, 9.15)]
+    assert fresh_text(said, again, 7.28) == "27,"
+    again = [("25,", 6.51, 6.86), ("26,", 6.86, 7.84), ("27,", 7.84, 8.84), ("28,", 8.84, 9.56)]
+    assert fresh_text([*said, ("26,", 7.28, 8.25)], again, 8.25) == "27, 28,"
+
+
 NUMBERS = (  # of one word each: when it is said, what is heard of its beginning until when, and what from its middle on
     ("$450,000", 1.0, 3.4, {1.5: "4", 2.0: "400", 2.6: "$450"}, "$50,000"),
     ("830-166-1318", 5.0, 10.0, {6.0: "83", 7.0: "830-1", 8.5: "830-166", 9.5: "830-166-13"}, "166-1318"),
@@ -142,3 +161,38 @@ def test_a_final_word_without_units_is_not_new():
     assert ([word.text for word in fresh], count) == (["doe"], 2)
     fresh, _ = find_new_words(said[:1], [*said, Word("doe", 2000, 3000, 0.9)], 1000)
     assert [word.text for word in fresh] == ["dot", "doe"]
+
+
+@pytest.mark.parametrize("delay", [1, 20])
+@pytest.mark.parametrize(("whole", "start", "end"), [number[:3] for number in NUMBERS])
+def test_a_number_at_the_very_end_of_a_session_is_whole(whole: str, start: float, end: float, delay: int):
+    everything = [
+        *(word for word in spoken(*AROUND) if word.end <= position(end)),
+        *spoken(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS if stop <= end)),
+    ]
+    run = stream(voice(tuple(everything), position(end) + WINDOW), bigger_model, delays=[delay])
+    assert spelt(run.committed) == spelt(sorted(everything, key=lambda word: word.start))
+    assert spelt(run.committed)[-len(spelt(spoken((whole, start, end)))) :] == spelt(spoken((whole, start, end)))
+
+
+def across_a_pause(first, second, again) -> str:
+    """Return what is told of two turns whose words the final of the second hears as *again*."""
+    words = spoken(*first, *second)
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        whole = request.final and request.start + len(request.samples) > words[-1].end
+        return heard(spoken(*again)) if whole else perfect(words[: len(first)])(request)
+
+    return stream(voice(words, words[-1].end + position(1)), listen).text
+
+
+def test_the_last_word_of_a_turn_is_told_once_where_a_model_puts_it_behind_the_pause():
+    first = [("order", 1.0, 1.4), ("number", 1.4, 1.8), ("please", 1.8, 2.2)]
+    again = [("order", 1.0, 1.4), ("number", 1.4, 2.2), ("please", 3.0, 3.3), ("it", 3.3, 3.6)]
+    assert across_a_pause(first, [("it", 3.0, 3.6)], again) == "order number please it"
+
+
+@pytest.mark.parametrize("word", ["oh", "no"])
+def test_a_word_that_is_said_again_after_a_pause_is_told_again(word: str):
+    first, second = [(word, 1.0, 1.4), ("no", 1.4, 1.8)], [("no", 2.6, 3.0)]
+    assert across_a_pause(first, second, [*first, *second]) == f"{word} no no"

@@ -5,9 +5,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import WINDOW
+from pipeline.audio import WINDOW, position
 from pipeline.recognition.voicing import Voicing
-from pipeline.words import Word
+from pipeline.words import Word, join_words
+from tests.pipeline.listening import perfect, spoken, stream, voice
 
 START = 10 * WINDOW
 
@@ -102,3 +103,14 @@ def test_placed_words_are_spoken_ones_in_order_and_do_not_start_to_overlap(patte
 def test_mad_times_are_survived(times, pattern):
     said = [Word("a", start, end, 0.5) for start, end in times]
     assert len(voicing(pattern).place(said)) <= len(said)
+
+
+def test_soft_words_before_the_speech_that_starts_a_turn_are_heard():
+    """By telephone the voice detector is half sure of the first words, which does not start a turn."""
+    said = spoken(("the", 2.05, 2.2), ("rate", 2.2, 2.5), ("is", 2.5, 2.8), ("nine", 2.8, 3.4))
+    speech = (
+        0.4 if probability > 0.5 and n * WINDOW < said[2].end else probability
+        for n, probability in enumerate(voice(said, position(5)))
+    )
+    run = stream(speech, perfect(said))
+    assert run.text == join_words(said)
