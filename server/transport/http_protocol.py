@@ -40,7 +40,7 @@ CHUNKS, CHUNKS_PER_S = 1000, 200
 """The allowance of short chunks of a body: so many at once, and then so many a second."""
 
 CHUNK_BYTES = 256
-"""The allowance grows by one chunk for so many bytes of the body."""
+"""A chunk of so many bytes costs nothing of the allowance; a shorter one costs the missing part of one."""
 
 FIELD_BYTES = 4  # of a header line beside its name and value
 HEAD = b"HTTP/1."

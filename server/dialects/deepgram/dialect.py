@@ -1,9 +1,9 @@
 """Deepgram's dialect: the parts that it gives the server."""
 
 from server.dialects.deepgram.answers import NAME, callback_body
-from server.dialects.deepgram.files import ListenToFiles
+from server.dialects.deepgram.files import FileHandler
 from server.dialects.deepgram.grants import Grants
-from server.dialects.deepgram.live import ROUTE, LiveListening
+from server.dialects.deepgram.live import ROUTE, LiveHandler
 from server.dialects.deepgram.schemas import SCHEMAS
 from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
 from server.http.middleware import MAX_QUERY_FIELDS
@@ -11,16 +11,14 @@ from server.model.bounds import MAX_KEYWORDS
 
 
 def build(parts: DialectParts) -> DialectRoutes:
-    files = ListenToFiles(
+    files = FileHandler(
         transcriptions=parts.transcriptions,
         waiter=parts.waiter,
         jobs=parts.jobs,
         eraser=parts.eraser,
         offers=parts.offers,
     )
-    live = LiveListening(
-        door=parts.door, session_opener=parts.session_opener, offers=parts.offers, metrics=parts.metrics
-    )
+    live = LiveHandler(door=parts.door, session_opener=parts.session_opener, offers=parts.offers, metrics=parts.metrics)
     grants = Grants(keys=parts.keys)
     return DialectRoutes(operations=[*files.operations(), *grants.operations()], sockets=live.routes())
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
 from server.dialects.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
-from server.dialects.deepgram.parameters import FileListening, file_listening, url_of
+from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
 from server.dialects.finished_jobs import answer_finished
 from server.http.bodies import JSON, Received
 from server.http.caller import Caller
@@ -36,7 +36,7 @@ RAW = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenToFiles:
+class FileHandler:
     """The handler for files of Deepgram's clients."""
 
     transcriptions: Transcriptions
@@ -80,7 +80,7 @@ class ListenToFiles:
         ]
 
     async def create(self, request: Request, caller: Caller) -> Response:
-        listening = file_listening(request.query_params, self.offers[caller.environment])
+        listening = parse_file(request.query_params, self.offers[caller.environment])
         shape = listening.shape
 
         def parse(received: Received) -> ParsedRequest:
@@ -105,7 +105,7 @@ class ListenToFiles:
         return json_response(body, headers={REQUEST_ID: job.id})
 
 
-def _with_callback(listening: FileListening, shape: DeepgramShape) -> Order:
+def _with_callback(listening: FileRequest, shape: DeepgramShape) -> Order:
     """The order, with the callback as the address of its webhook."""
     if listening.callback is None:
         return listening.order

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from server.clock import now_ms
 from server.dialects.deepgram.answers import Message
 from server.dialects.deepgram.errors import ERROR_STYLE, REQUEST_ID
-from server.dialects.deepgram.parameters import live_listening
+from server.dialects.deepgram.parameters import parse_live
 from server.dialects.deepgram.results import Results
 from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
 from server.http.headers import warning_headers
@@ -37,7 +37,7 @@ KEY_SUBPROTOCOLS = ("token", "bearer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveListening:
+class LiveHandler:
     """The WebSocket of Deepgram's clients."""
 
     door: Door
@@ -58,7 +58,7 @@ class LiveListening:
         scheme, secret = _offered_key(websocket.scope["subprotocols"])
         caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
         offer = self.offers[caller.environment]
-        listening = live_listening(websocket.query_params, offer)
+        listening = parse_live(websocket.query_params, offer)
         async with self.session_opener.open(websocket, caller, listening.order, listening.warnings) as live_session:
             warnings = warning_headers(listening.warnings)
             await socket.accept(subprotocol=scheme, headers={REQUEST_ID: live_session.job_id, **warnings})

@@ -75,7 +75,7 @@ REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class LiveRequest:
     """A request for live audio."""
 
     order: Order
@@ -88,7 +88,7 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileListening:
+class FileRequest:
     """A request for a file or an address."""
 
     order: Order
@@ -97,7 +97,7 @@ class FileListening:
     callback: str | None = None  # where to send the answer
 
 
-def live_listening(query: QueryParams, offer: Offer) -> Listening:
+def parse_live(query: QueryParams, offer: Offer) -> LiveRequest:
     """Parse the query of a live request. Raises Refused invalid_parameter."""
     members = _members(query)
     interim = members.take("interim_results", boolean, False)
@@ -112,7 +112,7 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
         members.errors.append(FieldError("callback", "not_offered", "results come on the WebSocket"))
     separate, channels = _channels(members)
     live = replace(_live(members, channels, interim=interim), **endpointing)
-    return Listening(
+    return LiveRequest(
         order=replace(_order(members, offer, live=live), separate=separate),
         warnings=_warnings(members, LIVE),
         punctuated=_punctuated(members),
@@ -123,7 +123,7 @@ def live_listening(query: QueryParams, offer: Offer) -> Listening:
     )
 
 
-def file_listening(query: QueryParams, offer: Offer) -> FileListening:
+def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     """Parse the query of a request with a file or an address. Raises Refused invalid_parameter."""
     members = _members(query)
     separate = members.take("multichannel", boolean, False)
@@ -136,7 +136,7 @@ def file_listening(query: QueryParams, offer: Offer) -> FileListening:
     callback = members.take("callback", url_text, None)
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
         members.errors.append(FieldError("callback_method", "not_offered", "the answer is sent by POST"))
-    return FileListening(
+    return FileRequest(
         order=replace(_order(members, offer, live=None), separate=separate),
         shape=shape,
         warnings=_warnings(members, FILE),

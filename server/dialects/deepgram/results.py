@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pipeline.audio import position
 from pipeline.words import Segment, Word
 from server.dialects.deepgram.answers import Message, alternative, model_info, model_uuid, search_member
-from server.dialects.deepgram.parameters import Listening
+from server.dialects.deepgram.parameters import LiveRequest
 from server.dialects.live_sessions import Frame
 
 FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
@@ -17,7 +17,7 @@ FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
 class ChannelResults:
     """Makes messages of the events of one channel, or of all together. Times are seconds since the session began."""
 
-    listening: Listening
+    listening: LiveRequest
     request_id: str
     model: str
     channel: Sequence[int] = (0, 1)  # its number, and how many are heard by themselves
@@ -131,7 +131,7 @@ def _segments(words: Sequence[Frame]) -> list[Segment]:
 class Results:
     """Makes messages of the events of one live session, separately for each channel if that was ordered."""
 
-    def __init__(self, listening: Listening, request_id: str, model: str) -> None:
+    def __init__(self, listening: LiveRequest, request_id: str, model: str) -> None:
         channels = listening.order.live_channels
         self.channels = len(channels)
         self._each = {

@@ -25,7 +25,7 @@ from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
 from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
 from server.dialects.openai.secrets import ClientSecrets
-from server.dialects.openai.transcribing import NO_REDACTION, Transcribing
+from server.dialects.openai.session_config import NO_REDACTION, TranscriptionConfig
 from server.http.caller import Caller
 from server.http.operation import problem_response
 from server.http.problems import Problem
@@ -101,7 +101,7 @@ class Realtime:
         _check_query(websocket, offer)
         asked: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
-        start = wanted or Transcribing(transcription={"model": model})
+        start = wanted or TranscriptionConfig(transcription={"model": model})
         with self.stream_limits.socket_of(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
             await self._refuse_while_stopping()
@@ -118,7 +118,7 @@ class Realtime:
             await asyncio.sleep(STOPPING_S)
             raise Problem("shutting_down", "the server is restarting; connect again to go on")
 
-    async def _identify(self, websocket: WebSocket) -> tuple[Caller, Transcribing | None]:
+    async def _identify(self, websocket: WebSocket) -> tuple[Caller, TranscriptionConfig | None]:
         """The caller, by its key or by a client secret, which may bring a configuration. Raises RequestError."""
         offered = [name for name in websocket.scope["subprotocols"] if name.startswith(KEY_SUBPROTOCOL)]
         secret = bearer(websocket.headers) or (offered[0].removeprefix(KEY_SUBPROTOCOL) if offered else None)
@@ -164,7 +164,7 @@ class _Conversation:
     session_opener: SessionOpener
     caller: Caller
     offer: Offer
-    wanted: Transcribing
+    wanted: TranscriptionConfig
     _id: str = field(default_factory=lambda: fresh_id(Prefix.SESSION))
     _names: ItemNames = field(default_factory=ItemNames)
     _events: "count[int]" = field(default_factory=lambda: count(1))

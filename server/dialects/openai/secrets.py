@@ -12,7 +12,7 @@ from server.accounts.issuing import fresh_id
 from server.accounts.signed import CLIENT_SECRET, make_credential, read_credential
 from server.clock import now_ms
 from server.dialects.openai.errors import SHAPE
-from server.dialects.openai.transcribing import Transcribing
+from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
@@ -56,7 +56,7 @@ class ClientSecrets:
     async def create(self, request: Request, caller: Caller) -> Response:
         body = json_object(await body_of(request, most=MAX_BODY))
         session = _object(body, "session")
-        wanted = Transcribing().with_changes(session, self.offers[caller.environment])
+        wanted = TranscriptionConfig().with_changes(session, self.offers[caller.environment])
         members = members_of(_object(body, "expires_after"))
         ttl_s = members.take("seconds", whole_in(TTL_S), USUAL_TTL_S)
         members.check()
@@ -67,11 +67,11 @@ class ClientSecrets:
         shown = wanted.session_object(fresh_id(Prefix.SESSION), expires_s=expires_s)
         return json_response({"value": secret, "expires_at": expires_s, "session": shown})
 
-    async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, Transcribing]:
+    async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, TranscriptionConfig]:
         """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
         key_hash, said = read_credential(self.keys, CLIENT_SECRET, secret, now_s=now_ms() / 1000)
         caller = await self.door.identify_hash(connection, key_hash)
-        return caller, Transcribing().with_changes(orjson.loads(said), self.offers[caller.environment])
+        return caller, TranscriptionConfig().with_changes(orjson.loads(said), self.offers[caller.environment])
 
 
 def _sealable(session: Mapping[str, Any]) -> str:

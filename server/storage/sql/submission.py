@@ -154,7 +154,7 @@ def _class(new: NewJob) -> int:
 
 
 def _claimed_key(tx: Transaction, key: IdempotencyKey) -> SqlRow:
-    """The key's row, locked. It is made if there is none, or if it is too old to count: then it names no process."""
+    """Lock the key's row and return it. A missing row, or one that has expired, is made new, without a process."""
     row = tx.one(
         "INSERT INTO idempotency (account, path, key, fingerprint, job, boot, created_at)"
         " VALUES (?, ?, ?, ?, NULL, '', ?)"

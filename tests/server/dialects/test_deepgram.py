@@ -22,7 +22,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.dialects.deepgram.answers import plain
-from server.dialects.deepgram.parameters import Listening
+from server.dialects.deepgram.parameters import LiveRequest
 from server.dialects.deepgram.results import Results
 from server.model.orders import Order
 from tests.server.deepgram_client import environment
@@ -396,7 +396,7 @@ async def test_the_deepgram_package_gets_the_results_of_each_channel(live_server
 
 
 def test_an_utterance_ends_when_no_word_came_for_long_enough():
-    listening = Listening(order=Order(), interim=True, utterance_end_ms=1000)
+    listening = LiveRequest(order=Order(), interim=True, utterance_end_ms=1000)
     results = Results(listening, "job", "base")
     word = {"type": "word", "word": "Hello.", "start": 0.1, "end": 0.5, "probability": 0.9}
     assert results.receive(word) == []

@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from server.dialects.deepgram.parameters import live_listening
+from server.dialects.deepgram.parameters import parse_live
 from server.model.offers import Offer
 from tests.server.serving import Served, wav
 from tests.server.storing import in_a_loop
@@ -149,5 +149,5 @@ def test_an_empty_parameter_counts_as_left_out(live_server):
 def test_thousands_of_parameters_are_read_in_one_pass():
     query = QueryParams("&".join(f"{number:x}=1" for number in range(4000)))
     began = time.process_time()
-    live_listening(query, Offer(engine="scripted", model="test", languages=frozenset({"en"})))
+    parse_live(query, Offer(engine="scripted", model="test", languages=frozenset({"en"})))
     assert time.process_time() - began < 0.1

@@ -10,9 +10,9 @@ from starlette.datastructures import QueryParams
 
 from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
-from server.dialects.deepgram.parameters import live_listening
+from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.file_parameters import ResponseOptions
-from server.dialects.openai.transcribing import Transcribing
+from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import Received
 from server.http.problems import problem_of
 from server.jobs.orders import ParsedRequest, parse_live_order, parse_order
@@ -200,10 +200,8 @@ def test_several_languages_are_heard_by_a_model_that_hears_them_alone():
     with pytest.raises(Refused) as refusal:
         parse_order({"language": ["multi"]}, offer=english, sandbox=False, has_file=True)
     assert faults(refusal.value) == {"language": "unknown_value"}
-    assert (
-        live_listening(QueryParams("language=multi"), english).order == live_listening(QueryParams(""), english).order
-    )
-    assert live_listening(QueryParams("language=multi"), OFFER).order.multilingual
+    assert parse_live(QueryParams("language=multi"), english).order == parse_live(QueryParams(""), english).order
+    assert parse_live(QueryParams("language=multi"), OFFER).order.multilingual
 
 
 def test_what_depends_on_another_member_is_refused_without_it():
@@ -214,10 +212,10 @@ def test_what_depends_on_another_member_is_refused_without_it():
     assert "US" in unknown.errors[0].message
     text = asked(file=True, sounds_like="true", keywords="Ada, Bob", phone_region="gb", redact="phone").order.text
     assert (text.sounds_like, text.phone_region) == (("Ada", "Bob"), "GB")
-    deepgram = live_listening(QueryParams("sounds_like=true&keyterm=Ada&keywords=Bob:2"), OFFER).order.text
+    deepgram = parse_live(QueryParams("sounds_like=true&keyterm=Ada&keywords=Bob:2"), OFFER).order.text
     assert deepgram.sounds_like == ("Ada", "Bob")
     with pytest.raises(Refused):
-        live_listening(QueryParams("sounds_like=true"), OFFER)
+        parse_live(QueryParams("sounds_like=true"), OFFER)
 
 
 @pytest.mark.parametrize("member", ["language", "languages[]"])
@@ -230,9 +228,9 @@ def test_the_doors_of_openai_hear_several_languages_too(member):
         ResponseOptions().read(received, english)
     assert faults(refusal.value) == {"language": "unknown_value"}
     session = {"audio": {"input": {"transcription": {member.removesuffix("[]"): "multi"}}}}
-    assert Transcribing().with_changes(session, OFFER).order().multilingual
+    assert TranscriptionConfig().with_changes(session, OFFER).order().multilingual
     with pytest.raises(Refused):
-        Transcribing().with_changes(session, english)
+        TranscriptionConfig().with_changes(session, english)
 
 
 def test_numerals_are_refused_at_openais_door_where_the_language_has_none():

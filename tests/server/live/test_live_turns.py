@@ -14,9 +14,9 @@ from pipeline.audio import position
 from pipeline.events import TurnEnded
 from pipeline.recognition.turn_end import WEIGHTS
 from pipeline.words import Chunk, Segment, Word
-from server.dialects.deepgram.parameters import live_listening
+from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.items import ItemNames, Items
-from server.dialects.openai.transcribing import Transcribing
+from server.dialects.openai.session_config import TranscriptionConfig
 from server.live.engine import UNAVAILABLE, LiveEngine
 from server.live.resuming import SessionPast, read_past
 from server.model.errors import Refused
@@ -133,17 +133,17 @@ def test_openais_delay_is_our_latency():
     latencies = {}
     for delay in ("minimal", "low", "medium", "high", "xhigh"):
         asked = {"audio": {"input": {"transcription": {"delay": delay}}}}
-        latencies[delay] = Transcribing().with_changes(asked, OFFER).order().live.latency
+        latencies[delay] = TranscriptionConfig().with_changes(asked, OFFER).order().live.latency
     assert latencies == {"minimal": "low", "low": "low", "medium": None, "high": "accurate", "xhigh": "accurate"}
     with pytest.raises(Refused, match="delay"):
-        Transcribing().with_changes({"audio": {"input": {"transcription": {"delay": "long"}}}}, OFFER)
+        TranscriptionConfig().with_changes({"audio": {"input": {"transcription": {"delay": "long"}}}}, OFFER)
 
 
 def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
     asked = {"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "low"}}}}
-    live = Transcribing().with_changes(asked, OFFER).order().live
+    live = TranscriptionConfig().with_changes(asked, OFFER).order().live
     assert (live.endpointing, live.eagerness, live.endpointing_ms) == ("semantic", "low", 1200)
-    assert Transcribing().order().live.endpointing == "silence"
+    assert TranscriptionConfig().order().live.endpointing == "silence"
 
 
 def test_an_item_of_semantic_vad_ends_with_its_turn_and_not_with_a_pause():
@@ -186,7 +186,7 @@ async def test_the_realtime_api_ends_an_item_where_the_sentence_is_finished(bund
 
 
 def test_deepgrams_clients_may_ask_for_semantic_ends_too():
-    live = live_listening(QueryParams("endpointing=semantic&eagerness=high"), OFFER).order.live
+    live = parse_live(QueryParams("endpointing=semantic&eagerness=high"), OFFER).order.live
     assert (live.endpointing, live.eagerness) == ("semantic", "high")
     with pytest.raises(Refused, match="needs endpointing=semantic"):
-        live_listening(QueryParams("endpointing=300&eagerness=high"), OFFER)
+        parse_live(QueryParams("endpointing=300&eagerness=high"), OFFER)

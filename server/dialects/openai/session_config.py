@@ -41,7 +41,7 @@ NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe ar
 
 
 @dataclass(frozen=True, slots=True)
-class Transcribing:
+class TranscriptionConfig:
     """The configuration of a session. The mappings are as clients see them."""
 
     format: str = "audio/pcm"
@@ -70,7 +70,7 @@ class Transcribing:
         encoding, rate = FORMATS[self.format]
         return 2 * rate if encoding == "pcm_s16le" else rate
 
-    def with_changes(self, session: Mapping[str, Any], offer: Offer) -> "Transcribing":
+    def with_changes(self, session: Mapping[str, Any], offer: Offer) -> "TranscriptionConfig":
         """The configuration after the changes in *session*: a missing member changes nothing, and null clears one.
 
         Raises Refused model_not_found, invalid_parameter.
@@ -134,7 +134,7 @@ class Transcribing:
         }
 
 
-def _with_transcription(before: Transcribing, given: Mapping[str, Any], offer: Offer) -> Transcribing:
+def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], offer: Offer) -> TranscriptionConfig:
     asked = {**before.transcription, **given}
     members = Members({name: [value] for name, value in asked.items()})
     name = members.take("model", string, offer.model)
@@ -163,7 +163,7 @@ def _refuse_redaction(session: Mapping[str, Any]) -> None:
             waiting += given
 
 
-def _check_size(made: Transcribing) -> None:
+def _check_size(made: TranscriptionConfig) -> None:
     """Raises Refused if more would be kept, and shown again and again, than anybody needs to say."""
     try:
         size = len(orjson.dumps([made.transcription, made.noise_reduction]))
