@@ -307,16 +307,6 @@ def test_a_turn_after_a_long_silence_is_heard_without_the_silence():
     assert all(request.start >= second[0].start - position(1.1) for request in late)
 
 
-@pytest.mark.parametrize(("faint", "begin"), [(0.15, 1.6), (0.02, 2.1)])
-def test_first_words_that_the_voice_detector_doubts_are_in_the_window(faint: float, begin: float):
-    words = talk(5, start=2.5)
-    sounds = (max(speech, faint if 2.0 <= frame * WINDOW / RATE < 2.5 else 0.0) for frame, speech in enumerate(
-        voice(words, position(6))))  # fmt: skip
-    run = stream(sounds, perfect(words))
-    assert run.text == join_words(words)
-    assert run.requests[0].start == pytest.approx(position(begin), abs=2 * WINDOW)
-
-
 @pytest.mark.parametrize("longest", [5, 15, 25])
 @pytest.mark.parametrize("endpointing", [0.5, 2.0])
 def test_speech_before_a_long_turn_gives_way_before_the_window_is_full(longest, endpointing):

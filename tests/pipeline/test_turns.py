@@ -3,12 +3,15 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import WINDOW
+from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import SpeechEnded
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
+from pipeline.words import join_words
+from tests.pipeline.listening import perfect, stream, talk, voice
 
 OPTIONS = TurnOptions(enter=0.5, leave=0.35, onset=2 * WINDOW, endpointing=5 * WINDOW)
 
@@ -72,3 +75,13 @@ def test_turns_follow_each_other_without_overlap_and_are_long_enough(probabiliti
         assert turn.ended is not None
         assert turn.start + 2 * WINDOW <= turn.voiced <= turn.ended <= len(probabilities) * WINDOW
     assert all(before.ended <= after.start for before, after in pairwise(turns))
+
+
+@pytest.mark.parametrize(("faint", "begin"), [(0.15, 1.6), (0.02, 2.1)])
+def test_first_words_that_the_voice_detector_doubts_are_in_the_window(faint: float, begin: float):
+    words = talk(5, start=2.5)
+    sounds = (max(speech, faint if 2.0 <= frame * WINDOW / RATE < 2.5 else 0.0) for frame, speech in enumerate(
+        voice(words, position(6))))  # fmt: skip
+    run = stream(sounds, perfect(words))
+    assert run.text == join_words(words)
+    assert run.requests[0].start == pytest.approx(position(begin), abs=2 * WINDOW)
