@@ -107,6 +107,10 @@ class Agreement:
         """The committed words that are not released yet, because a window may contain them again."""
         return [*self._earlier, *self._kept]
 
+    def kept_from(self, position: int) -> Sequence[Word]:
+        """Return the kept words whose middle is after *position*."""
+        return [word for word in self.kept if word.start + word.end > 2 * position]
+
     @property
     def end(self) -> int:
         """The position before which no word will be committed any more."""

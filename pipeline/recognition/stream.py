@@ -35,9 +35,8 @@ from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.merging import ends_with
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
-from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, find_edge, goes_on
+from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, find_edge, in_turn
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
@@ -189,14 +188,13 @@ class StreamCore:
         self._in_flight = replace(ask, opening=self._turns.opening)
         start = self._asked_from = self._audio_start(ask)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
-        decided = [word for word in self._agreement.kept if word.start + word.end > 2 * start]
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
             language=self._language,
             before=self._before,
             hint=self._options.hint,
-            said="" if final else join_words(decided),
+            said="" if final else join_words(self._agreement.kept_from(start)),
             final=final,
             voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
         )
@@ -310,7 +308,6 @@ class StreamCore:
         self._events += self._checks.conclude(turn)
         self._agreement.settle(ask.end)
         self._agreement.part()
-        self._forget(ask.end - self._options.final)
         self._turns.done()
         if self._turns.first is not None:
             self._begin(self._turns.first)
@@ -388,8 +385,7 @@ class StreamCore:
         self.counts.unvoiced += len(heard.words) - len(words)
         turn = self._turns.first
         assert turn is not None
-        before = sum(word.start + word.end < 2 * self._edge and not goes_on(word, turn) for word in words)
-        return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
+        return in_turn(words, turn, edge=self._edge, earlier=self._agreement.earlier)
 
     def _learn_language(self, heard: RecognitionResult, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from pipeline.audio import WINDOW
+from pipeline.recognition.merging import ends_with
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import Turn
@@ -84,8 +85,17 @@ def find_edge(turn: Turn, kept: Sequence[Word], window: AudioWindow, options: St
     return min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
 
 
-def goes_on(word: Word, turn: Turn) -> bool:
-    """Return whether *word* reaches into *turn* and can have pauses in it, as a number that began before the turn."""
+def in_turn(words: tuple[Word, ...], turn: Turn, *, edge: int, earlier: Sequence[Word]) -> tuple[Word, ...]:
+    """Return those of *words*, which are in order, that are not of *earlier* turns. *turn* has none before *edge*.
+
+    A number may have begun before it. The last word of the turn before may stand where *turn* begins.
+    """
+    before = sum(word.start + word.end < 2 * edge and not _goes_on(word, turn) for word in words)
+    return words[before + ends_with(earlier, words[: before + 1]) :]
+
+
+def _goes_on(word: Word, turn: Turn) -> bool:
+    """Return whether *word* can have pauses in it and reaches into *turn*."""
     return word.end > turn.start and may_pause(word.text)
 
 
