@@ -403,15 +403,10 @@ class StreamCore:
         """Return where the audio of a request about the first turn begins."""
         options, turn = self._options, self._turns.first
         assert turn is not None
+        kept, oldest = self._agreement.kept, self._window.start
+        length = options.partial if ask.aim is Aim.PARTIAL or self._near else options.final
         return find_audio_start(
-            turn,
-            self._agreement.kept,
-            edge=self._edge,
-            oldest=self._window.start,
-            end=ask.end,
-            length=options.partial if ask.aim is Aim.PARTIAL or self._near else options.final,
-            alone=self._alone,
-            options=options,
+            turn, kept, edge=self._edge, oldest=oldest, end=ask.end, length=length, alone=self._alone, options=options
         )
 
     def _misses_speech(self, ask: WindowRequest, heard: RecognitionResult) -> bool:
