@@ -76,12 +76,11 @@ def find_audio_start(
 def find_edge(turn: Turn, kept: Sequence[Word], window: AudioWindow, options: StreamOptions) -> int:
     """Return where the first word of *turn* may begin.
 
-    A voice detector misses first words that recognisers hear, but it has a doubt. So the turn begins with the first
-    doubt shortly before it, unless a *kept* word is there.
+    At the start of a stream a voice detector misses first words that recognisers hear, but it has a doubt. So where no
+    *kept* word is before it, the turn begins with the first doubt shortly before it.
     """
-    before = turn.start - options.early
-    spoken = any(before <= word.end <= turn.start for word in kept)
-    faint = () if spoken else window.voiced_spans(before, turn.start, options.faint)
+    spoken = any(word.end <= turn.start for word in kept)
+    faint = () if spoken else window.voiced_spans(turn.start - options.early, turn.start, options.faint)
     return min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
 
 
