@@ -157,12 +157,11 @@ class Redactor:
         for run in self.reader.runs(words, self.reader.has_figure):
             if taken & set(range(run.start, run.stop)):
                 continue
-            if run.start in grouped:
-                spans.append(Span(run.start, run.stop, LABELS["pci"]))
-                continue
             context = self._context(words, run.start, before, [*found, *spans])
             first = begun if run.start == 0 else ""
             kind = self._kind(words[run.start : run.stop], context, least if run.open else None, first)
+            if run.start in grouped and kind in (None, "numbers"):
+                kind = "pci"
             if kind is not None:
                 spans.append(Span(run.start, run.stop, LABELS[kind]))
         return spans
