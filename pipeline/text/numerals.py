@@ -18,6 +18,7 @@ from pipeline.words import Word
 GROUPED = 10_000  # numbers from here on get marks between thousands, as "12,500"
 SPELLED_FIGURES = 3  # figures said one by one that are written together
 CENTURIES = range(13, 21)
+COUNTED = "".join(map(str, range(1, 21)))  # the figures of one, two, three: some are a telephone number of a region
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def _phones(
         if any(bare(word.text) in reader.words.hundreds for word in some):
             continue
         plus = some[0].text.startswith("+") or last == "plus"
-        number = format_phone(reader.figures(some), phone_region, plus=plus)
+        figures = reader.figures(some)
+        number = None if COUNTED.startswith(figures) else format_phone(figures, phone_region, plus=plus)
         if number is not None:
             yield run, number.removeprefix("+")  # which is said before the figures, or stands there
 

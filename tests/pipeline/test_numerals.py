@@ -105,6 +105,7 @@ def test_made_sentences_of_each_language_are_written_as_people_write_them():
         ),
         ("It is +49 30 12345678.", "US", "It is +49 30 12345678."),
         ("It is five five five one two.", "US", "It is 55512."),
+        ("Count: one two three four five six seven eight nine ten.", "US", "Count: 123456789 10."),
         ("They sold twelve million three hundred thousand.", "DE", "They sold 12,300,000."),
     ],
 )
