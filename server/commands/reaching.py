@@ -10,7 +10,7 @@ from server.config import Config, ConfigError
 def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meaning: str) -> None:
     """Add --server, by default *server*, and --key."""
     parser.add_argument("--server", metavar="URL", default=server, help=meaning)
-    parser.add_argument("--key", help="API key; left out, the operator key of the data folder is used")
+    parser.add_argument("--key", help="API key (default: the operator key of the data folder)")
 
 
 def key_of(given: argparse.Namespace, config: Config) -> str:

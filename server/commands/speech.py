@@ -15,7 +15,9 @@ from server.model.bounds import MAX_SPEAKERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--language", help="what is spoken, such as en; left out, it is heard; multi: people change it")
+    parser.add_argument(
+        "--language", help="spoken language, such as en (default: detected once); multi: detected in each turn"
+    )
     parser.add_argument("--keywords", metavar="LIST", help="comma list of names and terms that are likely to be said")
 
     parser.add_argument("--numerals", action="store_true", default=None, help="write numbers in figures")
@@ -46,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_speaker_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--diarize", action="store_true", help="tell speakers apart by their voices")
+    parser.add_argument("--diarize", action="store_true", help="label speakers by their voices")
     parser.add_argument(
-        "--max-speakers", type=int, metavar="N", help="with --diarize: as many at most, 1 to 10 (default: 10)"
+        "--max-speakers", type=int, metavar="N", help="with --diarize: the most speakers, 1 to 10 (default: 10)"
     )
     parser.add_argument(
         "--known-speaker",

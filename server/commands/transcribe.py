@@ -62,7 +62,7 @@ def add(commands: Any) -> None:
     for member in SUBTITLE_MEMBERS:
         meaning = f"{member.meaning} ({member.default:g})"
         parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="N", help=meaning)
-    add_arguments(parser, server=None, meaning="the server that is to do it; left out, this process does")
+    add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
     parser.set_defaults(run=run)
 
 

@@ -181,7 +181,7 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "sample_rate": WHOLE,
             "channels": WHOLE,
-            "separate": {"const": True, "description": "Each channel is heard by itself"},
+            "separate": {"const": True, "description": "Each channel is recognised separately"},
             "channel": MAYBE_TEXT,
             "audio_url": {"type": "string", "format": "uri", "description": "The recording, once completed"},
             "ingest_ws": {"type": "string", "format": "uri", "description": "Only in the answer of POST /v1/live"},
@@ -329,8 +329,8 @@ SCHEMAS: Mapping[str, Any] = {
         {
             "engine": MAYBE_TEXT,
             "model": MAYBE_TEXT,
-            "languages": {**TEXTS, "description": "What the model hears"},
-            "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices"},
+            "languages": {**TEXTS, "description": "The languages of the model"},
+            "speakers": {**SWITCH, "description": "Whether speakers can be labelled by their voices"},
             "endpointing": {**TEXTS, "description": "What may end a turn of a live session"},
             "bundled": {**SWITCH, "description": "The small model that comes with the installation"},
             "warnings": {"type": "array", "items": WARNING},

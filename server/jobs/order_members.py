@@ -95,7 +95,7 @@ LANGUAGE = Member(
     "language",
     Parser(string, TEXT),
     None,
-    "What is spoken: BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
+    "The spoken language as a BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
 )
 MODEL = Member("model", Parser(string, TEXT), None, "An id of GET /v1/models")
 PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
@@ -117,12 +117,12 @@ RETENTION = Member(
     None,
     "none: the results are handed over once, then erased. Left out: what the key or the plan says",
 )
-DIARIZE = Member("diarize", boolean, False, "Tell speakers apart by their voices, if the server can (GET /v1/models)")
+DIARIZE = Member("diarize", boolean, False, "Label speakers by their voices, if the server can (GET /v1/models)")
 MAX_SPEAKERS = Member(
     "max_speakers",
     from_text(whole_in(bounds.MAX_SPEAKERS)),
     None,
-    "With diarize: as many speakers at most, on all channels together",
+    "With diarize: the most speakers, on all channels together",
 )
 SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
     Member(
@@ -240,7 +240,7 @@ SCHEMAS: dict[str, Any] = {
     "LiveRequest": _request(json_properties(*LIVE_MEMBERS)),
     "TextOptions": _request(
         json_properties(*TEXT_MEMBERS),
-        description="What was ordered to be done with the text; there if anything was",
+        description="The options of the text that were ordered, if any",
     ),
 }
 """Components of /openapi.json."""

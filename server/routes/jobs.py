@@ -293,7 +293,7 @@ LIST_PARAMETERS = (
         "created_before", "query", {"type": "string", "format": "date-time"}, "Only jobs created before this instant"
     ),
     Parameter("source", "query", {"enum": ["upload", "url", "live"]}, "Kind of source"),
-    Parameter("language", "query", {"type": "string"}, "Language that was heard"),
+    Parameter("language", "query", {"type": "string"}, "Language of the recording"),
     Parameter(
         "metadata",
         "query",
