@@ -5,7 +5,7 @@ pings, empty appends, chunks of one byte, headers, fields of a query, escapes in
 /healthz over its own connection every 20 ms, and a customer speaks into a live session. Both are measured undisturbed
 first. Writes benchmarks/results/floods.json: for each flood, how long the bystander waited, how late the customer's
 words were and how many it lost, and by how much the log grew. With --cluster two nodes share a PostgreSQL and a
-bucket: strangers flood the one, those who wait are at the other, and nothing is written.
+bucket: strangers flood the one, those who wait are at the other, and benchmarks/results/floods-cluster.json is written.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -386,15 +386,13 @@ def two_nodes() -> Iterator[tuple[Serving, Serving]]:
         yield made[0], made[1]
 
 
-def measure(
-    server: Serving, flood: Flood, seconds: float, key: str, *, waiting_at: Serving | None = None
-) -> dict[str, Any]:
-    """What those who wait see during *flood*, at the same server or at another node."""
+def measure(server: Serving, flood: Flood, seconds: float, key: str, *, waiting_at: Serving) -> dict[str, Any]:
+    """What those who wait see during *flood* of *server*, at the same server or at another node."""
     sent: dict[str, Any] = {}
     log_bytes = server.log.stat().st_size
     with strangers(server.base, [flood], seconds, sent):
         time.sleep(SETTLE_S)
-        seen = watch(waiting_at or server, seconds - SETTLE_S, key=key)
+        seen = watch(waiting_at, seconds - SETTLE_S, key=key)
     return {
         **seen,
         "sent": {name: sent[name] for name in ("connections", "bytes")},
@@ -402,26 +400,17 @@ def measure(
     }
 
 
-def run(seconds: float, only: str) -> dict[str, Any]:
-    with serving(ENGINE="scripted") as server:
-        undisturbed = watch(server, seconds, key=server.key)
-        result: dict[str, Any] = {"seconds": seconds, "undisturbed": undisturbed, "floods": {}}
-        print(json.dumps({"undisturbed": undisturbed}), flush=True)
-        for flood in floods(server):
-            if only in flood.name:
-                row = measure(server, flood, seconds, server.key)
-                result["floods"][f"{flood.name}, {flood.bytes_s / 1e6:g} MB/s"] = row
-                print(json.dumps({flood.name: row}), flush=True)
+def run(flooded: Serving, waiting_at: Serving, seconds: float, only: str) -> dict[str, Any]:
+    """Measure those who wait at a node, undisturbed and during each flood whose name contains *only* at a node."""
+    undisturbed = watch(waiting_at, seconds, key=waiting_at.key)
+    result: dict[str, Any] = {"seconds": seconds, "undisturbed": undisturbed, "floods": {}}
+    print(json.dumps({"undisturbed": undisturbed}), flush=True)
+    for flood in floods(flooded):
+        if only in flood.name:
+            row = measure(flooded, flood, seconds, waiting_at.key, waiting_at=waiting_at)
+            result["floods"][f"{flood.name}, {flood.bytes_s / 1e6:g} MB/s"] = row
+            print(json.dumps({flood.name: row}), flush=True)
     return result
-
-
-def run_cluster(seconds: float, only: str) -> None:
-    with two_nodes() as (flooded, other):
-        print(json.dumps({"undisturbed": watch(other, seconds, key=other.key)}), flush=True)
-        for flood in floods(flooded):
-            if only in flood.name:
-                row = measure(flooded, flood, seconds, other.key, waiting_at=other)
-                print(json.dumps({flood.name: row}), flush=True)
 
 
 def main() -> int:
@@ -437,12 +426,14 @@ def main() -> int:
         told = [Flood(**{**flood, "doors": tuple(map(tuple, flood["doors"]))}) for flood in json.loads(given.flood)]
         print(json.dumps(asdict(asyncio.run(send(given.base, told, given.seconds)))))
         return 0
-    if given.cluster:
-        run_cluster(given.seconds, given.only)
-        return 0
-    result = run(given.seconds, given.only)
+    with ExitStack() as stack:
+        if given.cluster:
+            flooded, other = stack.enter_context(two_nodes())
+        else:
+            flooded = other = stack.enter_context(serving(ENGINE="scripted"))
+        result = run(flooded, other, given.seconds, given.only)
     if not given.no_write and not given.only:
-        write("floods", result)
+        write("floods-cluster" if given.cluster else "floods", result)
     return 0
 
 

@@ -35,7 +35,10 @@ class KeptExcerpts:
         return await asyncio.to_thread(read_excerpts, body)
 
     async def write(self, excerpts: Excerpts) -> None:
-        """Store these in place of the earlier ones. If the disk is full, the earlier ones stay. Raises LeaseLost."""
+        """Store these in place of the earlier ones, which stay if that fails. Raises LeaseLost.
+
+        No error of the storage may end the session: its words do not need the excerpts.
+        """
         self._written += 1
         key = f"{voices_key(self._held.job.id)}/{self._held.lease.epoch}-{self._written}"
         body = await asyncio.to_thread(stored_excerpts, excerpts)
@@ -43,12 +46,11 @@ class KeptExcerpts:
             async with self._blobs.create(key) as sink:
                 await sink.write(body)
             await self._held.note(blob=key)
-            if self._newest is not None:
-                await self._blobs.delete(self._newest)
-        except (BlobsAway, DiskFull) as error:
+            earlier, self._newest = self._newest, key
+            if earlier is not None:
+                await self._blobs.delete(earlier)  # else with the others when the job has ended
+        except (BlobsAway, DiskFull, OSError) as error:
             log.warning("excerpts of voices cannot be kept now: %s", error, extra={"job": self._held.job.id})
         except LeaseLost:
             await self._blobs.delete(key)
             raise
-        else:
-            self._newest = key

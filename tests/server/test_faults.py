@@ -1,6 +1,7 @@
 """Whatever fails under one session or one job, nobody else notices: the process lives, others' words and jobs come."""
 
 import asyncio
+import base64
 import contextlib
 import errno
 import itertools
@@ -31,6 +32,8 @@ EVERY = bool(os.environ.get("EVERY_FAULT"))
 
 NONE = 10**6  # a number of operations that is never reached
 STEP_S = 0.1  # of the bystander's audio
+REFERENCE = f"data:audio/wav;base64,{base64.b64encode(wav()).decode()}"
+KNOWN = {"diarize": True, "known_speaker_names": ["Ann"], "known_speaker_references": [REFERENCE]}
 PATIENCE_S = 3.0  # for the victim's job: after a full disk it would be tried again half a minute later
 AT_ONCE = {"Prefer": "respond-async"}
 
@@ -88,7 +91,7 @@ class Victim:
                 await http.delete(f"/v1/jobs/{job}", params={"force": "true"})
 
     async def _speak(self, http: httpx.AsyncClient, jobs: list[str]) -> None:
-        order = {"encoding": "container", "record": True, "output_formats": ["json", "srt"]}
+        order = {"encoding": "container", "record": True, "output_formats": ["json", "srt"], **KNOWN}
         answer = await http.post("/v1/live", json=order)
         if answer.status_code != 201:
             return
@@ -117,7 +120,7 @@ class Victim:
                     pass
 
     async def _transcribe(self, http: httpx.AsyncClient, jobs: list[str]) -> None:
-        form = {"output_formats": "json,txt"}
+        form = {"output_formats": "json,txt", **KNOWN}
         answer = await http.post("/v1/transcribe", files={"file": wav()}, data=form, headers=AT_ONCE)
         if answer.status_code != 202:
             return
