@@ -130,7 +130,7 @@ def install() -> None:
 
 
 def close_memory() -> None:
-    """Let no other process of this user read or trace this one, as far as the system can. It leaves no core dumps.
+    """Prevent other processes of this user from reading or tracing this one, and prevent core dumps.
 
     Does nothing on systems other than Linux. Root may still read it.
     """

@@ -69,7 +69,8 @@ class LiveSpeakers:
         told: Sequence[LabelledWord] = (),
         excerpts: Excerpts | None = None,
     ) -> None:
-        """*origins* has, by channel, the position at which its samples begin; *told* the speakers told before that.
+        """*origins* has, by channel, the position at which its samples begin; *told* the words that readers already
+        have.
 
         *excerpts* of the voices were kept before that; listening to each takes 0.1 s of CPU. Without *models* two
         speakers take turns by sentences.

@@ -73,7 +73,7 @@ class Pool:
         return None if lease is None else HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, asked=asked)
 
     def _open_environments(self) -> list[str]:
-        """Those whose jobs are taken now, the first ones first."""
+        """The environments whose jobs may be claimed now, production first."""
         rehearsals = sum(job.environment == "sandbox" for job in self._working.values())
         full = rehearsals >= max(1, self.size // 2)
         return [name for name in sorted(self.environments) if not (full and name == "sandbox")]

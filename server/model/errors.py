@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# --- what a client is told ---------------------------------------------------------------------------------------
+# --- errors for clients ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

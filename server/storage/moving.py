@@ -20,7 +20,8 @@ class Sum:
 
 
 async def copy_blobs(keys: Iterator[str], source: BlobStore, target: BlobStore, *, told: Callable[[Sum], None]) -> None:
-    """Copy the blobs that *target* does not have, read each one back, and call *told* after comparing its bytes.
+    """Copy the blobs that *target* does not have, read each one back, and report each to *told* after comparing its
+    bytes.
 
     Raises StorageError if they differ: then *target* had another blob of that name. After BlobsAway call it again.
     """

@@ -102,8 +102,8 @@ PINS: Mapping[str, Pin] = {
     ),
     "distil-large-v3.5": Pin("9793ccc07920e0f830e1dba0343efcdf0ef8c903"),
 }
-"""The commit of each published model, and the SHA-256 of its model.bin as far as it is known. The digests of the others
-are recorded when they are downloaded first."""
+"""The commit of each published model and the SHA-256 of its model.bin. Unknown digests are recorded at the first
+download."""
 
 BUNDLED = "tiny.en"
 """The bundled model.bin is byte for byte that of Systran/faster-whisper-tiny.en."""

@@ -36,7 +36,7 @@ def read_payload(text: str) -> tuple[str, list[str]]:
 
 
 def commit(connection: Connection, *, mark: str, now: int, told: str | None) -> None:
-    """Commit with *mark*, then notify other processes of *told*, in one message.
+    """Commit with *mark*, then send the notification *told* to other processes, in one message.
 
     The notification is a transaction of its own that waits for no disk, because PostgreSQL lets only one transaction at
     a time commit a notification.
