@@ -31,6 +31,9 @@ MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
 """The longest that a word is held, counted in words and in audio from the first one."""
 
+HIDDEN_PAUSE = position(4.0)
+"""The longest pause within something that has its label already: a figure in between may not have been heard."""
+
 PATIENT = 5  # times as much is held where nobody waits for the words
 
 ANY_FIGURES, FEW_FIGURES = 1, 3
@@ -132,7 +135,7 @@ class TextStage:
 
         *waited* means that nobody spoke between the last word and *at*.
         """
-        if self._hidden_to is not None and not self._held and at > self._hidden_to + PAUSE:
+        if self._hidden_to is not None and not self._held and at > self._hidden_to + HIDDEN_PAUSE:
             self._hidden_to, self._address = None, []
         decided: list[Placed] = []
         while self._held:
@@ -218,7 +221,7 @@ class TextStage:
         if self._hidden_to is None or not self._held:
             return
         words = self._words
-        stop, is_open = self._end_of_hidden(words) if words[0].start <= self._hidden_to + PAUSE else (0, False)
+        stop, is_open = self._end_of_hidden(words) if words[0].start <= self._hidden_to + HIDDEN_PAUSE else (0, False)
         self.redacted += [(word.start, word.end) for word in words[:stop]]
         self._held = self._held[stop:]
         if is_open:
