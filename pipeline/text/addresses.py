@@ -103,6 +103,8 @@ class Addresses:
         row, places = self._row(words)
         found = _FROM_THE_START.match(row)
         assert found is not None
+        if found.end() == len(row):
+            return len(words)
         return places[found.end() - 1] + 1 if found.end() else 0
 
     def _row(self, words: Sequence[Word]) -> tuple[str, list[int]]:
@@ -112,6 +114,7 @@ class Addresses:
         for number, word in enumerate(words):
             kinds = self._kinds_of(word.text)
             if row and row[-1] == _AT and bare(word.text) in _SIGN_WORDS:
+                row[-1] = _SIGN
                 continue
             if row and row[-1] in (_WORD, _MISTAKEN, _MARK) and bare(word.text) in _ENDINGS and kinds[0] != _DOT:
                 kinds = (_DOT, *kinds)

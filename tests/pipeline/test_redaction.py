@@ -218,6 +218,35 @@ def test_no_figure_of_any_card_is_left(card, numerals, patient):
     assert re.fullmatch(r"my card is \[CARD\][.,]?( uh| and| dash| okay| yes\.)* thank you", shown), shown
 
 
+@st.composite
+def spoken_addresses(draw: st.DrawFn) -> str:
+    """Return an e-mail address as it is said, with pauses within if it is known for one at its "at"."""
+    joins = st.sampled_from(["dot", "underscore", "DOT"])
+    part = st.sampled_from(["ann", "lee", "q r s", "J-O", "ann 99", "seven"])
+    parts = [draw(part)]
+    for number in range(draw(st.integers(0, 3))):
+        parts += [draw(joins if number else joins | st.just("dash")), draw(part)]
+    parts += draw(st.sampled_from([["at"], ["At"], ["at", "sign"]]))
+    sure = not {"dot", "DOT", "underscore", "sign"}.isdisjoint(parts)
+    parts += draw(st.lists(st.sampled_from(["my", "host", "4"]), min_size=1, max_size=2))
+    for ending in draw(st.sampled_from([["com"], ["co", "uk"], ["org"]])):
+        parts += ["dot", ending]
+    pauses = draw(
+        st.lists(st.sampled_from(["", "", "", "(0.9)"] if sure else [""]), min_size=len(parts), max_size=len(parts))
+    )
+    return " ".join(word for both in zip(parts, pauses, strict=True) for word in both if word)
+
+
+@settings(max_examples=max(100, settings.default.max_examples), deadline=None)
+@given(spoken_addresses())
+def test_no_part_of_any_address_is_left_in_files_and_nothing_after_at_is_live(address):
+    options = TextOptions(redact=("email",))
+    assert text_of(f"write to: {address}, thanks", options, patient=True) == "write to: [EMAIL], thanks"
+    live = text_of(f"write to: {address}, thanks", options)
+    assert re.fullmatch(r"write to: .*\[EMAIL\],? thanks", live), live
+    assert not re.search(r"\b(host|com|uk|org)\b", live), live
+
+
 def test_a_label_is_one_word_with_the_times_of_what_it_hides():
     words = said("card 4242 4242 4242 4242, thanks")
     card = told(words, CARDS)[1]
