@@ -51,7 +51,7 @@ DOUBLE = 0.8
 DOUBLE_S = 4.0
 """A doubtful voice speaks for this long."""
 
-ONE = 0.86
+ONE = 0.85
 """Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while."""
 
 _SPREAD = 5 * RATE // STEP - 1  # frames, 5 s as in files: windows of a live stream, a second apart, lie closer together
