@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -238,6 +239,14 @@ class SlowLog:
         return getattr(self._events, name)
 
 
+def with_stores(storage: Any, **stores: Any) -> Any:
+    """Return a copy of *storage* with these stores in place of its own."""
+    changed = copy(storage)
+    for name, store in stores.items():
+        setattr(changed, name, store)
+    return changed
+
+
 @in_a_loop
 async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path):
     async with stored(tmp_path) as storage:
@@ -245,7 +254,7 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path
         assert long is not None
         assert other is not None
         log = SlowLog(storage, long.id)
-        async with session_registry(replace(storage, events=log)) as made:
+        async with session_registry(with_stores(storage, events=log)) as made:
             opening = [asyncio.create_task(made.open(long)) for _ in range(2)]
             async with asyncio.timeout(10):
                 assert (await made.open(other)).job.id == other.id
@@ -260,7 +269,7 @@ async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path
     async with stored(tmp_path) as storage:
         jobs = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
         log = SlowLog(storage, *[job.id for job in jobs if job])
-        async with session_registry(replace(storage, events=log), headroom=Wary()) as made:
+        async with session_registry(with_stores(storage, events=log), headroom=Wary()) as made:
             opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
             await asyncio.sleep(0.1)
             with pytest.raises(Refused, match="queue_full"):
@@ -274,7 +283,7 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
-        async with session_registry(replace(storage, blobs=DeletedMeanwhile(storage))) as made:
+        async with session_registry(with_stores(storage, blobs=DeletedMeanwhile(storage))) as made:
             live = await made.open(job)
             async with live.seat() as seat:
                 assert await seat.take(bytes(2 * RATE))
