@@ -28,7 +28,8 @@ _UNDERSCORES = frozenset(("underscore", "unterstrich", "underline", "souligné")
 
 _PIECES = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[@._+\-‑]")  # noqa: RUF001  marks that are written
 _SIGNS = {"@": _SIGN, ".": _DOT, "_": _UNDER}  # others join
-_ENDS = re.compile(r"[.,;:?!…)\]\"”]+$")
+_END = r"[.,;:?!…)\]\"”]"
+_ENDS = re.compile(f"(?<!{_END}){_END}+$")  # looking behind: else many take the square of their number
 _WRITTEN = re.compile(r"@|^\.\w|[^\W\d]\.\w|\w\.[^\W\d]")  # a part of an address, as it is written
 _SPELLED = re.compile(r"[^\W\d_](?:[-‑.][^\W_])+")  # noqa: RUF001  J-O-H-N
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")

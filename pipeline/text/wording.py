@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipeline.text.figures import bare
 from pipeline.words import Word
 
-_EDGES = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
+_EDGES = re.compile(r"^(\W*)((?:.*\w)?)(\W*)$", re.DOTALL)
 _LETTER = re.compile(r"[^\W_]")
 
 _SWEAR_WORDS: Mapping[str, str] = {

@@ -237,11 +237,12 @@ def test_a_number_that_a_writer_cuts_off_after_its_first_figures_is_hidden_from_
     assert text == "it is two one [PHONE] thanks two one two"
 
 
-def test_a_word_of_very_many_letters_costs_little():
+@pytest.mark.parametrize("text", ["x" * 20_000, "x" + "!" * 20_000 + "x", "x" + "\u0301" * 20_000])
+def test_a_word_of_very_many_signs_costs_little(text):
     stage = TextStage(EVERYTHING, language="en")
     began_s = time.process_time()
     for number in range(3):
-        stage.add(Word("x" * 20_000, number, number + 1, 0.9), 0)
+        stage.add(Word(text, number, number + 1, 0.9), 0)
     assert time.process_time() - began_s < 1  # 20 s if the square of its length is looked at
 
 
