@@ -27,7 +27,7 @@ class StreamOptions:
     early: int = position(
         1
     )  # before the start of speech, in which a turn may begin with a doubt of the voice detector:
-    faint: float = 0.1  # a frame with this probability of speech
+    faint: float = 0.15  # a frame with this probability of speech
     speech: float = 0.3  # frames with this probability of speech may hold words
     partial: int = position(9)  # audio in the window of a partial; decided speech before the turn fills it up
     final: int = position(14)  # the same for a final
