@@ -39,6 +39,7 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
+from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
@@ -248,7 +249,12 @@ class Bench:
         return {"sessions": len(tracks), **self._run(main)}
 
     def _session(self, scheduler: Scheduler, name: str) -> Session:
-        return Session(StreamCore(self._options), vad=self._voice.stream(), recogniser=scheduler, tenant=name)
+        return Session(
+            StreamCore(self._options),
+            vad=self._voice.stream(release_db_s=LIVE_RELEASE_DB_S),
+            recogniser=scheduler,
+            tenant=name,
+        )
 
     def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
         run = Run()

@@ -35,6 +35,7 @@ from benchmarks.tracks import Track
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
 from pipeline.events import WordsCommitted
+from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
@@ -117,7 +118,13 @@ class _Bench(Bench):
     def _session(self, scheduler: Scheduler, name: str) -> Session:
         rewriter = None if self.text is None else TextRewriter(TextStage(self.text, language="en"))
         core = StreamCore(self._options)
-        return Session(core, vad=self._voice.stream(), recogniser=scheduler, tenant=name, text=rewriter)
+        return Session(
+            core,
+            vad=self._voice.stream(release_db_s=LIVE_RELEASE_DB_S),
+            recogniser=scheduler,
+            tenant=name,
+            text=rewriter,
+        )
 
 
 def main() -> None:

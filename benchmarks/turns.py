@@ -31,6 +31,7 @@ from benchmarks.tracks import Track, listed
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.events import Event, SegmentClosed, WordsCommitted
+from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines.load import EngineSettings, load
@@ -163,7 +164,7 @@ class Bench:
         async def main() -> None:
             scheduler = Scheduler(self._engine)
             for track, found in tracks:
-                core, vad = StreamCore(options_of(system)), self._voice.stream()
+                core, vad = StreamCore(options_of(system)), self._voice.stream(release_db_s=LIVE_RELEASE_DB_S)
                 session = Session(core, vad=vad, recogniser=scheduler, turn_ends=ends)
                 count(tally, track, found, await play(track, session))
             scheduler.close()

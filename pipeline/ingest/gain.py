@@ -1,10 +1,10 @@
 """Automatic gain control: makes quiet speech loud enough for the voice detector and the recogniser.
 
-With a distant microphone or a low gain, speech is 30 to 50 dB below a usual recording. Silero VAD, which was trained on
-usual levels, then misses most of it, and Whisper makes more errors. GainControl raises quiet windows for the voice
-detector as they come; raise_level() raises the audio of one request for the recogniser. Audio of a usual level is not
-changed by a single bit. Silence and noise are raised too, by at most MAX_GAIN_DB, so no part of the pipeline may take
-loudness alone for speech.
+With a distant microphone or a low gain, speech is 30 to 50 dB below a usual recording. Silero VAD, which was trained
+on usual levels, then misses most of it, and Whisper makes more errors. GainControl raises quiet windows for the voice
+detector as they come; raise_level() raises the audio of one request for the recogniser. Speech of a usual level is
+not changed by a single bit there. Silence and noise are raised too, by at most MAX_GAIN_DB, so no part of the
+pipeline may take loudness alone for speech.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,13 @@ QUIET_DB, SILENT_DB = -45.0, -60.0
 """Speech below the first level, in decibels relative to full scale, or nothing but sound below the second, is so quiet
 that users should know."""
 
+FILE_RELEASE_DB_S, LIVE_RELEASE_DB_S = 36.0, 12.0
+"""How fast the known level of a stream falls, in decibels a second.
+
+The faster it falls, the sooner a voice is heard that has become quieter, and the louder is the noise in a pause. Live
+sessions end turns by pauses, so theirs falls more slowly.
+"""
+
 QUIET_INPUT = "quiet_input"
 """The code of a warning of such an input."""
 
@@ -32,9 +39,6 @@ _SPOKEN, _LISTENED = position(3), position(10)  # speech, or sound without speec
 _IS_SPEECH = 0.5
 
 _SPEECH_DB = -46.0  # level to which the loudest windows are raised; those of usual recordings are above it
-_RELEASE_DB = (
-    12.0 * WINDOW / RATE
-)  # fall of the known level in each window: 12 dB a second, more than the gain of a pause
 _MIN_DB = -120.0
 _PEAK = 0.05  # to which the loudest samples of quiet speech are raised
 _AROUND = position(0.7) // WINDOW  # windows on each side
@@ -44,7 +48,8 @@ _OFFSET = 0.02  # a mean of the samples above this is a fault of the sound card
 class GainControl:
     """Follows the level of one stream. Its result depends on the windows alone, not on how many come together."""
 
-    def __init__(self) -> None:
+    def __init__(self, release_db_s: float = FILE_RELEASE_DB_S) -> None:
+        self._release_db = release_db_s * WINDOW / RATE
         self.level_db = _MIN_DB  # of the loudest sound of the last seconds
         self._recent = [_MIN_DB] * SUSTAINED
 
@@ -61,7 +66,7 @@ class GainControl:
 
     def _gain_db(self, level_db: float) -> float:
         self._recent = [*self._recent[1:], level_db]
-        self.level_db = max(min(self._recent), self.level_db - _RELEASE_DB)
+        self.level_db = max(min(self._recent), self.level_db - self._release_db)
         return min(max(0.0, _SPEECH_DB - self.level_db), MAX_GAIN_DB)
 
 

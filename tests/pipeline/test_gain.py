@@ -7,9 +7,17 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.ingest.framer import Framer, Windows
-from pipeline.ingest.gain import MAX_GAIN_DB, GainControl, InputLevel, levels_db, raise_level
+from pipeline.ingest.gain import (
+    FILE_RELEASE_DB_S,
+    LIVE_RELEASE_DB_S,
+    MAX_GAIN_DB,
+    GainControl,
+    InputLevel,
+    levels_db,
+    raise_level,
+)
 from pipeline.ingest.vad import VoiceDetector
-from tests.pipeline.sounds import CLIP, read
+from tests.pipeline.sounds import CLIP, SPEECH, read
 
 
 def windows_of(samples: Samples) -> Windows:
@@ -24,10 +32,10 @@ def noise(seconds: float, db: float) -> Samples:
     return np.asarray(np.random.default_rng(1).normal(0, 10 ** (db / 20), position(seconds)), np.float32)
 
 
-def test_from_its_first_loud_window_on_loud_speech_stays_as_it_is():
+def test_live_loud_speech_stays_as_it_is_from_its_first_loud_window_on():
     windows = windows_of(read(CLIP))
     loud = next(at for at in range(len(windows)) if min(levels_db(windows[at : at + 3])) > -40)
-    assert (GainControl()(windows)[loud + 3 :] == windows[loud + 3 :]).all()
+    assert (GainControl(LIVE_RELEASE_DB_S)(windows)[loud + 3 :] == windows[loud + 3 :]).all()
 
 
 @pytest.mark.parametrize("db", [30, 45, 60])
@@ -36,6 +44,20 @@ def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db: fl
     loud = np.array(detector.stream()(windows_of(samples)))
     quiet = np.array(detector.stream()(windows_of(quieter(samples, db))))
     assert ((quiet > 0.5) == (loud > 0.5)).mean() > 0.93
+
+
+def test_a_voice_that_becomes_quieter_is_heard_again_after_a_second_in_files():
+    samples, detector = read(SPEECH / "human/austen_0920.flac"), VoiceDetector()
+    loud = np.array(detector.stream()(windows_of(samples))) > 0.5
+    fallen = np.concatenate([samples[: position(4)], quieter(samples[position(4) :], 30)])
+    later = slice(position(5) // WINDOW, position(9) // WINDOW)
+
+    def agreement(release_db_s: float) -> float:
+        heard = np.array(detector.stream(release_db_s=release_db_s)(windows_of(fallen))) > 0.5
+        return float((heard[later] == loud[later]).mean())
+
+    assert agreement(FILE_RELEASE_DB_S) > 0.9
+    assert agreement(LIVE_RELEASE_DB_S) < 0.5, "the price of calm pauses: decisions.md"
 
 
 @pytest.mark.parametrize("db", [-30, -50, -70, -90])
