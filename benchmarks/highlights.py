@@ -290,5 +290,5 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
 }
 """Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
 
-FRONT = ("peers", "accuracy", "said", "speakers", "throughput", "crowd")
+FRONT = ("peers", "accuracy", "said", "speakers", "throughput")
 """The results that the README of the repository shows one figure of."""

@@ -1,8 +1,9 @@
 """The results as tables: python -m benchmarks.tables writes benchmarks/README.md from benchmarks/results/*.json.
 
-It also writes four figures into the README of the repository. No number in these tables is typed by hand. Whatever a
-benchmark writes is shown: the numbers of a group as one line of a table, groups of groups as tables of their own. Live
-words are measured in sixty ways, of which LIVE is shown. Results on people come first, then the small test model's.
+It also writes the figures of highlights.FRONT into the README of the repository. No number in these tables is typed
+by hand. Whatever a benchmark writes is shown: the numbers of a group as one line of a table, groups of groups as
+tables of their own. Live words are measured in sixty ways, of which LIVE is shown. Results on people come first, then
+the small test model's.
 """
 
 import ast
