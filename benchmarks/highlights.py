@@ -118,14 +118,20 @@ def _accuracy(result: Result) -> Figures:
 
 
 def _said(result: Result) -> Figures:
-    for half in ("held out", "development"):
+    for half in filter(result.__contains__, ("held out", "development")):
         systems = {name: row["all"] for name, row in result[half].items()}
-        beside = systems["faster-whisper transcribe()"]
+        theirs = systems["faster-whisper transcribe()"]
         for name, kind in (("scribewire", "files"), ("scribewire live", "live")):
-            row, theirs = systems[name], beside["digits exact"]
-            exact = f"digits exact in {row['digits exact']} of {row['with digits']}, transcribe() {theirs}"
-            many = f"{row['told twice']} with words told twice, {row['lost']} with words lost"
-            yield f"{row['phrases']} phrases with numbers and spelled words, {half}, {kind}", f"{many}; {exact}"
+            row = systems[name]
+            wrong = f"{row['more than said']} with two or more words too many, {row['fewer than said']} with too few"
+            exact = f"digits exact in {row['digits exact']} of {row['with digits']}"
+            beside = (
+                f"transcribe() {theirs['more than said']}, {theirs['fewer than said']} and {theirs['digits exact']}"
+            )
+            yield (
+                f"{row['phrases']} phrases with numbers and spelled words, {half}, {kind}",
+                f"{wrong}; {exact}; {beside}",
+            )
 
 
 def _speakers(result: Result) -> Figures:

@@ -82,6 +82,8 @@ def main() -> None:
     texts = heard_by_all(choices.model, [recorded(phrase, given.seed) for phrase in made])
     result = {**choices.about(), "seed": given.seed, "phrases": len(made)}
     for name, group in both_halves(made):
+        if not group:
+            continue
         result[name] = {system: summary(rows) for system, rows in compared(group, made, texts).items()}
         for system, figures_of in result[name].items():
             print(f"{name:12} {system:42}", "  ".join(f"{key} {value}" for key, value in figures_of["all"].items()))
