@@ -6,13 +6,12 @@ parts below the routes.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from starlette.routing import BaseRoute, Router, WebSocketRoute
+from starlette.routing import Router, WebSocketRoute
 from starlette.types import ASGIApp
 
 from estimator import Estimator
@@ -37,7 +36,7 @@ from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
-from server.routes.accounts import Accounts, SignUp
+from server.routes.accounts import Accounts
 from server.routes.address_counters import AddressCounters
 from server.routes.channels import Channels
 from server.routes.door import Door, origin_of
@@ -48,9 +47,10 @@ from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
+from server.routes.parts import RouteParts
 from server.routes.stream_limits import StreamLimits
 from server.routes.subtitles import Subtitles
-from server.routes.transcriptions import Transcriptions, WaitLimits
+from server.routes.transcriptions import Transcriptions
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
 from server.streams.channels import ChannelFollowing
@@ -157,213 +157,84 @@ def build_routes(
     config: Config, domain: Domain, *, limits: Limits, estimator: Estimator, dialects: Sequence[Dialect]
 ) -> tuple[ASGIApp, tuple[Doorway, ...]]:
     """Make the router over every operation and WebSocket, and list them."""
-    routes = _Routes(config=config, domain=domain, limits=limits, estimator=estimator, dialects=dialects)
-    operations = routes.operations()
+    parts = _make_parts(config, domain, limits)
+    transcriptions = Transcriptions(parts)
+    dialect_parts = DialectParts(shared=parts, transcriptions=transcriptions, session_opener=SessionOpener(parts))
+    built = [dialect.build(dialect_parts) for dialect in dialects]
+    groups = _groups(parts, domain, transcriptions, estimator)
+    operations = [operation for group in groups for operation in group.operations()]
+    if "api" in config.roles:
+        operations += [operation for dialect in built for operation in dialect.operations]
     operations += Description(
         operations,
         base_url=domain.links.public_base_url,
         tags={dialect.name: dialect.summary for dialect in dialects},
         schemas=ORDER_SCHEMAS | {name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
     ).operations()
-    sockets = Router(routes.sockets(), redirect_slashes=False, default=not_found)
+    routes = [*LiveSockets(parts).routes(), *(socket for dialect in built for socket in dialect.sockets)]
+    sockets = Router(routes, redirect_slashes=False, default=not_found)
     doors = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
     doors += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
-    return Paths(_resources(operations, routes.door), sockets), tuple(doors)
+    return Paths(_resources(operations, parts.door), sockets), tuple(doors)
 
 
-class _Routes:
-    """Makes the groups of routes. The constructor makes the parts that several groups share."""
+def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
+    storage, own_origin = domain.storage, origin_of(domain.links.public_base_url)
+    door = Door(
+        accounts=storage.accounts,
+        counters=storage.counters,
+        limits=limits,
+        keys=storage.signing_keys,
+        shared_rates=storage.rates,
+        trusted_proxies=config.trusted_proxies,
+        origins=(*config.cors_origins, own_origin),
+        signup_origins=(*config.signup_origins, own_origin),
+    )
+    return RouteParts(
+        config=config,
+        limits=limits,
+        storage=storage,
+        offers=domain.offers,
+        metrics=domain.metrics,
+        closing=domain.closing,
+        door=door,
+        stream_limits=StreamLimits(limits.streams),
+        uploads=Uploads(storage.blobs),
+        waiter=JobWaiter(storage.jobs, domain.closing),
+        acceptance=domain.acceptance,
+        session_registry=domain.session_registry,
+        following=domain.following,
+        records=domain.records,
+        links=domain.links,
+        eraser=domain.eraser,
+        courier=domain.courier,
+    )
 
-    def __init__(
-        self, *, config: Config, domain: Domain, limits: Limits, estimator: Estimator, dialects: Sequence[Dialect]
-    ) -> None:
-        self._config, self._domain, self._limits, self._estimator = config, domain, limits, estimator
-        self._storage = storage = domain.storage
-        self._stream_limits = StreamLimits(limits.streams)
-        self._uploads = Uploads(storage.blobs)
-        self._waiter = JobWaiter(storage.jobs, domain.closing)
-        self.door = Door(
-            accounts=storage.accounts,
-            counters=storage.counters,
-            limits=limits,
-            keys=storage.signing_keys,
-            shared_rates=storage.rates,
-            trusted_proxies=config.trusted_proxies,
-            origins=(*config.cors_origins, origin_of(domain.links.public_base_url)),
-            signup_origins=(*config.signup_origins, origin_of(domain.links.public_base_url)),
-        )
-        self._transcriptions = self._make_transcriptions()
-        self._dialects = [dialect.build(self._dialect_parts()) for dialect in dialects]
 
-    def operations(self) -> list[Operation]:
-        """The operations that this process serves."""
-        operations = [operation for group in self._groups() for operation in group.operations()]
-        if "api" in self._config.roles:
-            operations += [operation for dialect in self._dialects for operation in dialect.operations]
-        return operations
-
-    def sockets(self) -> list[BaseRoute]:
-        """All WebSockets."""
-        return [*self._live_sockets().routes(), *(socket for dialect in self._dialects for socket in dialect.sockets)]
-
-    def _groups(self) -> list[HasOperations]:
-        ops = self._ops()
-        subtitles = Subtitles(door=self.door, jobs=self._storage.jobs, events=self._storage.events)
-        if "api" not in self._config.roles:
-            return [ops, self._live()] if "live" in self._config.roles else [ops]
-        return [
-            self._transcriptions,
-            self._jobs(),
-            self._events(),
-            subtitles,
-            self._channels(subtitles),
-            self._live(),
-            self._webhooks(),
-            self._accounts(),
-            self._estimates(),
-            ops,
-            Pages(index=ops.index, base_url=self._domain.links.public_base_url),
-        ]
-
-    def _dialect_parts(self) -> DialectParts:
-        domain = self._domain
-        return DialectParts(
-            door=self.door,
-            stream_limits=self._stream_limits,
-            keys=self._storage.signing_keys,
-            offers=domain.offers,
-            transcriptions=self._transcriptions,
-            session_opener=SessionOpener(
-                door=self.door,
-                session_registry=domain.session_registry,
-                acceptance=domain.acceptance,
-                following=domain.following,
-                quiet_s=self._limits.streams.keep_alive_s,
-            ),
-            waiter=self._waiter,
-            eraser=domain.eraser,
-            jobs=self._storage.jobs,
-            blobs=self._storage.blobs,
-            following=domain.following,
-            metrics=domain.metrics,
-            quiet_s=self._limits.streams.keep_alive_s,
-        )
-
-    def _live_sockets(self) -> LiveSockets:
-        return LiveSockets(
-            door=self.door,
-            jobs=self._storage.jobs,
-            events=self._storage.events,
-            session_registry=self._domain.session_registry,
-            following=self._domain.following,
-            stream_limits=self._stream_limits,
-            metrics=self._domain.metrics,
-        )
-
-    def _make_transcriptions(self) -> Transcriptions:
-        return Transcriptions(
-            uploads=self._uploads,
-            waiter=self._waiter,
-            acceptance=self._domain.acceptance,
-            records=self._domain.records,
-            links=self._domain.links,
-            eraser=self._domain.eraser,
-            wait_limits=WaitLimits(default_s=self._config.wait_default, max_s=self._config.wait_max),
-            closing=self._domain.closing,
-        )
-
-    def _jobs(self) -> Jobs:
-        return Jobs(
-            door=self.door,
-            jobs=self._storage.jobs,
-            waiter=self._waiter,
-            blobs=self._storage.blobs,
-            records=self._domain.records,
-            links=self._domain.links,
-            stream_limits=self._stream_limits,
-            eraser=self._domain.eraser,
-            wait_max_s=self._config.wait_max,
-        )
-
-    def _events(self) -> EventStreams:
-        return EventStreams(
-            door=self.door,
-            jobs=self._storage.jobs,
-            events=self._storage.events,
-            following=self._domain.following,
-            metrics=self._domain.metrics,
-            stream_limits=self._stream_limits,
-        )
-
-    def _live(self) -> LiveRequests:
-        return LiveRequests(
-            door=self.door,
-            jobs=self._storage.jobs,
-            session_registry=self._domain.session_registry,
-            channels=self._storage.channels,
-            uploads=self._uploads,
-            acceptance=self._domain.acceptance,
-            waiter=self._waiter,
-            records=self._domain.records,
-            links=self._domain.links,
-            eraser=self._domain.eraser,
-            finish_wait_s=self._config.wait_default,
-        )
-
-    def _channels(self, subtitles: Subtitles) -> Channels:
-        return Channels(
-            door=self.door,
-            channels=self._storage.channels,
-            links=self._domain.links,
-            keys=self._storage.signing_keys,
-            following=ChannelFollowing(
-                channels=self._storage.channels,
-                jobs=self._storage.jobs,
-                following=self._domain.following,
-                closing=self._domain.closing,
-            ),
-            subtitles=subtitles,
-            stream_limits=self._stream_limits,
-        )
-
-    def _webhooks(self) -> Webhooks:
-        return Webhooks(
-            jobs=self._storage.jobs,
-            outbox=self._storage.outbox,
-            egress=self._domain.egress,
-            courier=self._domain.courier,
-            slots=self._domain.deliveries.slots,
-            records=self._domain.records,
-        )
-
-    def _accounts(self) -> Accounts:
-        return Accounts(
-            door=self.door,
-            storage=self._storage,
-            limits=self._limits,
-            keys=self._storage.signing_keys,
-            signup=SignUp(mode=self._config.signup, token=self._config.signup_token),
-        )
-
-    def _estimates(self) -> Estimates:
-        return Estimates(
-            estimator=self._estimator,
-            thread=ThreadPoolExecutor(1, "estimates"),
-            counters=self._storage.counters,
-            jobs=self._storage.jobs,
-            limits=self._limits,
-            keys=self._storage.signing_keys,
-        )
-
-    def _ops(self) -> Ops:
-        domain = self._domain
-        return Ops(
-            jobs=self._storage.jobs,
-            outbox=self._storage.outbox,
-            metrics=domain.metrics,
-            base_url=domain.links.public_base_url,
-            ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]),
-        )
+def _groups(
+    parts: RouteParts, domain: Domain, transcriptions: Transcriptions, estimator: Estimator
+) -> list[HasOperations]:
+    """The groups of routes that this process serves."""
+    ops = Ops(parts, ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]))
+    if "api" not in domain.roles:
+        return [ops, LiveRequests(parts)] if "live" in domain.roles else [ops]
+    subtitles = Subtitles(door=parts.door, jobs=parts.jobs, events=parts.storage.events)
+    following = ChannelFollowing(
+        channels=parts.storage.channels, jobs=parts.jobs, following=domain.following, closing=domain.closing
+    )
+    return [
+        transcriptions,
+        Jobs(parts),
+        EventStreams(parts),
+        subtitles,
+        Channels(parts, following, subtitles),
+        LiveRequests(parts),
+        Webhooks(parts),
+        Accounts(parts),
+        Estimates(parts, estimator),
+        ops,
+        Pages(index=ops.index, base_url=domain.links.public_base_url),
+    ]
 
 
 def _resources(operations: list[Operation], door: Door) -> dict[str, ASGIApp]:

@@ -11,37 +11,18 @@ from starlette.routing import BaseRoute
 
 from server.dialects.live_sessions import SessionOpener
 from server.http.operation import Operation
-from server.jobs.erasing import Eraser
-from server.jobs.waiter import JobWaiter
-from server.metrics import Metrics
-from server.model.accounts import SigningKeys
-from server.model.offers import Offer
 from server.records.records import CallbackBody
-from server.routes.door import Door
-from server.routes.stream_limits import StreamLimits
+from server.routes.parts import RouteParts
 from server.routes.transcriptions import Transcriptions
-from server.storage.job_store import JobStore
-from server.storage.ports import BlobStore
-from server.streams.following import Following
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectParts:
     """The parts of the server that dialects are built on."""
 
-    door: Door
-    stream_limits: StreamLimits
-    keys: SigningKeys
-    offers: Mapping[str, Offer]  # by environment
+    shared: RouteParts
     transcriptions: Transcriptions
     session_opener: SessionOpener
-    waiter: JobWaiter
-    eraser: Eraser
-    jobs: JobStore
-    blobs: BlobStore
-    following: Following
-    metrics: Metrics
-    quiet_s: float  # a stream that is silent for this long gets a keep-alive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,26 +8,25 @@ from starlette.responses import Response
 from server.clock import now_ms
 from server.http.codes import CODES
 from server.http.problems import Problem
-from server.jobs.erasing import Eraser
-from server.jobs.waiter import JobWaiter
 from server.model.jobs import Job, State
+from server.routes.parts import RouteParts
 from server.routes.requests import deliver_results, warning_header
 
 HOLD_S = 600  # such a client knows no way to ask again
 
 
 async def answer_finished(
-    request: Request, job: Job, make: Callable[[Job], Awaitable[Response]], *, waiter: JobWaiter, eraser: Eraser
+    request: Request, job: Job, make: Callable[[Job], Awaitable[Response]], parts: RouteParts
 ) -> Response:
     """Wait for the end of *job*, and return the answer that *make* makes of it. Raises Problem if it has no results."""
-    await eraser.settle(job.id)
+    await parts.eraser.settle(job.id)
     asked_at = now_ms()
-    with eraser.holding(job.id):
-        over = await waiter.until_over(job, wait_s=HOLD_S)
+    with parts.eraser.holding(job.id):
+        over = await parts.waiter.until_over(job, wait_s=HOLD_S)
         _require_results(over, asked_at)
         response = await make(over)
     response.headers.update(warning_header(job))
-    return await deliver_results(response, request, over, eraser=eraser, asked_at=asked_at)
+    return await deliver_results(response, request, over, eraser=parts.eraser, asked_at=asked_at)
 
 
 def _require_results(job: Job, asked_at: int) -> None:

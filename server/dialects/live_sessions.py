@@ -13,16 +13,13 @@ import orjson
 from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
-from server.jobs.acceptance import Acceptance
 from server.jobs.orders import ParsedRequest
 from server.live.session import LiveSession
-from server.live.session_registry import SessionRegistry
 from server.live.writers import Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
 from server.model.orders import Order
-from server.routes.door import Door
-from server.streams.following import Following
+from server.routes.parts import RouteParts
 from server.streams.rendering import json_with_type
 
 Frame: TypeAlias = Mapping[str, Any]
@@ -30,20 +27,16 @@ Frame: TypeAlias = Mapping[str, Any]
 MAX_CHANGEOVER_S = 5.0  # how long a client waits for the end of the session that it has just left
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SessionOpener:
     """Opens live sessions for sockets."""
 
-    door: Door
-    session_registry: SessionRegistry
-    acceptance: Acceptance
-    following: Following
-    quiet_s: float
+    parts: RouteParts
 
     @property
     def closing(self) -> bool:
         """Whether the server is stopping, so that no more sessions are opened."""
-        return self.session_registry.closing
+        return self.parts.session_registry.closing
 
     @asynccontextmanager
     async def open(
@@ -54,9 +47,9 @@ class SessionOpener:
         It counts as a request. Raises RateLimited, and what the registry's admit() and open() and
         Acceptance.accept() raise.
         """
-        await self.door.count(connection, caller)
+        await self.parts.door.count(connection, caller)
         submitted = await self._submit(caller, order, warnings)
-        live = await self.session_registry.open(submitted.job)
+        live = await self.parts.session_registry.open(submitted.job)
         try:
             async with live.seat() as seat:
                 yield SocketSession(self, live, seat)
@@ -71,13 +64,13 @@ class SessionOpener:
         """
         asked = ParsedRequest(order, None, None, tuple(warnings))
         try:
-            self.session_registry.admit(caller.environment, order)
-            return await self.acceptance.accept(caller.customer, asked)
+            self.parts.session_registry.admit(caller.environment, order)
+            return await self.parts.acceptance.accept(caller.customer, asked)
         except ConcurrencyLimited:
-            if not await self.session_registry.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
+            if not await self.parts.session_registry.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
                 raise
-        self.session_registry.admit(caller.environment, order)
-        return await self.acceptance.accept(caller.customer, asked)
+        self.parts.session_registry.admit(caller.environment, order)
+        return await self.parts.acceptance.accept(caller.customer, asked)
 
 
 class SocketSession:
@@ -123,10 +116,12 @@ class SocketSession:
 
     async def follow(self, tell: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
         """Pass every event and partial on until the session is over. Raises Refused if its writer did not end it."""
-        following = self._opener.following
-        with following.open_reader(self.job_id, after=0, quiet_s=self._opener.quiet_s) as reader:
+        following = self._opener.parts.following
+        with following.open_reader(
+            self.job_id, after=0, quiet_s=self._opener.parts.limits.streams.keep_alive_s
+        ) as reader:
             async for batch in reader:
                 if batch is not None:
                     async with reader.record_delivery(batch):
                         await tell([orjson.loads(item.form(json_with_type)) for item in batch.items])
-        await self._opener.session_registry.check_end(self._live)
+        await self._opener.parts.session_registry.check_end(self._live)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from server.accounts.addresses import anonymous_subject
 from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
-from server.accounts.limits import Calendar, Limits, day_of, month_of
+from server.accounts.limits import Calendar, day_of, month_of
 from server.accounts.signed import Scope, make_token
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
@@ -20,13 +20,13 @@ from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import bounds
-from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota, SigningKeys
+from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
 from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
-from server.routes.door import Door, bearer
+from server.routes.door import bearer
 from server.routes.estimates import estimates_of
+from server.routes.parts import RouteParts
 from server.routes.requests import JSON_CODES, own_job
-from server.storage.ports import Storage
 
 MAX_BODY = 10_000
 MAX_NAME_CHARS = 100
@@ -37,23 +37,11 @@ TOKEN_TTLS_S = range(1, 3601)
 KEY_ID = Parameter("key_id", "path", {"type": "string"}, "A key's id", required=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignUp:
-    """Who may make an account: anyone (open), holders of *token*, or nobody (off)."""
-
-    mode: str
-    token: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """Handlers for keys, usage, tokens and webhook secrets."""
 
-    door: Door
-    storage: Storage
-    limits: Limits
-    keys: SigningKeys
-    signup: SignUp
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         return [
@@ -140,9 +128,9 @@ class Accounts:
         credential = bearer(request.headers)
         owner = None
         if credential is not None and not self._is_signup_token(credential):
-            owner = await self.door.identify(request)
+            owner = await self.parts.door.identify(request)
         else:
-            self.door.check_page(request, signs_up=True)
+            self.parts.door.check_page(request, signs_up=True)
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MAX_BODY))
         asked = _key_request(body, default=caller.environment)
@@ -151,30 +139,30 @@ class Accounts:
             if owner.environment == "sandbox" != asked["environment"]:
                 raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
             issued = issue_key(account.id, **asked)
-            await self.storage.accounts.add_key(issued.key)
+            await self.parts.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
-        account, issued = await open_account(self.storage.accounts, plan=SIGNUP_PLAN, **asked)
+        account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **asked)
         return json_response(
             new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(asked["environment"]).current}, 201
         )
 
     def _is_signup_token(self, credential: str) -> bool:
-        token = self.signup.token
+        token = self.parts.config.signup_token
         return token is not None and hmac.compare_digest(credential.encode(), token.encode())
 
     def _check_signup(self, credential: str | None) -> None:
-        if self.signup.mode == "off":
+        if self.parts.config.signup == "off":
             raise Problem("signup_closed", "this server's operator gives out the keys")
-        if self.signup.mode == "token" and credential is None:
+        if self.parts.config.signup == "token" and credential is None:
             raise Problem("signup_closed", "send this server's sign-up token as Authorization: Bearer ...")
 
     async def _count_signup(self, caller: Caller) -> None:
         day = day_of(now_ms())
-        limit = self.limits.keyless.signups_per_day
+        limit = self.parts.limits.keyless.signups_per_day
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
-        subject = anonymous_subject(self.keys.secrets[self.keys.current], caller.address, day=day.name)
-        count = await self.storage.counters.take(subject, quota)
+        subject = anonymous_subject(self.parts.keys.secrets[self.parts.keys.current], caller.address, day=day.name)
+        count = await self.parts.storage.counters.take(subject, quota)
         if not count.allowed:
             raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
 
@@ -183,7 +171,7 @@ class Accounts:
 
     async def revoke_key(self, request: Request, caller: Caller) -> Response:
         key = await self._key(request, caller)
-        if not await self.storage.accounts.revoke(key.account, key.id, at=now_ms()):
+        if not await self.parts.storage.accounts.revoke(key.account, key.id, at=now_ms()):
             raise _no_such_key()
         return Response(status_code=204)
 
@@ -192,7 +180,7 @@ class Accounts:
         account = caller.require_account()[0]
         old = await self._key(request, caller)
         issued = issue_key(account.id, environment=old.environment, name=old.name, retention=old.retention)
-        if not await self.storage.accounts.rotate(
+        if not await self.parts.storage.accounts.rotate(
             account.id, old.id, new=issued.key, old_expires_at=now_ms() + overlap_s * 1000
         ):
             raise _no_such_key()
@@ -200,7 +188,7 @@ class Accounts:
 
     async def _keys(self, caller: Caller) -> list[ApiKey]:
         """The account's keys that *caller* may see and end: from the sandbox, those of the sandbox."""
-        keys = await self.storage.accounts.keys(caller.account_id)
+        keys = await self.parts.storage.accounts.keys(caller.account_id)
         return [key for key in keys if caller.environment in ("production", key.environment)]
 
     async def _key(self, request: Request, caller: Caller) -> ApiKey:
@@ -224,16 +212,16 @@ class Accounts:
         ]
         windows = [(name, window.name) for name, window, _ in rows]
         # In the sandbox, estimates alone are counted.
-        used = await self.storage.counters.amounts_used(estimates_of(account.id, caller.environment), windows)
+        used = await self.parts.storage.counters.amounts_used(estimates_of(account.id, caller.environment), windows)
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
         return json_response({"plan": account.plan, "limits": limits, "usage": shown})
 
     async def create_token(self, request: Request, caller: Caller) -> Response:
         job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MAX_BODY)))
-        job = await own_job(self.storage.jobs, caller, job_id)
+        job = await own_job(self.parts.storage.jobs, caller, job_id)
         expires_s = now_ms() // 1000 + ttl_s
-        token = make_token(self.keys, job_id=job.id, scope=scope, expires_s=expires_s)
+        token = make_token(self.parts.keys, job_id=job.id, scope=scope, expires_s=expires_s)
         return json_response({"token": token, "expires_at": iso(expires_s * 1000)}, 201)
 
     # --- webhook secrets -----------------------------------------------------------------------------------------
@@ -251,7 +239,7 @@ class Accounts:
         new = replace(
             fresh, previous=account.webhook_secret_of(caller.environment).current, previous_expires_at=expires_at
         )
-        await self.storage.accounts.rotate_webhook_secret(account.id, caller.environment, new)
+        await self.parts.storage.accounts.rotate_webhook_secret(account.id, caller.environment, new)
         return json_response(
             {"webhook_secret": new.current, "created_at": iso(new.created_at), "previous_expires_at": iso(expires_at)},
             201,

@@ -23,19 +23,16 @@ from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
 from server.jobs.members import members_of
 from server.jobs.order_members import channel_name
-from server.model.accounts import SigningKeys
 from server.model.channels import Channel
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.ids import Prefix
 from server.model.instants import iso
-from server.records.links import Links
 from server.routes.address_counters import check_account
-from server.routes.door import Door
+from server.routes.parts import RouteParts
 from server.routes.requests import JSON_CODES
-from server.routes.stream_limits import CountedStream, StreamLimits
+from server.routes.stream_limits import CountedStream
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
-from server.storage.ports import ChannelStore
 from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered
 
@@ -45,17 +42,13 @@ TOKEN = Parameter("token", "query", {"type": "string"}, "The token of the channe
 _PLACE = re.compile(r"(job_[0-9A-Z]{26}):([0-9]{1,18})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Channels:
     """Handlers for channels and their readers."""
 
-    door: Door
-    channels: ChannelStore
-    links: Links
-    keys: SigningKeys
+    parts: RouteParts
     following: ChannelFollowing
     subtitles: Subtitles
-    stream_limits: StreamLimits
 
     def operations(self) -> list[Operation]:
         return [*self._owners(), *self._readers()]
@@ -125,7 +118,7 @@ class Channels:
         members = members_of(json_object(await body_of(request, most=MAX_BODY)))
         name = members.need("name", channel_name)
         members.check()
-        channel = await self.channels.add(
+        channel = await self.parts.storage.channels.add(
             Channel(
                 id=fresh_id(Prefix.CHANNEL),
                 account=caller.account_id,
@@ -137,12 +130,12 @@ class Channels:
         return json_response(self._channel_object(channel), 201)
 
     async def list(self, _request: Request, caller: Caller) -> Response:
-        channels = await self.channels.all(caller.account_id, caller.environment)
+        channels = await self.parts.storage.channels.all(caller.account_id, caller.environment)
         return json_response({"object": "list", "data": [self._channel_object(channel) for channel in channels]})
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         channel_id = request.path_params["channel_id"]
-        if not await self.channels.delete(caller.account_id, caller.environment, channel_id):
+        if not await self.parts.storage.channels.delete(caller.account_id, caller.environment, channel_id):
             raise no_such_channel()
         return Response(status_code=204)
 
@@ -153,9 +146,9 @@ class Channels:
             "name": channel.name,
             "created_at": iso(channel.created_at),
             "job_id": channel.job,
-            "page_url": self.links.channel_page(channel),
-            "events_url": self.links.channel(channel, "events"),
-            "vtt_url": self.links.channel(channel, "live.vtt"),
+            "page_url": self.parts.links.channel_page(channel),
+            "events_url": self.parts.links.channel(channel, "events"),
+            "vtt_url": self.parts.links.channel(channel, "live.vtt"),
         }
 
     # --- for readers -------------------------------------------------------------------------------------------------
@@ -164,7 +157,7 @@ class Channels:
         channel = await self._admit(request)
         place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
         with ExitStack() as seat:
-            seat.enter_context(self.stream_limits.watching(channel))
+            seat.enter_context(self.parts.stream_limits.watching(channel))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
             return CountedStream(self._lines(channel.id, place), seat.pop_all(), headers=STREAM_HEADERS)
@@ -178,10 +171,10 @@ class Channels:
         channel_id, token = request.path_params["channel_id"], request.query_params.get("token")
         account = None
         if token is None:
-            account = (await self.door.identify(request)).account_id
+            account = (await self.parts.door.identify(request)).account_id
         else:
-            check_channel_token(self.keys, token, channel_id=channel_id)
-        channel = await self.channels.get(channel_id)
+            check_channel_token(self.parts.keys, token, channel_id=channel_id)
+        channel = await self.parts.storage.channels.get(channel_id)
         if channel is None or channel.environment != request.state.environment:
             raise no_such_channel()
         if account not in (None, channel.account):
@@ -190,7 +183,7 @@ class Channels:
         return channel
 
     async def _lines(self, channel_id: str, place: ChannelPosition) -> AsyncGenerator[bytes]:
-        rules = self.stream_limits.rules
+        rules = self.parts.stream_limits.rules
         yield retry(rules.retry_ms)
         sent = time.monotonic()
         async for told in self.following.follow(channel_id, place):

@@ -19,20 +19,19 @@ from starlette.responses import Response
 
 from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
 from server.accounts.addresses import anonymous_subject
-from server.accounts.limits import Limits, day_of
+from server.accounts.limits import day_of
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, parse_json
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
-from server.model.accounts import Count, Quota, SigningKeys
+from server.model.accounts import Count, Quota
 from server.model.errors import FieldError, QuotaExceeded
 from server.model.instants import iso
 from server.model.jobs import State
+from server.routes.parts import RouteParts
 from server.routes.requests import JOB_ID, JSON_CODES, own_job
-from server.storage.job_store import JobStore
-from server.storage.ports import Counter as CounterStore
 
 MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000
@@ -53,16 +52,13 @@ class _Asker:
     at_once: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Estimates:
-    """Handlers for estimates. The estimator runs on *thread*."""
+    """Handlers for estimates."""
 
+    parts: RouteParts
     estimator: Estimator
-    thread: ThreadPoolExecutor  # of one worker
-    counters: CounterStore
-    jobs: JobStore
-    limits: Limits
-    keys: SigningKeys
+    _thread: ThreadPoolExecutor = field(init=False, default_factory=lambda: ThreadPoolExecutor(1, "estimates"))
     _waiting: Counter[str] = field(init=False, default_factory=Counter)  # estimates at work, by whom they are for
 
     def operations(self) -> list[Operation]:
@@ -122,8 +118,8 @@ class Estimates:
     async def free(self, request: Request, caller: Caller) -> Response:
         asked = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
-        subject = anonymous_subject(self.keys.secrets[self.keys.current], caller.address, day=day.name)
-        asker = _Asker(subject, self.limits.keyless.estimates_per_day, MAX_WAITING_OF_ADDRESS)
+        subject = anonymous_subject(self.parts.keys.secrets[self.parts.keys.current], caller.address, day=day.name)
+        asker = _Asker(subject, self.parts.limits.keyless.estimates_per_day, MAX_WAITING_OF_ADDRESS)
         return await self._answer(asked, asker)
 
     async def estimate_for_account(self, request: Request, caller: Caller) -> Response:
@@ -132,7 +128,7 @@ class Estimates:
         return await self._answer(asked, _account(caller))
 
     async def of_job(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self.jobs, caller, request.path_params["job_id"])
+        job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])
         if job.state is not State.COMPLETED:
             raise Problem("job_not_completed", f"the job is {job.state}")
         if not job.shows_results(now_ms()):
@@ -160,13 +156,13 @@ class Estimates:
         """Count one estimate for *asker*'s day. The count is taken back if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
-        count = await self.counters.take(asker.subject, quota)
+        count = await self.parts.storage.counters.take(asker.subject, quota)
         if not count.allowed:
             raise QuotaExceeded("estimates", limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
         try:
             yield count
         except BaseException:
-            await self.counters.give_back(asker.subject, quota)
+            await self.parts.storage.counters.give_back(asker.subject, quota)
             raise
 
     @contextmanager
@@ -191,7 +187,7 @@ class Estimates:
             self._waiting += Counter()  # removes the zero counts
 
     async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        return await asyncio.get_running_loop().run_in_executor(self.thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 def _account(caller: Caller) -> _Asker:

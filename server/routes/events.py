@@ -13,12 +13,9 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
-from server.metrics import Metrics
-from server.routes.door import Door
+from server.routes.parts import RouteParts
 from server.routes.requests import JOB_ID, READER_CODES, admit_reader
-from server.routes.stream_limits import CountedStream, StreamLimits
-from server.storage.job_store import EventLog, JobStore
-from server.streams.following import Following
+from server.routes.stream_limits import CountedStream
 from server.streams.rendering import Rendered
 
 EXAMPLE = """retry: 3000
@@ -31,16 +28,11 @@ data: {"job_id":"job_01JD4W2M8Q7Z5K3N9V6B1XTRGH","seq":7,"index":4,"segment":0,"
 _REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)  # RFC 9110, 12.4.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EventStreams:
     """The handler for event streams."""
 
-    door: Door
-    jobs: JobStore
-    events: EventLog
-    following: Following
-    stream_limits: StreamLimits
-    metrics: Metrics
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         return [
@@ -68,27 +60,27 @@ class EventStreams:
         ]
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        job = await admit_reader(request, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        job = await admit_reader(request, Scope.EVENTS, door=self.parts.door, jobs=self.parts.jobs)
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
         if after:  # thousands of new readers, which have none, need not ask
-            last = await self.events.last(job.id)
+            last = await self.parts.storage.events.last(job.id)
             if after > last:
                 raise InvalidLastEventId("Last-Event-ID is beyond the last event of this stream")
             if job.terminal and after == last:
                 return Response(status_code=204)
         with ExitStack() as seat:
-            seat.enter_context(self.stream_limits.reading(job))
+            seat.enter_context(self.parts.stream_limits.reading(job))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
             return CountedStream(self._lines(job.id, after), seat.pop_all(), headers=STREAM_HEADERS)
 
     async def _lines(self, job_id: str, after: int) -> AsyncGenerator[bytes]:
-        rules = self.stream_limits.rules
+        rules = self.parts.stream_limits.rules
         with (
-            self.metrics.subscribers.track_inprogress(),
-            self.following.open_reader(job_id, after=after, quiet_s=rules.keep_alive_s) as reader,
+            self.parts.metrics.subscribers.track_inprogress(),
+            self.parts.following.open_reader(job_id, after=after, quiet_s=rules.keep_alive_s) as reader,
         ):
             yield retry(rules.retry_ms)
             async for batch in reader:

@@ -18,8 +18,6 @@ from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import first_piece
-from server.jobs.erasing import Eraser
-from server.jobs.waiter import JobWaiter
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
 from server.model.erasures import ErasureReason
@@ -27,9 +25,8 @@ from server.model.errors import FieldError, invalid
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, Links, link_expiry
-from server.records.records import Records
-from server.routes.door import Door
+from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
+from server.routes.parts import RouteParts
 from server.routes.requests import (
     JOB,
     JOB_ID,
@@ -47,9 +44,7 @@ from server.routes.requests import (
     query_switch,
 )
 from server.routes.response_cache import JobResponseCache, TaggedResponse
-from server.routes.stream_limits import CountedStream, StreamLimits
-from server.storage.job_store import JobStore
-from server.storage.ports import BlobStore
+from server.routes.stream_limits import CountedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +61,11 @@ DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in O
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Jobs:
     """Handlers for jobs and their outputs."""
 
-    door: Door
-    jobs: JobStore
-    waiter: JobWaiter
-    blobs: BlobStore
-    records: Records
-    links: Links
-    stream_limits: StreamLimits
-    eraser: Eraser
-    wait_max_s: int
+    parts: RouteParts
     answers: JobResponseCache = field(default_factory=JobResponseCache)
 
     def operations(self) -> list[Operation]:
@@ -148,17 +135,17 @@ class Jobs:
         ]
 
     async def get(self, request: Request, caller: Caller) -> Response:
-        wait_s = query_seconds(request, "wait", most=self.wait_max_s) or 0
+        wait_s = query_seconds(request, "wait", most=self.parts.config.wait_max) or 0
         ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
-        await self.eraser.settle(request.path_params["job_id"])
+        await self.parts.eraser.settle(request.path_params["job_id"])
         asked_at = now_ms()
         job = await self.mine(request, caller)
         answer = self.answers.of(job, ttl_s)
         if answer is None:
             expires_s = link_expiry(ttl_s)
-            with self.eraser.holding(job.id):
-                job = await self.waiter.until_over(job, wait_s=wait_s)
-                record = await self.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
+            with self.parts.eraser.holding(job.id):
+                job = await self.parts.waiter.until_over(job, wait_s=wait_s)
+                record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
             headers = {"ETag": _etag(job, record.get("live"), ttl_s=ttl_s, expires_s=expires_s)}
             if not job.terminal:
                 headers["Retry-After"] = str(JOB_POLL_S)
@@ -166,60 +153,60 @@ class Jobs:
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
             return answer.not_modified()
-        return await deliver_results(answer, request, job, eraser=self.eraser, asked_at=asked_at)
+        return await deliver_results(answer, request, job, eraser=self.parts.eraser, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        which, limit = _filter(request, caller, self.links.keys)
-        rows = await self.jobs.find(which, limit=limit + 1)
+        which, limit = _filter(request, caller, self.parts.links.keys)
+        rows = await self.parts.jobs.find(which, limit=limit + 1)
         page, more = rows[:limit], len(rows) > limit
-        cursor = _cursor_after(page[-1], caller, self.links.keys) if more else None
+        cursor = _cursor_after(page[-1], caller, self.parts.links.keys) if more else None
         headers = {}
         if cursor is not None:
             others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-            target = f"{self.links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
+            target = f"{self.parts.links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
             headers["Link"] = f'<{target}>; rel="next"'
         body = {
             "object": "list",
-            "data": [self.records.list_item(job) for job in page],
+            "data": [self.parts.records.list_item(job) for job in page],
             "has_more": more,
             "next_cursor": cursor,
         }
         return json_response(body, headers=headers)
 
     async def cancel(self, request: Request, caller: Caller) -> Response:
-        job = await self.jobs.cancel((await self.mine(request, caller)).id)
+        job = await self.parts.jobs.cancel((await self.mine(request, caller)).id)
         if job is None:
             raise no_such_job()
         if job.state in (State.COMPLETED, State.FAILED):
             raise Problem("job_not_cancelable", f"the job is already {job.state}")
-        return json_response(await self.records.full(job), 200 if job.terminal else 202)
+        return json_response(await self.parts.records.full(job), 200 if job.terminal else 202)
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         force = query_switch(request, "force")
         job = await self.mine(request, caller)
         if not job.terminal and not force:
             raise Problem("job_active", f"the job is {job.state}; cancel it first, or add ?force=true")
-        await self.eraser.delete(job.id, why=ErasureReason.REQUESTED)
+        await self.parts.eraser.delete(job.id, why=ErasureReason.REQUESTED)
         return Response(status_code=204)
 
     async def download(self, request: Request, _caller: Caller) -> Response:
         job_id, name = request.path_params["job_id"], request.path_params["name"]
         if {"exp", "kid", "sig"} & request.query_params.keys():
-            self.links.check_output(job_id, name, request.query_params)
-            job = await self.jobs.get(job_id)
+            self.parts.links.check_output(job_id, name, request.query_params)
+            job = await self.parts.jobs.get(job_id)
             if job is None:
                 raise no_such_job()
         else:
-            job = await self.mine(request, await self.door.identify(request))
+            job = await self.mine(request, await self.parts.door.identify(request))
         if name not in _outputs(job):
             raise Problem("output_not_found", f"this job was not asked for {name[:20]!r}")
-        artifact = await self.jobs.artifact(job_id, name)
+        artifact = await self.parts.jobs.artifact(job_id, name)
         if artifact is None and job.state is State.COMPLETED:
             raise Problem("output_not_found", f"there is no {name} of this job")
         if artifact is None:
             raise Problem("job_not_completed", f"the job is {job.state}")
         with ExitStack() as seat:
-            seat.enter_context(self.stream_limits.downloading(job))
+            seat.enter_context(self.parts.stream_limits.downloading(job))
             return await self._file(request, job, artifact, seat)
 
     async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
@@ -244,7 +231,7 @@ class Jobs:
         status = 206 if part else 200
         if request.method == "HEAD":
             return Response(status_code=status, headers=headers)
-        source = self.blobs.read(artifact.blob, start, stop)
+        source = self.parts.storage.blobs.read(artifact.blob, start, stop)
         first = await first_piece(source)
         return CountedStream(source, seat.pop_all(), first=first, status=status, headers=headers)
 
@@ -259,7 +246,7 @@ class Jobs:
 
     async def mine(self, request: Request, caller: Caller) -> Job:
         """The job of the path, if it is the caller's."""
-        return await own_job(self.jobs, caller, request.path_params["job_id"])
+        return await own_job(self.parts.jobs, caller, request.path_params["job_id"])
 
 
 def _outputs(job: Job) -> tuple[str, ...]:

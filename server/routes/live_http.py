@@ -10,17 +10,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.http.bodies import MAX_BODY_WITH_RECORDINGS, Uploads, json_object
+from server.http.bodies import MAX_BODY_WITH_RECORDINGS, json_object
 from server.http.caller import Caller
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schema_parts import ref
-from server.jobs.acceptance import Acceptance
-from server.jobs.erasing import Eraser
 from server.jobs.orders import ParsedRequest, parse_live_order
-from server.jobs.waiter import JobWaiter
 from server.live.session import LiveSession
-from server.live.session_registry import SessionRegistry
 from server.live.writers import Seat
 from server.model.channels import Channel
 from server.model.errors import FieldError, invalid
@@ -28,9 +24,7 @@ from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.records.links import Links
-from server.records.records import Records
-from server.routes.door import Door
+from server.routes.parts import RouteParts
 from server.routes.requests import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
@@ -45,8 +39,6 @@ from server.routes.requests import (
     query_switch,
     warning_header,
 )
-from server.storage.job_store import JobStore
-from server.storage.ports import ChannelStore
 from server.waiting import until_first
 
 MAX_BODY = 64 * 1024  # without recordings of known speakers
@@ -70,21 +62,11 @@ AUDIO_TYPES = (
 TOKEN = Parameter("token", "query", {"type": "string"}, "A stream token of scope ingest")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LiveRequests:
     """Handlers for starting a session, sending audio in requests, and finishing it."""
 
-    door: Door
-    jobs: JobStore
-    session_registry: SessionRegistry
-    channels: ChannelStore
-    uploads: Uploads
-    acceptance: Acceptance
-    waiter: JobWaiter
-    records: Records
-    links: Links
-    eraser: Eraser
-    finish_wait_s: int
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         ingest: dict[str, Any] = {
@@ -146,44 +128,46 @@ class LiveRequests:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         check_query(request)
-        self.session_registry.admit(caller.environment, Order())
+        self.parts.session_registry.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
         submitted = await self._submit(request, caller)
         job = submitted.job
-        expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.session_registry.rules.margin_s)
-        await self.eraser.settle(job.id)
+        expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.parts.session_registry.rules.margin_s)
+        await self.parts.eraser.settle(job.id)
         asked_at = now_ms()
-        shown = await self.records.full(job, asked_at=asked_at)
+        shown = await self.parts.records.full(job, asked_at=asked_at)
         shown["live"] |= {
-            "ingest_ws": self.links.ingest_socket(job, expires_s=expires_s),
-            "ingest_http": self.links.ingest(job),
-            "events_url": self.links.events(job),
+            "ingest_ws": self.parts.links.ingest_socket(job, expires_s=expires_s),
+            "ingest_http": self.parts.links.ingest(job),
+            "events_url": self.parts.links.events(job),
             "expires_at": iso(expires_s * 1000),
         }
-        headers = {"Location": self.links.job_path(job), **warning_header(job)}
+        headers = {"Location": self.parts.links.job_path(job), **warning_header(job)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
-        return await deliver_results(answer, request, job, eraser=self.eraser, asked_at=asked_at)
+        return await deliver_results(answer, request, job, eraser=self.parts.eraser, asked_at=asked_at)
 
     async def _submit(self, request: Request, caller: Caller) -> Submitted:
         """Make the job, and show it on the channel that the request names."""
-        async with self.uploads.body_without_file(request, most=MAX_BODY) as body:
-            asked = await off_loop(len(body), _parse, body, self.acceptance.offers[caller.environment])
+        async with self.parts.uploads.body_without_file(request, most=MAX_BODY) as body:
+            asked = await off_loop(len(body), _parse, body, self.parts.acceptance.offers[caller.environment])
             channel = await self._channel(caller, asked.order)
             key = idempotency_key_of(request, caller)
-            async with self.acceptance.reserve(key):
-                self.session_registry.admit(caller.environment, asked.order)
-                submitted = await self.acceptance.accept(caller.customer, asked, key=key)
+            async with self.parts.acceptance.reserve(key):
+                self.parts.session_registry.admit(caller.environment, asked.order)
+                submitted = await self.parts.acceptance.accept(caller.customer, asked, key=key)
         if channel is not None:
-            await self.channels.show(channel.id, submitted.job.id)
+            await self.parts.storage.channels.show(channel.id, submitted.job.id)
         return submitted
 
     async def _channel(self, caller: Caller, order: Order) -> Channel | None:
         """The channel that shows the session. Raises Refused invalid_parameter if the account has no such channel."""
         if order.live is None or order.live.channel is None:
             return None
-        channel = await self.channels.find_named(caller.account_id, caller.environment, order.live.channel)
+        channel = await self.parts.storage.channels.find_named(
+            caller.account_id, caller.environment, order.live.channel
+        )
         if channel is None:
             missing = "there is no channel of this name; POST /v1/channels makes it"
             raise invalid([FieldError("channel", "unknown_value", missing)])
@@ -193,7 +177,9 @@ class LiveRequests:
 
     async def send_audio(self, request: Request, _caller: Caller) -> Response:
         final = query_switch(request, "final")
-        live = await self.session_registry.open(await live_job(request, door=self.door, jobs=self.jobs))
+        live = await self.parts.session_registry.open(
+            await live_job(request, door=self.parts.door, jobs=self.parts.jobs)
+        )
         async with live.seat() as seat:
             try:
                 await _pour(request, live, seat)
@@ -204,26 +190,28 @@ class LiveRequests:
                 seat.end()
         if live.ending:
             await self._over(live)
-            await self.session_registry.check_end(live)
+            await self.parts.session_registry.check_end(live)
         return await self._progress(live.job)
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
-        job = await live_job(request, door=self.door, jobs=self.jobs)
+        job = await live_job(request, door=self.parts.door, jobs=self.parts.jobs)
         if not job.terminal:
-            live = await self.session_registry.open(job)
+            live = await self.parts.session_registry.open(job)
             live.end()
             await self._over(live)
         return await self._progress(job)
 
     async def _over(self, live: LiveSession) -> None:
         """Wait, not for ever, until the job has ended or its session is no longer here: it may have broken."""
-        await until_first(self.waiter.until_over(live.job, wait_s=self.finish_wait_s), live.over.wait())
+        await until_first(
+            self.parts.waiter.until_over(live.job, wait_s=self.parts.config.wait_default), live.over.wait()
+        )
 
     async def _progress(self, job: Job) -> Response:
-        now = await self.jobs.get(job.id)
+        now = await self.parts.jobs.get(job.id)
         if now is None:
             raise no_such_job()
-        progress = await self.session_registry.progress(now)
+        progress = await self.parts.session_registry.progress(now)
         return json_response({"job_id": job.id, "status": now.state.value, **progress.to_json()})
 
 

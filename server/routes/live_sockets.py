@@ -16,16 +16,11 @@ from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, te
 from server.http.sse import InvalidLastEventId, last_event_id
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession
-from server.live.session_registry import SessionRegistry
 from server.live.writers import Seat, finished_refusal
-from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
-from server.routes.door import Door
+from server.routes.parts import RouteParts
 from server.routes.requests import admit_reader, live_job, no_such_job
-from server.routes.stream_limits import StreamLimits
-from server.storage.job_store import EventLog, JobStore
-from server.streams.following import Following
 from server.streams.rendering import Rendered, json_with_type
 from server.waiting import racing, until_first
 
@@ -34,17 +29,11 @@ EVENT_SOCKET = "/v1/jobs/{job_id}/stream"
 MAX_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LiveSockets:
     """The WebSockets of writers and of readers."""
 
-    door: Door
-    jobs: JobStore
-    events: EventLog
-    session_registry: SessionRegistry
-    following: Following
-    stream_limits: StreamLimits
-    metrics: Metrics
+    parts: RouteParts
 
     def routes(self) -> list[BaseRoute]:
         return [WebSocketRoute(AUDIO_SOCKET, self.audio), WebSocketRoute(EVENT_SOCKET, self.stream)]
@@ -52,15 +41,15 @@ class LiveSockets:
     # --- writers -----------------------------------------------------------------------------------------------------
 
     async def audio(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=AUDIO_SOCKET, metrics=self.metrics)
+        socket = Socket(websocket, route=AUDIO_SOCKET, metrics=self.parts.metrics)
         await socket.serve(self._write(socket))
 
     async def _write(self, socket: Socket) -> None:
-        self.door.check_page(socket.websocket)
-        job = await live_job(socket.websocket, door=self.door, jobs=self.jobs)
+        self.parts.door.check_page(socket.websocket)
+        job = await live_job(socket.websocket, door=self.parts.door, jobs=self.parts.jobs)
         after = await self._place(socket.websocket, job)
         await socket.accept()
-        live = await self.session_registry.open(job)
+        live = await self.parts.session_registry.open(job)
         async with live.seat() as seat:
             await socket.send(_started_frame(live))
             await self._converse(socket, live, seat, after)
@@ -83,14 +72,14 @@ class LiveSockets:
         if tasks[0] in ended:
             live.count_lost_writer()
         else:
-            await self.session_registry.check_end(live)
+            await self.parts.session_registry.check_end(live)
 
     async def _leave(self, live: LiveSession, seat: Seat) -> None:
         """Wait until this writer has nothing more to wait for. Raises Problem ingest_busy if another took over."""
         await until_first(live.over.wait(), seat.lost.wait())
         if seat.lost.is_set():
             raise Problem("ingest_busy", "another writer has taken over")
-        job = await self.jobs.get(live.job.id)
+        job = await self.parts.jobs.get(live.job.id)
         if job is not None and job.terminal:
             await asyncio.sleep(CLOSING_S)  # the last events are still on their way to the writer
 
@@ -113,7 +102,9 @@ class LiveSockets:
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""
-        with self.following.open_reader(job_id, after=after, quiet_s=self.stream_limits.rules.keep_alive_s) as reader:
+        with self.parts.following.open_reader(
+            job_id, after=after, quiet_s=self.parts.stream_limits.rules.keep_alive_s
+        ) as reader:
             async for batch in reader:
                 socket.rest_while(batch is None)
                 if batch is not None:
@@ -133,18 +124,18 @@ class LiveSockets:
     # --- readers -----------------------------------------------------------------------------------------------------
 
     async def stream(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=EVENT_SOCKET, metrics=self.metrics)
+        socket = Socket(websocket, route=EVENT_SOCKET, metrics=self.parts.metrics)
         await socket.serve(self._read(socket))
 
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self.door.check_page(websocket)
-        job = await admit_reader(websocket, Scope.EVENTS, door=self.door, jobs=self.jobs)
+        self.parts.door.check_page(websocket)
+        job = await admit_reader(websocket, Scope.EVENTS, door=self.parts.door, jobs=self.parts.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
-        seat, job_id = self.stream_limits.reading(job), job.id
+        seat, job_id = self.parts.stream_limits.reading(job), job.id
         del job  # not to be kept in memory for every reader
-        with seat, self.metrics.subscribers.track_inprogress():
+        with seat, self.parts.metrics.subscribers.track_inprogress():
             async with racing(self._tell_reader(socket, job_id, after), _refuse_data(websocket)) as (tell, listen):
                 pass
         for task in (listen, tell):
@@ -154,7 +145,7 @@ class LiveSockets:
     async def _tell_reader(self, socket: Socket, job_id: str, after: int) -> None:
         socket.may_rest = True
         await self._follow(socket, job_id, after)
-        job = await self.jobs.get(job_id)
+        job = await self.parts.jobs.get(job_id)
         if job is None:
             raise no_such_job()
         if not job.terminal:
@@ -165,7 +156,7 @@ class LiveSockets:
     async def _place(self, websocket: WebSocket, job: Job) -> int:
         """The number of the last event that the client has. Raises InvalidLastEventId."""
         after = last_event_id(None, websocket.query_params.get("last_event_id"))
-        if after and after > await self.events.last(job.id):
+        if after and after > await self.parts.storage.events.last(job.id):
             raise InvalidLastEventId("last_event_id is beyond the last event of this job")
         return after
 

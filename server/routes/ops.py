@@ -16,24 +16,19 @@ from server.http.openapi import document
 from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
-from server.metrics import Metrics
+from server.routes.parts import RouteParts
 from server.routes.response_cache import CachedResponse
-from server.storage.job_store import JobStore
-from server.storage.ports import Outbox
 
 ALIVE = CachedResponse(b'{"status":"ok"}')
 DAY = {"Cache-Control": "public, max-age=86400"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ops:
     """Handlers for machines and operators."""
 
-    jobs: JobStore
-    outbox: Outbox
-    metrics: Metrics
+    parts: RouteParts
     ready: Callable[[], Mapping[str, Any] | None]  # the engine's description, None once the server stops
-    base_url: str
 
     def operations(self) -> list[Operation]:
         return [
@@ -63,22 +58,22 @@ class Ops:
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
         if (running := self.ready()) is None:
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
-        await self.jobs.counts()  # the database answers
+        await self.parts.jobs.counts()  # the database answers
         return json_response({"status": "ready", **running})
 
     async def schema(self, _request: Request, _caller: Caller) -> Response:
-        return json_response(service_v1_schema(self.base_url), headers=DAY)
+        return json_response(service_v1_schema(self.parts.links.public_base_url), headers=DAY)
 
     async def metrics_page(self, _request: Request, _caller: Caller) -> Response:
-        counts = await self.jobs.counts()
-        self.metrics.jobs_waiting.set(counts.get("queued", 0))
-        self.metrics.jobs_running.set(counts.get("processing", 0))
-        self.metrics.webhook_backlog.set(await self.outbox.backlog())
-        return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        counts = await self.parts.jobs.counts()
+        self.parts.metrics.jobs_waiting.set(counts.get("queued", 0))
+        self.parts.metrics.jobs_running.set(counts.get("processing", 0))
+        self.parts.metrics.webhook_backlog.set(await self.parts.storage.outbox.backlog())
+        return Response(self.parts.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def index(self, _request: Request, _caller: Caller) -> Response:
         """The main addresses, for programs that ask for /."""
-        here = {name: f"{self.base_url}{path}" for name, path in PLACES.items()}
+        here = {name: f"{self.parts.links.public_base_url}{path}" for name, path in PLACES.items()}
         return json_response({"service": "scribewire", "version": __version__, **here})
 
 

@@ -1,6 +1,5 @@
 """POST /v1/transcribe: audio in, a job out, and its result too if it is ready within the client's wait."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,22 +8,18 @@ from starlette.responses import Response
 
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
-from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received, Uploads
+from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received
 from server.http.caller import Caller
 from server.http.headers import WARNING, Preference, preference
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
-from server.jobs.acceptance import Acceptance
-from server.jobs.erasing import Eraser
 from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import refuse_at_the_door
-from server.jobs.waiter import JobWaiter
 from server.model.ids import Prefix
 from server.model.jobs import Submitted
-from server.records.links import Links
-from server.records.records import Records
+from server.routes.parts import RouteParts
 from server.routes.requests import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
@@ -51,14 +46,6 @@ FILE_CODES = (
 """Error codes of every operation that makes a job of a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitLimits:
-    """How long requests may be held, in seconds."""
-
-    default_s: int
-    max_s: int
-
-
 @dataclass(frozen=True, slots=True)
 class ChosenWait:
     """How long one request waits, and the headers that say so to its client."""
@@ -67,18 +54,11 @@ class ChosenWait:
     applied: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Transcriptions:
     """The handler for files and addresses. Dialects make their jobs with accept()."""
 
-    uploads: Uploads
-    waiter: JobWaiter
-    acceptance: Acceptance
-    records: Records
-    links: Links
-    eraser: Eraser
-    wait_limits: WaitLimits
-    closing: asyncio.Event
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         return [
@@ -130,13 +110,13 @@ class Transcriptions:
 
         *parse* reads the members. With *raw* the body is the audio itself, unless it is JSON.
         """
-        if self.closing.is_set():
+        if self.parts.closing.is_set():
             raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
         if not raw:
             check_query(request)
         customer, key = caller.customer, idempotency_key_of(request, caller)
-        async with self.acceptance.open_upload(customer, key):
-            body = self.uploads.receive(
+        async with self.parts.acceptance.open_upload(customer, key):
+            body = self.parts.uploads.receive(
                 request,
                 job_id=fresh_id(Prefix.JOB),
                 most=customer.plan.upload_bytes,
@@ -145,13 +125,13 @@ class Transcriptions:
             )
             async with body as received:
                 asked = await off_loop(received.field_bytes, parse, received)
-                query_seconds(request, "wait", most=self.wait_limits.max_s)
-                return asked, await self.acceptance.accept(customer, asked, received, key)
+                query_seconds(request, "wait", most=self.parts.config.wait_max)
+                return asked, await self.parts.acceptance.accept(customer, asked, received, key)
 
     def _parse(self, received: Received, caller: Caller) -> ParsedRequest:
         asked = parse_order(
             received.fields,
-            offer=self.acceptance.offers[caller.environment],
+            offer=self.parts.acceptance.offers[caller.environment],
             sandbox=caller.environment == "sandbox",
             has_file=received.file is not None,
         )
@@ -165,27 +145,27 @@ class Transcriptions:
 
         `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for at most ten seconds (RFC 7240, 4.3).
         """
-        max_s = self.wait_limits.max_s
+        max_s = self.parts.config.wait_max
         for wait_s in (query_seconds(request, "wait", most=max_s), asked.wait_s, wish.wait_s):
             if wait_s is not None:
                 held_s = min(wait_s, max_s)
                 return ChosenWait(held_s, applied=f"wait={held_s}")
         if wish.respond_async:
             return ChosenWait(0, applied="respond-async")
-        return ChosenWait(0 if asked.order.webhook_url else min(self.wait_limits.default_s, max_s))
+        return ChosenWait(0 if asked.order.webhook_url else min(self.parts.config.wait_default, max_s))
 
     async def _answer(self, request: Request, submitted: Submitted, wait: ChosenWait) -> Response:
-        await self.eraser.settle(submitted.job.id)
+        await self.parts.eraser.settle(submitted.job.id)
         asked_at = now_ms()
-        with self.eraser.holding(submitted.job.id):
-            job = await self.waiter.until_over(submitted.job, wait_s=wait.seconds)
-            record = await self.records.full(job, asked_at=asked_at)
+        with self.parts.eraser.holding(submitted.job.id):
+            job = await self.parts.waiter.until_over(submitted.job, wait_s=wait.seconds)
+            record = await self.parts.records.full(job, asked_at=asked_at)
         headers = warning_header(job) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:
             headers["Preference-Applied"] = wait.applied
-        place = self.links.job_path(job)
+        place = self.parts.links.job_path(job)
         if job.terminal:
             response = json_response(record, headers={**headers, "Content-Location": place})
-            return await deliver_results(response, request, job, eraser=self.eraser, asked_at=asked_at)
+            return await deliver_results(response, request, job, eraser=self.parts.eraser, asked_at=asked_at)
         headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)

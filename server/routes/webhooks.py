@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
-from server.egress.guard import Egress
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_body, json_response
@@ -22,27 +21,19 @@ from server.model.ids import Prefix
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
-from server.records.records import Records
+from server.routes.parts import RouteParts
 from server.routes.requests import JOB_ID, JSON_CODES, own_job
-from server.storage.job_store import JobStore
-from server.storage.ports import Outbox
-from server.webhooks.courier import Courier
-from server.webhooks.delivery_slots import Crowded, DeliverySlots, crowding_refusal
+from server.webhooks.delivery_slots import Crowded, crowding_refusal
 
 MAX_BODY = 10_000
 BODY_CODES = (*JSON_CODES, "url_not_allowed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Webhooks:
     """Handlers for webhooks and their deliveries."""
 
-    jobs: JobStore
-    outbox: Outbox
-    egress: Egress
-    courier: Courier
-    slots: DeliverySlots
-    records: Records
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         takes_url: dict[str, Any] = {
@@ -87,32 +78,32 @@ class Webhooks:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self.jobs, caller, request.path_params["job_id"])
-        deliveries = await self.outbox.of_job(job.id)
+        job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])
+        deliveries = await self.parts.storage.outbox.of_job(job.id)
         return json_response({"object": "list", "data": [_delivery_object(delivery) for delivery in deliveries]})
 
     async def redeliver(self, request: Request, caller: Caller) -> Response:
-        job = await own_job(self.jobs, caller, request.path_params["job_id"])
-        delivery = await self.outbox.redeliver(job.id, request.path_params["delivery_id"])
+        job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])
+        delivery = await self.parts.storage.outbox.redeliver(job.id, request.path_params["delivery_id"])
         if delivery is None:
             raise Problem("delivery_not_found", "this job has no such delivery")
         return json_response(_delivery_object(delivery), 202)
 
     async def enable(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
-        await self.outbox.enable(caller.account_id, url)
+        await self.parts.storage.outbox.enable(caller.account_id, url)
         return json_response({"url": url})
 
     async def test(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
         account = caller.require_account()[0]
-        self.egress.parse(url)
-        with self.slots.taken(account.id, host_of(url)):
-            await self.egress.check(url, asker=account.id, known=True)
+        self.parts.courier.egress.parse(url)
+        with self.parts.courier.slots.taken(account.id, host_of(url)):
+            await self.parts.courier.egress.check(url, asker=account.id, known=True)
             message_id = fresh_id(Prefix.MESSAGE)
-            body = orjson.dumps({**self.records.notice(_example(caller)), "test": True})
+            body = orjson.dumps({**self.parts.records.notice(_example(caller)), "test": True})
             try:
-                reply = await self.courier.bring(
+                reply = await self.parts.courier.bring(
                     url, body, account=account, environment=caller.environment, webhook_id=message_id
                 )
             except Crowded:

@@ -11,15 +11,9 @@ from server.model.bounds import MAX_KEYWORDS
 
 
 def build(parts: DialectParts) -> DialectRoutes:
-    files = FileHandler(
-        transcriptions=parts.transcriptions,
-        waiter=parts.waiter,
-        jobs=parts.jobs,
-        eraser=parts.eraser,
-        offers=parts.offers,
-    )
-    live = LiveHandler(door=parts.door, session_opener=parts.session_opener, offers=parts.offers, metrics=parts.metrics)
-    grants = Grants(keys=parts.keys)
+    files = FileHandler(parts.shared, parts.transcriptions)
+    live = LiveHandler(parts.shared, parts.session_opener)
+    grants = Grants(parts.shared.keys)
     return DialectRoutes(operations=[*files.operations(), *grants.operations()], sockets=live.routes())
 
 

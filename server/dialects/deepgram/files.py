@@ -5,7 +5,6 @@ callback.
 """
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from starlette.requests import Request
@@ -21,29 +20,23 @@ from server.http.headers import WARNING
 from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
-from server.jobs.erasing import Eraser
 from server.jobs.orders import ParsedRequest
-from server.jobs.waiter import JobWaiter
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
-from server.model.offers import Offer
 from server.model.orders import Order
+from server.routes.parts import RouteParts
 from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, Transcriptions
-from server.storage.job_store import JobStore
 
 RAW = "application/octet-stream"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FileHandler:
     """The handler for files of Deepgram's clients."""
 
+    parts: RouteParts
     transcriptions: Transcriptions
-    waiter: JobWaiter
-    jobs: JobStore
-    eraser: Eraser
-    offers: Mapping[str, Offer]  # by environment
 
     def operations(self) -> list[Operation]:
         return [
@@ -80,7 +73,7 @@ class FileHandler:
         ]
 
     async def create(self, request: Request, caller: Caller) -> Response:
-        listening = parse_file(request.query_params, self.offers[caller.environment])
+        listening = parse_file(request.query_params, self.parts.offers[caller.environment])
         shape = listening.shape
 
         def parse(received: Received) -> ParsedRequest:
@@ -95,13 +88,11 @@ class FileHandler:
         job = submitted.job
         if listening.callback is not None:
             return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warning_header(job)})
-        return await answer_finished(
-            request, job, lambda over: self._result(over, shape), waiter=self.waiter, eraser=self.eraser
-        )
+        return await answer_finished(request, job, lambda over: self._result(over, shape), self.parts)
 
     async def _result(self, job: Job, shape: DeepgramShape) -> Response:
         """The answer with the transcript of a finished job."""
-        body = await asyncio.to_thread(file_answer, job, await self.jobs.chunks(job.id), shape)
+        body = await asyncio.to_thread(file_answer, job, await self.parts.jobs.chunks(job.id), shape)
         return json_response(body, headers={REQUEST_ID: job.id})
 
 

@@ -21,7 +21,7 @@ TTL_S = range(1, 3601)  # as at Deepgram
 USUAL_TTL_S = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Grants:
     """Gives out the credentials that Deepgram's clients call access tokens. The door recognises them."""
 

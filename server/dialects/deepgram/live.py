@@ -5,7 +5,7 @@ Audio comes in binary frames. Text frames are KeepAlive, Finalize and CloseStrea
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,12 +23,11 @@ from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.http.sockets import MessageTooBig, Socket, message_of
-from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.instants import iso
-from server.model.offers import Offer
-from server.routes.door import Door, bearer
+from server.routes.door import bearer
 from server.routes.live_sockets import MAX_MESSAGE_BYTES
+from server.routes.parts import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/listen"
@@ -36,28 +35,26 @@ KEY_SUBPROTOCOLS = ("token", "bearer")
 """A browser offers one of these and, next to it, its key: the only place that it can write to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LiveHandler:
     """The WebSocket of Deepgram's clients."""
 
-    door: Door
+    parts: RouteParts
     session_opener: SessionOpener
-    offers: Mapping[str, Offer]  # by environment
-    metrics: Metrics
 
     def routes(self) -> list[BaseRoute]:
         return [WebSocketRoute(ROUTE, self.listen)]
 
     async def listen(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, error_style=ERROR_STYLE)
+        socket = Socket(websocket, route=ROUTE, metrics=self.parts.metrics, error_style=ERROR_STYLE)
         await socket.serve(self._serve(socket))
 
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self.door.check_page(websocket)
+        self.parts.door.check_page(websocket)
         scheme, secret = _offered_key(websocket.scope["subprotocols"])
-        caller = await self.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
-        offer = self.offers[caller.environment]
+        caller = await self.parts.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
+        offer = self.parts.offers[caller.environment]
         listening = parse_live(websocket.query_params, offer)
         async with self.session_opener.open(websocket, caller, listening.order, listening.warnings) as live_session:
             warnings = warning_headers(listening.warnings)

@@ -9,26 +9,10 @@ from server.dialects.openai.secrets import ClientSecrets
 
 
 def build(parts: DialectParts) -> DialectRoutes:
-    files = AudioFiles(
-        transcriptions=parts.transcriptions,
-        waiter=parts.waiter,
-        jobs=parts.jobs,
-        blobs=parts.blobs,
-        following=parts.following,
-        eraser=parts.eraser,
-        quiet_s=parts.quiet_s,
-        offers=parts.offers,
-    )
-    secrets = ClientSecrets(door=parts.door, keys=parts.keys, offers=parts.offers)
-    realtime = Realtime(
-        door=parts.door,
-        secrets=secrets,
-        stream_limits=parts.stream_limits,
-        session_opener=parts.session_opener,
-        offers=parts.offers,
-        metrics=parts.metrics,
-    )
-    operations = [*files.operations(), *Models(parts.offers).operations(), *secrets.operations()]
+    files = AudioFiles(parts.shared, parts.transcriptions)
+    secrets = ClientSecrets(parts.shared)
+    realtime = Realtime(parts.shared, secrets, parts.session_opener)
+    operations = [*files.operations(), *Models(parts.shared.offers).operations(), *secrets.operations()]
     return DialectRoutes(operations=operations, sockets=realtime.routes())
 
 

@@ -33,30 +33,19 @@ from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
-from server.jobs.erasing import Eraser
-from server.jobs.waiter import JobWaiter
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.model.offers import Offer
+from server.routes.parts import RouteParts
 from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, Transcriptions
-from server.storage.job_store import JobStore
-from server.storage.ports import BlobStore
-from server.streams.following import Following
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AudioFiles:
     """Handlers for the audio files of OpenAI's clients."""
 
+    parts: RouteParts
     transcriptions: Transcriptions
-    waiter: JobWaiter
-    jobs: JobStore
-    blobs: BlobStore
-    following: Following
-    eraser: Eraser
-    quiet_s: float  # a stream that is silent for this long gets a keep-alive
-    offers: Mapping[str, Offer]
 
     def operations(self) -> list[Operation]:
         return [
@@ -83,45 +72,45 @@ class AudioFiles:
 
     async def _answer(self, request: Request, caller: Caller, wish: ResponseOptions) -> Response:
         _, submitted = await self.transcriptions.accept(
-            request, caller, lambda received: wish.read(received, self.offers[caller.environment])
+            request, caller, lambda received: wish.read(received, self.parts.offers[caller.environment])
         )
         if wish.stream:
             headers = {**STREAM_HEADERS, **warning_header(submitted.job)}
             return StreamingResponse(self._stream(submitted.job, wish), headers=headers)
-        return await answer_finished(
-            request, submitted.job, lambda job: self._whole(job, wish), waiter=self.waiter, eraser=self.eraser
-        )
+        return await answer_finished(request, submitted.job, lambda job: self._whole(job, wish), self.parts)
 
     async def _whole(self, job: Job, wish: ResponseOptions) -> Response:
         """The transcript in the shape that the client wishes."""
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
-            chunks = await self.jobs.chunks(job.id)
+            chunks = await self.parts.jobs.chunks(job.id)
             body = await asyncio.to_thread(verbose_body, job, chunks, words="word" in wish.granularities)
             return Response(body, media_type="application/json")
         if wish.diarized:
-            body = await asyncio.to_thread(diarized_body, job, await self.jobs.chunks(job.id))
+            body = await asyncio.to_thread(diarized_body, job, await self.parts.jobs.chunks(job.id))
             return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": usage(job)})
 
     async def _file(self, job: Job, name: str) -> Response:
-        artifact = await self.jobs.artifact(job.id, name)
+        artifact = await self.parts.jobs.artifact(job.id, name)
         assert artifact is not None, "a completed job has every output that was asked for"
-        data = b"".join([piece async for piece in self.blobs.read(artifact.blob)])
+        data = b"".join([piece async for piece in self.parts.storage.blobs.read(artifact.blob)])
         return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
     async def _stream(self, job: Job, wish: ResponseOptions) -> AsyncIterator[bytes]:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
-        async with self.eraser.sending(job.id):
-            with self.eraser.holding(job.id):
+        async with self.parts.eraser.sending(job.id):
+            with self.parts.eraser.holding(job.id):
                 async for live_session in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
                     yield live_session
 
     async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
         """Segments with their speakers come last where these are known by their *voices* alone."""
         first = True
-        async with aclosing(self.following.follow(job.id, after=0, quiet_s=self.quiet_s)) as view:
+        async with aclosing(
+            self.parts.following.follow(job.id, after=0, quiet_s=self.parts.limits.streams.keep_alive_s)
+        ) as view:
             async for seen in view:
                 if seen is None:
                     yield KEEP_ALIVE
@@ -130,13 +119,13 @@ class AudioFiles:
                     first = False
                 elif isinstance(seen, Event) and seen.type == "segment" and diarized and not voices:
                     yield stream_event("transcript.text.segment", **spoken_segment(orjson.loads(seen.body)))
-        over = await self.jobs.get(job.id)
+        over = await self.parts.jobs.get(job.id)
         if over is None or over.state is not State.COMPLETED:
             problem = Problem("job_not_completed", "the job was deleted") if over is None else unsuccessful(over)
             yield stream_event("error", **error_body(problem))
             return
         if diarized and voices:
-            for segment in await asyncio.to_thread(spoken_segments, await self.jobs.chunks(job.id)):
+            for segment in await asyncio.to_thread(spoken_segments, await self.parts.jobs.chunks(job.id)):
                 yield stream_event("transcript.text.segment", **segment)
         yield stream_event("transcript.text.done", text=over.text, usage=usage(over))
         yield event(None, b"[DONE]")

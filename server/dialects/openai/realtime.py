@@ -30,12 +30,11 @@ from server.http.caller import Caller
 from server.http.operation import problem_response
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of
-from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.routes.door import Door, bearer
-from server.routes.stream_limits import StreamLimits
+from server.routes.door import bearer
+from server.routes.parts import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime"
@@ -75,34 +74,31 @@ ERROR_STYLE = SocketErrorStyle(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Realtime:
     """The WebSocket of OpenAI's realtime clients."""
 
-    door: Door
+    parts: RouteParts
     secrets: ClientSecrets
-    stream_limits: StreamLimits
     session_opener: SessionOpener
-    offers: Mapping[str, Offer]  # by environment
-    metrics: Metrics
 
     def routes(self) -> list[BaseRoute]:
         return [WebSocketRoute(ROUTE, self.transcribe)]
 
     async def transcribe(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=ROUTE, metrics=self.metrics, error_style=ERROR_STYLE)
+        socket = Socket(websocket, route=ROUTE, metrics=self.parts.metrics, error_style=ERROR_STYLE)
         await socket.serve(self._serve(socket))
 
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self.door.check_page(websocket)
+        self.parts.door.check_page(websocket)
         caller, wanted = await self._identify(websocket)
-        offer = self.offers[caller.environment]
+        offer = self.parts.offers[caller.environment]
         _check_query(websocket, offer)
         asked: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
         start = wanted or TranscriptionConfig(transcription={"model": model})
-        with self.stream_limits.socket_of(caller):
+        with self.parts.stream_limits.socket_of(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
             await self._refuse_while_stopping()
             async with _Conversation(socket, self.session_opener, caller, offer, start).running() as conversation:
@@ -124,7 +120,7 @@ class Realtime:
         secret = bearer(websocket.headers) or (offered[0].removeprefix(KEY_SUBPROTOCOL) if offered else None)
         if secret is not None and secret.startswith(CLIENT_SECRET):
             return await self.secrets.identify(websocket, secret)
-        return await self.door.identify(websocket, secret=secret), None
+        return await self.parts.door.identify(websocket, secret=secret), None
 
 
 def _check_query(websocket: WebSocket, offer: Offer) -> None:
@@ -292,7 +288,9 @@ class _Conversation:
     async def _dial(self) -> _Call:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
-        caller = await self.session_opener.door.identify_hash(websocket, key.hash)  # it may have been revoked since
+        caller = await self.session_opener.parts.door.identify_hash(
+            websocket, key.hash
+        )  # it may have been revoked since
         opened = self.session_opener.open(websocket, caller, wanted.order())
         live_session = await self._stack.enter_async_context(opened)
         items = Items(

@@ -18,11 +18,9 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, whole_in
-from server.model.accounts import SigningKeys
 from server.model.errors import FieldError, invalid
 from server.model.ids import Prefix
-from server.model.offers import Offer
-from server.routes.door import Door
+from server.routes.parts import RouteParts
 from server.routes.requests import JSON_CODES
 
 MAX_BODY = 16 * 1024
@@ -31,13 +29,11 @@ TTL_S = range(10, 7201)
 USUAL_TTL_S = 600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientSecrets:
     """Gives out and recognises the credentials that OpenAI's clients call client secrets."""
 
-    door: Door
-    keys: SigningKeys
-    offers: Mapping[str, Offer]  # by environment
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         return [
@@ -56,22 +52,22 @@ class ClientSecrets:
     async def create(self, request: Request, caller: Caller) -> Response:
         body = json_object(await body_of(request, most=MAX_BODY))
         session = _object(body, "session")
-        wanted = TranscriptionConfig().with_changes(session, self.offers[caller.environment])
+        wanted = TranscriptionConfig().with_changes(session, self.parts.offers[caller.environment])
         members = members_of(_object(body, "expires_after"))
         ttl_s = members.take("seconds", whole_in(TTL_S), USUAL_TTL_S)
         members.check()
         said = _sealable(session)
         _, key, _ = caller.require_account()
         expires_s = now_ms() // 1000 + ttl_s
-        secret = make_credential(self.keys, CLIENT_SECRET, key_hash=key.hash, said=said, expires_s=expires_s)
+        secret = make_credential(self.parts.keys, CLIENT_SECRET, key_hash=key.hash, said=said, expires_s=expires_s)
         shown = wanted.session_object(fresh_id(Prefix.SESSION), expires_s=expires_s)
         return json_response({"value": secret, "expires_at": expires_s, "session": shown})
 
     async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, TranscriptionConfig]:
         """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
-        key_hash, said = read_credential(self.keys, CLIENT_SECRET, secret, now_s=now_ms() / 1000)
-        caller = await self.door.identify_hash(connection, key_hash)
-        return caller, TranscriptionConfig().with_changes(orjson.loads(said), self.offers[caller.environment])
+        key_hash, said = read_credential(self.parts.keys, CLIENT_SECRET, secret, now_s=now_ms() / 1000)
+        caller = await self.parts.door.identify_hash(connection, key_hash)
+        return caller, TranscriptionConfig().with_changes(orjson.loads(said), self.parts.offers[caller.environment])
 
 
 def _sealable(session: Mapping[str, Any]) -> str:

@@ -68,15 +68,14 @@ class ToyRoutes:
         _, submitted = await self.parts.transcriptions.accept(request, caller, asked, raw=True)
         if tell is not None:
             return json_response({"number": submitted.job.id})
-        parts = self.parts
-        return await answer_finished(request, submitted.job, _say, waiter=parts.waiter, eraser=parts.eraser)
+        return await answer_finished(request, submitted.job, _say, self.parts.shared)
 
     async def converse(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route="/v1/toy", metrics=self.parts.metrics)
+        socket = Socket(websocket, route="/v1/toy", metrics=self.parts.shared.metrics)
         await socket.serve(self._converse(socket))
 
     async def _converse(self, socket: Socket) -> None:
-        caller = await self.parts.door.identify(socket.websocket)
+        caller = await self.parts.shared.door.identify(socket.websocket)
         order = Order(live=LiveOptions())
         async with self.parts.session_opener.open(socket.websocket, caller, order) as live_session:
             await socket.accept()

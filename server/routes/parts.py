@@ -1,0 +1,55 @@
+"""The parts of the server that several groups of routes and the dialects are built on. app.py makes them once."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from server.accounts.limits import Limits
+from server.config import Config
+from server.http.bodies import Uploads
+from server.jobs.acceptance import Acceptance
+from server.jobs.erasing import Eraser
+from server.jobs.waiter import JobWaiter
+from server.live.session_registry import SessionRegistry
+from server.metrics import Metrics
+from server.model.accounts import SigningKeys
+from server.model.offers import Offer
+from server.records.links import Links
+from server.records.records import Records
+from server.routes.door import Door
+from server.routes.stream_limits import StreamLimits
+from server.storage.job_store import JobStore
+from server.storage.ports import Storage
+from server.streams.following import Following
+from server.webhooks.courier import Courier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteParts:
+    """Everything that a handler may need. *closing* is set when the server stops."""
+
+    config: Config
+    limits: Limits
+    storage: Storage
+    offers: Mapping[str, Offer]  # by environment: what clients may ask of the model
+    metrics: Metrics
+    closing: asyncio.Event
+    door: Door
+    stream_limits: StreamLimits
+    uploads: Uploads
+    waiter: JobWaiter
+    acceptance: Acceptance
+    session_registry: SessionRegistry
+    following: Following
+    records: Records
+    links: Links
+    eraser: Eraser
+    courier: Courier
+
+    @property
+    def jobs(self) -> JobStore:
+        return self.storage.jobs
+
+    @property
+    def keys(self) -> SigningKeys:
+        return self.storage.signing_keys
