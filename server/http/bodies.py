@@ -17,7 +17,7 @@ from server.http.headers import clean_filename
 from server.http.large_bodies import LargeBodies, Room, off_loop
 from server.http.problems import Problem
 from server.model.errors import FieldError, invalid
-from server.model.orders import StoredFile
+from server.model.received import Received, StoredFile
 from server.waiting import MIN_BYTES_S, in_pace
 
 MULTIPART = "multipart/form-data"
@@ -49,18 +49,6 @@ class Blobs(Protocol):
 
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[FileSink]: ...
     async def delete(self, prefix: str) -> None: ...
-
-
-@dataclass(slots=True)
-class Received:
-    """The content of a body. Its stored file is deleted after the block unless *keep* was set."""
-
-    job_id: str
-    fields: dict[str, list[object]] = field(default_factory=dict)
-    field_bytes: int = 0
-    file: StoredFile | None = None
-    begun: bool = False  # whether a file may be stored, also where the request ended before it was received in full
-    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

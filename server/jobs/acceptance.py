@@ -10,7 +10,6 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import orjson
@@ -41,7 +40,8 @@ from server.model.errors import (
 from server.model.ids import Prefix
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
 from server.model.offers import Offer
-from server.model.orders import Order, Source, StoredFile, without_defaults
+from server.model.orders import Order, Source, without_defaults
+from server.model.received import Received
 from server.storage.job_store import JobStore
 from server.storage.patience import patiently
 from server.storage.ports import BlobStore, Outbox
@@ -49,25 +49,6 @@ from server.storage.ports import BlobStore, Outbox
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 FREEING_S = 1.0  # how long the answer to a request that failed waits until its key is free again
 ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
-
-
-class ReceivedAudio(Protocol):
-    """The body of a request that was received. Its stored file is deleted with its request unless *keep* is set."""
-
-    job_id: str
-    file: StoredFile | None  # None: the audio is at an address
-    begun: bool  # whether anything may be stored
-    keep: bool
-
-
-@dataclass(slots=True)
-class _NothingReceived:
-    """What a live session brings: nothing yet, but recordings of known speakers, perhaps."""
-
-    job_id: str
-    file: StoredFile | None = None
-    begun: bool = False
-    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +119,7 @@ class Acceptance:
         self,
         customer: Customer,
         asked: ParsedRequest,
-        upload: ReceivedAudio | None = None,
+        upload: Received | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
         """Make the job of a request, or find the one that *key* has made before. Without *upload* it is a live job.
@@ -150,7 +131,7 @@ class Acceptance:
         warnings = await self._warnings(customer, order, asked.warnings)
         job_id = fresh_id(Prefix.JOB) if upload is None else upload.job_id
         if upload is None:
-            audio, upload = _live_audio(job_id, order), _NothingReceived(job_id)
+            audio, upload = _live_audio(job_id, order), Received(job_id)
         else:
             audio = await self._audio(customer, asked, upload)
         plan = customer.plan
@@ -170,17 +151,14 @@ class Acceptance:
             warnings=warnings,
         )
         keyed = _with_fingerprint(key, order, asked.url, upload)
-        if order.live is None:
-            await self._store_known_speakers(customer, asked.known_speakers, upload)
-            return await self._submit(new, upload, keyed)
         try:
             await self._store_known_speakers(customer, asked.known_speakers, upload)
             return await self._submit(new, upload, keyed)
         finally:
-            if upload.begun and not upload.keep:
+            if order.live is not None and upload.begun and not upload.keep:
                 await self.blobs.delete(voices_key(job_id))
 
-    async def _submit(self, new: NewJob, upload: ReceivedAudio, key: IdempotencyKey | None) -> Submitted:
+    async def _submit(self, new: NewJob, upload: Received, key: IdempotencyKey | None) -> Submitted:
         """Make the job. Keep its stored file if the job was made, or may have been made."""
         try:
             submitted = await self.jobs.submit(new, idempotency=key)
@@ -212,7 +190,7 @@ class Acceptance:
         finally:
             places.release()
 
-    async def _audio(self, customer: Customer, asked: ParsedRequest, upload: ReceivedAudio) -> _Audio:
+    async def _audio(self, customer: Customer, asked: ParsedRequest, upload: Received) -> _Audio:
         """Look at the audio of a file. An address is only checked: it is downloaded later."""
         if upload.file is None:
             assert asked.url is not None
@@ -228,9 +206,7 @@ class Acceptance:
             counted_s=None if probe.duration_s is None else probe.duration_s * times,
         )
 
-    async def _store_known_speakers(
-        self, customer: Customer, people: Mapping[str, bytes], upload: ReceivedAudio
-    ) -> None:
+    async def _store_known_speakers(self, customer: Customer, people: Mapping[str, bytes], upload: Received) -> None:
         """Check that the voices of known people can be learned, and store their recordings until the job has ended.
 
         Raises Refused invalid_parameter.
@@ -278,7 +254,7 @@ def _live_audio(job_id: str, order: Order) -> _Audio:
 
 
 def _with_fingerprint(
-    key: IdempotencyKey | None, order: Order, url: str | None, upload: ReceivedAudio
+    key: IdempotencyKey | None, order: Order, url: str | None, upload: Received
 ) -> IdempotencyKey | None:
     """The key with a fingerprint of the request: of its *order*, and of the address or the digest of its audio.
 

@@ -21,16 +21,6 @@ class Source:
     format: str | None = None  # as found in the bytes, never from the file's name
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """An uploaded file that is stored."""
-
-    blob: str
-    bytes: int
-    sha256: str | None  # if it was asked for
-    filename: str | None  # the client's name for it, cleaned; only for people
-
-
 NOTHING = "none"  # the retention of jobs whose results are handed over once and then erased
 AUDIO = "audio"  # the name of the output with a live session's recording
 CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples

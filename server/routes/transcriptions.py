@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from server.accounts.issuing import fresh_id
 from server.clock import now_ms
-from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, Received
+from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED
 from server.http.caller import Caller
 from server.http.headers import WARNING, Preference, preference
 from server.http.large_bodies import off_loop
@@ -19,6 +19,7 @@ from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import refuse_at_the_door
 from server.model.ids import Prefix
 from server.model.jobs import Submitted
+from server.model.received import Received
 from server.routes.parts import RouteParts
 from server.routes.requests import (
     ACCEPTING_CODES,

@@ -14,7 +14,7 @@ from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
 from server.dialects.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
 from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
 from server.dialects.finished_jobs import answer_finished
-from server.http.bodies import JSON, Received
+from server.http.bodies import JSON
 from server.http.caller import Caller
 from server.http.headers import WARNING
 from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
@@ -24,6 +24,7 @@ from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import Order
+from server.model.received import Received
 from server.routes.parts import RouteParts
 from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, Transcriptions

@@ -10,7 +10,6 @@ from typing import Any
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import unknown_model
-from server.http.bodies import Received
 from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
 from server.jobs.members import Member, Members, one_of
@@ -29,6 +28,7 @@ from server.model.bounds import CHANNEL_MODES
 from server.model.errors import FieldError, Refused, invalid
 from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
+from server.model.received import Received
 
 FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"

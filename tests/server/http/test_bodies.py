@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 
 from server.http import bodies
-from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Received, Uploads
+from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Uploads
 from server.model.errors import DiskFull, Refused
+from server.model.received import Received
 from server.storage.sqlite.files import FileBlobs
 from tests.server.storing import in_a_loop
 

@@ -13,12 +13,12 @@ from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.file_parameters import ResponseOptions
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.http.bodies import Received
 from server.http.problems import problem_of
 from server.jobs.orders import ParsedRequest, parse_live_order, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
-from server.model.orders import LiveOptions, Order, StoredFile, without_defaults
+from server.model.orders import LiveOptions, Order, without_defaults
+from server.model.received import Received, StoredFile
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"

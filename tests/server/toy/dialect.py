@@ -15,7 +15,6 @@ from starlette.websockets import WebSocket
 
 from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
 from server.dialects.finished_jobs import answer_finished
-from server.http.bodies import Received
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
 from server.http.schema_parts import TEXT, object_of, ref
@@ -24,6 +23,7 @@ from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import LiveOptions, Order
+from server.model.received import Received
 from server.routes.transcriptions import FILE_CODES
 from server.waiting import until_first
 
