@@ -47,6 +47,12 @@ JUMP = position(2)
 MET = 0.5
 """The words that a place is worth where the last final unit ends: times in numbers are off by a second."""
 
+ALIKE = 0.5
+"""The words that a word is worth that only sounds like a figure, as "for" and "4"."""
+
+FIGURES = 2
+"""The last final figures by which it is known where a longer number goes on."""
+
 TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
 """The costs of a unit that comes twice, of a unit that is lost, and of a second in which two words are said at once."""
 
@@ -92,7 +98,7 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
     following = units[split].word if split < len(units) else len(heard)
     while count < following and heard[count].start + heard[count].end <= 2 * end:
         count += 1  # a word without units, such as "dot", was final before
-    if not split or split == len(units) or units[split].word == count:
+    if not split or split == len(units) or units[split].word != units[split - 1].word:
         return list(heard[count:]), count
     rest = _cut(heard[count - 1], units[split - 1].upto or 0, units[split].start)
     return [*rest, *heard[count:]], count - len(rest)
@@ -119,31 +125,33 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
     for old in tail:
         before, row = row, [0.0]
         for column, new in enumerate(units):
-            same = before[column] + 1 / counts[old.word] if _same_place(old, new) else 0.0
+            alike = 1.0 if old.text == new.text else ALIKE * (old.sound == new.sound)
+            same = before[column] + alike / counts[old.word] if _near(old, new) else 0.0
             row.append(max(row[-1], before[column + 1], same))
     return row
 
 
 def _same_place(old: Unit, new: Unit) -> bool:
     """Return whether both are the same, at about the same place of a live stream."""
-    return old.text == new.text and abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
+    return old.text == new.text and _near(old, new)
+
+
+def _near(old: Unit, new: Unit) -> bool:
+    """Return whether both are at about the same place of a live stream."""
+    return abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
 
 
 def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:
-    """Return whether words can be parted before unit *at*: between two words, or where whole final words end in one.
+    """Return whether words can be parted before unit *at*: between two words, or where final words end within one.
 
-    So "526-018" is parted after a final "526" or "5 2 6", and not after a final "26" or "36".
+    So "526-018" is parted after a final "526", "5 2 6" or "26", and not after a final "36".
     """
     if not 0 < at < len(units) or units[at - 1].word != units[at].word:
         return True
     if units[at - 1].upto is None:
         return False
-    front = sum(unit.word == units[at].word for unit in units[:at])
-    return any(
-        [unit.text for unit in tail[-count:]] == [unit.text for unit in units[at - count : at]]
-        for count in range(front, min(at, len(tail)) + 1)
-        if count == len(tail) or tail[-count - 1].word != tail[-count].word
-    )
+    count = min(FIGURES, sum(unit.word == units[at].word for unit in units[:at]))
+    return [unit.sound for unit in tail[-count:]] == [unit.sound for unit in units[at - count : at]]
 
 
 def _cut(word: Word, upto: int, start: int) -> list[Word]:

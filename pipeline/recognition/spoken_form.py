@@ -34,6 +34,7 @@ _SAME = {
     "mister": "mr",
     "doctor": "dr",
 }
+_SOUNDS = {"4": "for", "2": "to", "too": "to", "8": "ate", "1": "won", "0": "oh", "o": "oh"}
 _UNSAID = frozenset({"dot"})  # "silver dot com" is also written "silver.com"
 _ONES = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -73,6 +74,11 @@ class Unit:
     @property
     def is_figure(self) -> bool:
         return self.text.isdecimal()
+
+    @property
+    def sound(self) -> str:
+        """What is said alike has the same: "four" may be heard as "for"."""
+        return _SOUNDS.get(self.text, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +172,28 @@ def _read_numbers(parts: Sequence[tuple[_Part, int]]) -> Iterator[tuple[_Part, i
             yield parts[at]
             at += 1
             continue
-        spread = [number for _, number in parts[at:after]]
-        for place, figure in enumerate(value):
-            yield _Part(figure, None), spread[place * len(spread) // len(value)]
+        yield from _spread_figures(value, parts[at:after])
         at = after
+
+
+def _spread_figures(value: str, parts: Sequence[tuple[_Part, int]]) -> Iterator[tuple[_Part, int]]:
+    """Yield the figures of *value*, each with the index of the one of *parts* that says it by its place.
+
+    "Eighty" says 8 and 0, but 8 alone before "four". "Hundred" says the zeros that no word after it replaces. So a
+    word has the same figures wherever the number is cut off.
+    """
+    scale = unit = 1
+    starts = [(0, parts[0][1])]
+    for part, number in reversed(parts):
+        size = _SCALES.get(part.text)
+        if size is not None:
+            unit = size * scale if part.text == "hundred" else size
+            scale = scale if part.text == "hundred" else size
+            starts.insert(1, (len(value) - len(str(unit)) + 1, number))
+        elif part.text in _VALUES:
+            starts.insert(1, (len(value) - len(str(_VALUES[part.text] * unit)), number))
+    for place, figure in enumerate(value):
+        yield _Part(figure, None), next(number for start, number in reversed(starts) if start <= place)
 
 
 def _zeros(parts: Sequence[tuple[_Part, int]], at: int) -> str | None:

@@ -15,6 +15,7 @@ if each answer comes before the next request is due.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -224,10 +225,11 @@ class StreamCore:
         if heard.rejected is not None:
             self.counts.rejected += 1
             heard = replace(heard, words=())
+        answer = heard.words
         heard = replace(heard, words=self._select_spoken(ask, heard))
         if self._options.multilingual:
             heard = replace(heard, words=tuple(replace(word, language=heard.language) for word in heard.words))
-        if self._misses_speech(ask, heard) and self._reach_less_far(ask):
+        if self._misses_speech(ask, heard.words, answer) and self._reach_less_far(ask):
             return  # the next request has the same audio, with less of what came before the turn
         self._learn_language(heard, ask)
         self._answer(ask, heard)
@@ -409,21 +411,24 @@ class StreamCore:
             turn, kept, edge=self._edge, oldest=oldest, end=ask.end, length=length, alone=self._alone, options=options
         )
 
-    def _misses_speech(self, ask: WindowRequest, heard: RecognitionResult) -> bool:
-        """Return whether *heard* begins before the first turn and has no words for speech in that turn.
+    def _misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word]) -> bool:
+        """Return whether the audio of *ask* begins before the first turn, and *words* lack speech in that turn.
 
-        A final counts only if it has no words at all where the last partial had some: the engine itself looks for other
-        speech that a final lacks, unless it is short.
+        They are those of the *answer* that are of the turn. A final lacks speech only if a word of an earlier turn
+        stands for it, or if it has no words where the last partial had some: the engine itself looks for other speech,
+        unless it is short.
         """
         turn = self._turns.first
         assert turn is not None
         if self._asked_from >= self._edge:
             return False  # the turn was recognised alone already
-        if ask.aim is not Aim.PARTIAL:
-            return not heard.words and bool(self._agreement.pending)
         begin = max(turn.start, self._asked_from)
         voiced = self._window.voiced_spans(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
-        return bool(unheard(heard.words, voiced))
+        if ask.aim is Aim.PARTIAL:
+            return bool(unheard(words, voiced))
+        if not words and self._agreement.pending:
+            return True
+        return bool(unheard(words, voiced)) and not unheard(answer, voiced)
 
     def _reach_less_far(self, ask: WindowRequest) -> bool:
         """Let requests about the first turn begin later than *ask*: a final where partials do, then at the turn itself.

@@ -115,6 +115,29 @@ def test_counting_goes_on_after_the_last_final_number_though_its_time_is_a_secon
     assert fresh_text([*said, ("26,", 7.28, 8.25)], again, 8.25) == "27, 28,"
 
 
+def test_a_number_in_words_goes_on_after_the_last_final_one_of_them():
+    texts = "two million two hundred two thousand six hundred eighty four people".split()
+    whole = [(text, 1 + 0.25 * at, 1.25 + 0.25 * at) for at, text in enumerate(texts)]
+    for count in range(1, len(whole)):
+        assert fresh_text(whole[:count], whole, whole[count - 1][2]) == " ".join(texts[count:])
+
+
+def test_a_long_number_goes_on_after_its_last_final_figures_though_its_beginning_is_heard_otherwise():
+    figures = [(figure, 1 + 0.4 * at, 1.4 + 0.4 * at) for at, figure in enumerate("773909006039233")]
+    again = [("77390906039233997.", 1.0, 7.8), ("Please", 7.8, 8.1)]  # one figure less
+    assert fresh_text(figures, again, 7.0) == "997. Please"
+    said = [("is", 0.7, 0.9), ("you", 0.9, 1.0), ("a", 1.0, 1.4), ("9", 1.4, 1.5), ("7", 1.5, 1.9)]
+    again = [("is", 0.7, 0.9), ("UAE-9702", 0.9, 2.5), ("from", 2.5, 2.8)]
+    assert fresh_text(said, again, 1.9) == "02 from"
+
+
+def test_a_final_word_that_sounds_like_a_figure_is_not_told_again_as_one():
+    said = [("Please", 0.5, 0.8), ("ring", 0.8, 1.0), ("1-0", 1.0, 1.3), ("for", 1.3, 1.6)]
+    again = [("Please", 0.5, 0.8), ("ring", 0.8, 1.0), ("104-1619,", 1.0, 2.8), ("extension", 2.8, 3.1)]
+    assert fresh_text(said, again, 1.6) == "1619, extension"
+    assert fresh_text([("for", 1.3, 1.6)], [("for", 1.3, 1.6), ("4", 1.6, 1.9), ("people", 1.9, 2.3)], 1.6) == "4 people"
+
+
 NUMBERS = (  # of one word each: when it is said, what is heard of its beginning until when, and what from its middle on
     ("$450,000", 1.0, 3.4, {1.5: "4", 2.0: "400", 2.6: "$450"}, "$50,000"),
     ("830-166-1318", 5.0, 10.0, {6.0: "83", 7.0: "830-1", 8.5: "830-166", 9.5: "830-166-13"}, "166-1318"),
@@ -190,6 +213,20 @@ def test_the_last_word_of_a_turn_is_told_once_where_a_model_puts_it_behind_the_p
     first = [("order", 1.0, 1.4), ("number", 1.4, 1.8), ("please", 1.8, 2.2)]
     again = [("order", 1.0, 1.4), ("number", 1.4, 2.2), ("please", 3.0, 3.3), ("it", 3.3, 3.6)]
     assert across_a_pause(first, [("it", 3.0, 3.6)], again) == "order number please it"
+
+
+def test_a_turn_over_which_a_model_stretches_the_last_word_before_it_is_heard_by_itself():
+    first = [("order", 1.0, 1.4), ("number", 1.4, 1.8), ("please", 1.8, 2.2)]
+    second = [("it", 3.0, 3.3), ("is", 3.3, 3.6), ("in", 3.6, 4.0), ("here", 4.0, 4.4)]
+    words = spoken(*first, *second)
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        stretched = [("order", 1.0, 1.4), ("number", 1.4, 2.2), ("please", 3.0, 4.0), ("here", 4.0, 4.4)]
+        whole = request.start < words[0].end and request.start + len(request.samples) > words[-1].end
+        return heard(spoken(*stretched)) if whole else perfect(words)(request)
+
+    run = stream(voice(words, words[-1].end + position(1)), listen)
+    assert run.text == "order number please it is in here"
 
 
 @pytest.mark.parametrize("word", ["oh", "no"])

@@ -49,6 +49,24 @@ def test_a_zero_is_also_said_as_a_letter_but_only_among_figures():
     assert units("oh no") == ["oh", "no"]
 
 
+@pytest.mark.parametrize(
+    ("text", "figures"),
+    [
+        ("six hundred eighty four people", ["6", "", "8", "4", "people"]),
+        ("six hundred eighty", ["6", "", "80"]),
+        ("six hundred", ["6", "00"]),
+        ("four hundred and fifty thousand", ["4", "", "", "50", "000"]),
+        ("four hundred thousand", ["4", "00", "000"]),
+        ("two million two hundred two thousand six hundred eighty", ["2", "", "2", "0", "2", "", "6", "", "80"]),
+        ("nineteen oh four", ["19", "0", "4"]),
+        ("oh five seventeenth 8 million", ["0", "5", "17", "8", "000000"]),
+    ],
+)
+def test_each_word_of_a_number_has_its_own_figures(text, figures):
+    found = units_of(words(text))
+    assert ["".join(unit.text for unit in found if unit.word == at) for at in range(len(figures))] == figures
+
+
 def test_units_stand_in_the_time_of_their_words_and_tell_where_the_text_can_be_parted():
     [word] = words("526-018")
     found = units_of([word])
