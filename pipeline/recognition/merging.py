@@ -48,7 +48,7 @@ MET = 0.5
 """The words that a place is worth where the last final unit ends: times in numbers are off by a second."""
 
 ALIKE = 0.5
-"""The words that a word is worth that only sounds like a figure, as "for" and "4"."""
+"""The words that another form of a final word is worth: "it's" for "it", or "4" for "for"."""
 
 FIGURES = 2
 """The last final figures by which it is known where a longer number goes on."""
@@ -125,8 +125,7 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
     for old in tail:
         before, row = row, [0.0]
         for column, new in enumerate(units):
-            alike = 1.0 if old.text == new.text else ALIKE * (old.sound == new.sound)
-            same = before[column] + alike / counts[old.word] if _near(old, new) else 0.0
+            same = before[column] + _likeness(old, new) / counts[old.word] if _near(old, new) else 0.0
             row.append(max(row[-1], before[column + 1], same))
     return row
 
@@ -134,6 +133,15 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
 def _same_place(old: Unit, new: Unit) -> bool:
     """Return whether both are the same, at about the same place of a live stream."""
     return old.text == new.text and _near(old, new)
+
+
+def _likeness(old: Unit, new: Unit) -> float:
+    """Return how many words it is worth that *new* is heard where *old* is final: ALIKE for another form of the word."""
+    if old.text == new.text:
+        return 1.0
+    short, long = sorted((old.text, new.text), key=len)
+    longer = len(short) > 1 and not (old.is_figure or new.is_figure) and long.startswith(short)
+    return ALIKE if longer or old.sound == new.sound else 0.0
 
 
 def _near(old: Unit, new: Unit) -> bool:

@@ -131,10 +131,13 @@ def test_a_long_number_goes_on_after_its_last_final_figures_though_its_beginning
     assert fresh_text(said, again, 1.9) == "02 from"
 
 
-def test_a_final_word_that_sounds_like_a_figure_is_not_told_again_as_one():
+def test_a_final_word_that_is_heard_in_another_form_is_not_told_again():
     said = [("Please", 0.5, 0.8), ("ring", 0.8, 1.0), ("1-0", 1.0, 1.3), ("for", 1.3, 1.6)]
     again = [("Please", 0.5, 0.8), ("ring", 0.8, 1.0), ("104-1619,", 1.0, 2.8), ("extension", 2.8, 3.1)]
     assert fresh_text(said, again, 1.6) == "1619, extension"
+    said = [("people,", 27.47, 28.51), ("it", 28.53, 28.61)]
+    again = [("people.", 27.46, 28.5), ("It's", 28.5, 28.72), ("grown", 28.72, 28.82)]
+    assert fresh_text(said, again, 28.61) == "grown"
     assert fresh_text([("for", 1.3, 1.6)], [("for", 1.3, 1.6), ("4", 1.6, 1.9), ("people", 1.9, 2.3)], 1.6) == "4 people"
 
 
