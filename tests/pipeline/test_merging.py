@@ -129,6 +129,8 @@ def test_a_long_number_goes_on_after_its_last_final_figures_though_its_beginning
     said = [("is", 0.7, 0.9), ("you", 0.9, 1.0), ("a", 1.0, 1.4), ("9", 1.4, 1.5), ("7", 1.5, 1.9)]
     again = [("is", 0.7, 0.9), ("UAE-9702", 0.9, 2.5), ("from", 2.5, 2.8)]
     assert fresh_text(said, again, 1.9) == "02 from"
+    again = [("order", 27.9, 28.2), ("8888888.", 28.4, 31.0), ("Send", 31.0, 31.3)]  # over a pause
+    assert fresh_text([("order", 27.9, 28.2), ("8888888.", 28.4, 29.6)], again, 29.6) == "Send"
 
 
 def test_a_final_word_that_is_heard_in_another_form_is_not_told_again():
