@@ -136,7 +136,7 @@ def _same_place(old: Unit, new: Unit) -> bool:
 
 
 def _likeness(old: Unit, new: Unit) -> float:
-    """Return how many words it is worth that *new* is heard where *old* is final: ALIKE for another form of the word."""
+    """Return the words that *new* is worth where *old* is final: 1 for the same word, ALIKE for another form of it."""
     if old.text == new.text:
         return 1.0
     short, long = sorted((old.text, new.text), key=len)
