@@ -1,10 +1,13 @@
 """Helpers that run programs in separate processes and check whether these have ended."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,3 +32,16 @@ def await_true(claim: Callable[[], bool]) -> None:
     """Wait until *claim* is true; pytest's timeout limits the wait."""
     while not claim():
         time.sleep(0.01)
+
+
+@contextmanager
+def few_files(process_id: int, *, spare: int = 0) -> Iterator[None]:
+    """Let a process open no more than *spare* files during the block (Linux)."""
+    files = Path(f"/proc/{process_id}/fd")
+    lowest = next(number for number in count() if not (files / str(number)).is_symlink())
+    soft, hard = resource.prlimit(process_id, resource.RLIMIT_NOFILE)
+    resource.prlimit(process_id, resource.RLIMIT_NOFILE, (lowest + spare, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(process_id, resource.RLIMIT_NOFILE, (soft, hard))

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-import anyio
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -284,12 +283,11 @@ class _Exchange:
 
     async def _linger(self) -> None:
         dropped = 0
-        with suppress(asyncio.CancelledError), anyio.move_on_after(LINGER_S):  # cancelled: the server ends
-            while not self._body_ended and dropped < LINGER_BYTES:
-                with anyio.move_on_after(LINGER_IDLE_S) as idle:
-                    dropped += len((await self.receive()).get("body", b""))
-                if idle.cancelled_caught:
-                    return
+        with suppress(asyncio.CancelledError, TimeoutError):  # cancelled: the server ends
+            async with asyncio.timeout(LINGER_S):
+                while not self._body_ended and dropped < LINGER_BYTES:
+                    async with asyncio.timeout(LINGER_IDLE_S):
+                        dropped += len((await self.receive()).get("body", b""))
 
 
 def _declared_length(given: Given) -> float:

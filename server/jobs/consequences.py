@@ -6,7 +6,7 @@ from server.jobs.leases import WorkerRules
 from server.jobs.running import Stopped
 from server.jobs.sandbox import Canceled
 from server.logs import log
-from server.model.errors import BlobsAway, DiskFull
+from server.model.errors import BlobsAway, DiskFailed, DiskFull
 from server.model.jobs import Job, JobError, State, returns_quota
 from server.model.leases import HandBack, LeaseLost, Verdict
 from server.model.outcomes import Outcome
@@ -42,7 +42,7 @@ def after_error(error: BaseException | None, rules: WorkerRules, job: Job) -> Ou
         case DiskFull():
             log.error("disk full", extra={"job": job.id})
             return HandBack("disk_full", delay_s=DISK_FULL_DELAY_S)
-        case BlobsAway():
+        case BlobsAway() if not isinstance(error, DiskFailed):  # the disk may fail for this job's file alone
             log.error("bucket away", extra={"job": job.id})
             return HandBack("bucket_away", delay_s=BLOBS_AWAY_DELAY_S)
         case DecodersBusy():

@@ -7,11 +7,11 @@ store refuses every write after another worker has taken over.
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pipeline.documents.stored import pack_chunk
 from pipeline.words import Chunk
-from server.model.errors import OutcomeUnknown
+from server.model.errors import OutcomeUnknown, StorageBusy
 from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
 from server.model.leases import Lease, LeaseLost, Renewal, Verdict
@@ -40,6 +40,8 @@ class HeldLease:
 
     If the database is away or busy, the methods wait for it until the lease ends.
     """
+
+    despite: ClassVar[tuple[type[Exception], ...]] = (StorageBusy,)  # errors after which a write is tried again
 
     def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
         """*asked* is the monotonic time at which the store was asked for *lease*, which runs for *lease_s* seconds.
@@ -112,7 +114,7 @@ class HeldLease:
 
     async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Call *ask* until it answers, while the lease lasts. It is called again if the database is away or busy."""
-        return await patiently(ask, check=self.check)
+        return await patiently(ask, check=self.check, despite=self.despite)
 
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
         """Call *write* with the lease and return its answer. Raises LeaseLost if the answer is None or False.
@@ -125,7 +127,7 @@ class HeldLease:
             try:
                 if timely:
                     self.check()
-                done = await patiently(lambda: write(self.lease), check=self.check)
+                done = await patiently(lambda: write(self.lease), check=self.check, despite=self.despite)
             except OutcomeUnknown as error:
                 raise LeaseLost from error
             except LeaseLost:

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.audio import Samples, position
 from pipeline.ingest.recording import EXTENSION, Recording
 from server.logs import log
-from server.model.errors import DiskFull
+from server.model.errors import DiskFailed, DiskFull
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
 from server.storage.ports import BlobStore
@@ -51,8 +51,8 @@ class AudioRecorder:
     async def store(self, key: str, blobs: BlobStore, *, redacted: Sequence[tuple[int, int]] = ()) -> Artifact | None:
         """Store the recording as a blob. Returns None if there is none: no audio came, or the disk is full.
 
-        Writes silence over the spans *redacted*: starts and ends in samples of the recording. After BlobsAway it may be
-        called again.
+        Writes silence over the spans *redacted*: starts and ends in samples of the recording. It may be called again
+        after BlobsAway, if that is no DiskFailed.
         """
         async with self._writing:
             await self._flush()
@@ -62,7 +62,7 @@ class AudioRecorder:
                 if redacted:
                     await asyncio.to_thread(self._recording.silence, silent_spans(redacted))
                 return await self._store_file(self._recording, key, blobs)
-            except (OSError, DiskFull) as error:
+            except (OSError, DiskFull, DiskFailed) as error:
                 self._tear(error)
                 return None
 

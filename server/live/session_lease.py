@@ -3,6 +3,7 @@
 import time
 
 from server.jobs.leases import HeldLease
+from server.model.errors import DiskFull, StorageBusy
 from server.model.leases import Lease, LeaseLost, Renewal
 from server.storage.job_store import JobStore
 
@@ -13,8 +14,10 @@ class SessionLease(HeldLease):
     """A HeldLease that is taken again if it ran out and no other process has had the job since.
 
     The store refuses every write under an older lease than the job's newest. So if another process took the session, it
-    ends here.
+    ends here. It waits for room on a full disk as it waits for the database.
     """
+
+    despite = (StorageBusy, DiskFull)
 
     def __init__(self, lease: Lease, jobs: JobStore, *, worker: str, lease_s: float, asked: float) -> None:
         super().__init__(lease, jobs, lease_s=lease_s, asked=asked)

@@ -152,8 +152,12 @@ class BlobsAway(StorageError, RequestError):
     retry_after_s = 5
 
 
+class DiskFailed(BlobsAway):
+    """The disk of the data folder failed, or the process may open no more files. Try again."""
+
+
 class StorageAway(StorageBusy):
-    """The database cannot be reached at the moment. Try again."""
+    """The database cannot be reached, read or written at the moment. Try again."""
 
     retry_after_s = 2
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from server.model.errors import DiskFull
+from server.logs import log
+from server.model.errors import DiskFailed, DiskFull
 
 PRIVATE_FILE = 0o600
 PIECE_BYTES = 256 * 1024  # what a read of a blob holds in memory
@@ -31,7 +32,10 @@ def checked_key(key: str) -> str:
 
 
 async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> T:
-    """Run *function* in one of *threads*, to its end even if cancelled. A full disk raises DiskFull."""
+    """Run *function* in one of *threads*, to its end even if cancelled.
+
+    Raises DiskFull, and DiskFailed for every other error of the operating system, which is logged.
+    """
     running = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
     try:
         return await asyncio.shield(running)
@@ -41,7 +45,8 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
     except OSError as error:
         if error.errno in NO_ROOM:
             raise DiskFull("no room left on the disk of the data folder") from error
-        raise
+        log.error("a file of the data folder failed", extra={"error": str(error)})
+        raise DiskFailed("the disk of the data folder fails; try again") from error
 
 
 async def _outlast(running: "asyncio.Future[T]") -> None:

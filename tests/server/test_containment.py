@@ -1,6 +1,7 @@
 """A fault ends what it belongs to: loops begin anew, and one job's files hold up no other's."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from server.jobs.housekeeping import Sweeper
 from server.jobs.running import source_key
 from server.metrics import Metrics
 from server.model.erasures import ErasureReason
-from tests.server.serving import served
+from tests.processes import few_files
+from tests.server.running import running
+from tests.server.serving import served, wav
 from tests.server.storing import claim, completed, in_a_loop, stored, submit
 from tests.server.talking import Caller, silence, spoken, talking
 from tests.server.working import shop
@@ -130,3 +133,19 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
         await kept.to_the_end()
     record = await me.job(bystander["job_id"], wait=10)
     assert (record["status"], record["text"].split()) == ("completed", spoken(3.0))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")
+def test_a_server_that_can_open_no_file_says_so_and_continues(tmp_path: Path) -> None:
+    with running(tmp_path / "data", ENGINE="scripted") as server:
+        assert server.process is not None
+        client = server.client(server.new_key())
+        assert client.get("/healthz").is_success
+        with few_files(server.process.pid):
+            tried = [client.post("/v1/transcribe", files={"file": wav(1.0)}) for _ in range(2)]
+            page = client.get("/")
+        assert [(answer.status_code, answer.json()["code"]) for answer in tried] == [(503, "not_ready")] * 2
+        assert page.is_success
+        assert client.post("/v1/transcribe", files={"file": wav(1.0)}).json()["status"] == "completed"
+        assert [line for line in server.log if "Too many open files" in line]
+        assert not [line for line in server.log if "Traceback" in line]

@@ -18,7 +18,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from server.model.errors import DiskFull, StorageBusy, StorageError
+from server.logs import log
+from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.schema import MIGRATIONS, OLDEST
 from server.storage.sqlite.scrubbing import Scrubber
@@ -40,6 +41,7 @@ MAX_VERSIONS = 10_000  # of topics in memory
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+DISK_FAILED = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
 
 
 class SqliteTransaction:
@@ -421,7 +423,14 @@ def _translate(error: Exception, place: str = "database") -> Exception:
     code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
     if code in NO_ROOM:
         return DiskFull("no room left on the disk of the data folder")
-    busy = code & 0xFF == sqlite3.SQLITE_BUSY
-    failure = StorageBusy("the database is busy; try again") if busy else StorageError(f"{place}: {error}")
+    kind = code & 0xFF
+    failure: StorageError
+    if kind == sqlite3.SQLITE_BUSY:
+        failure = StorageBusy("the database is busy; try again")
+    elif kind in DISK_FAILED:  # the disk, or no more files can be opened: the next attempt may succeed
+        log.error("the database's files failed", extra={"error": str(error)})
+        failure = StorageAway(f"{place}: {error}")
+    else:
+        failure = StorageError(f"{place}: {error}")
     failure.__cause__ = error
     return failure

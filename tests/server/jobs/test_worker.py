@@ -13,7 +13,7 @@ from pipeline.errors import EngineFailed, UndecodableAudio
 from pipeline.words import Chunk
 from server.accounts.issuing import open_account
 from server.jobs.running import chunk_events
-from server.model.errors import DiskFull
+from server.model.errors import DiskFailed, DiskFull
 from server.model.jobs import JobFilter, State
 from server.model.leases import Lease
 from server.model.orders import Order, Source
@@ -307,16 +307,17 @@ async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs
 
 
 class FullDisk:
-    """A blob store on a full disk."""
+    """A blob store on a disk that is full, or fails."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, error: Exception | None = None) -> None:
         self._blobs = storage.blobs
+        self._error = error or DiskFull("no room left")
         self.tried = asyncio.Event()
 
     @asynccontextmanager
     async def create(self, _key: str) -> AsyncIterator[None]:
         self.tried.set()
-        raise DiskFull("no room left")
+        raise self._error
         yield
 
     def __getattr__(self, name: str) -> Any:
@@ -334,6 +335,16 @@ async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_ro
         it.clock.advance(s=31)
         async with it.working():
             assert (await it.over(job_id)).state is State.COMPLETED
+
+
+@in_a_loop
+async def test_a_disk_that_fails_costs_attempts_because_it_may_be_the_jobs_own_file(tmp_path):
+    async with shop(tmp_path) as it:
+        job_id = await it.submit()
+        async with it.working(replace(PATIENT, retry_s=0.0), blobs=FullDisk(it.storage, DiskFailed("EIO"))):
+            job = await it.over(job_id)
+        assert job.error is not None
+        assert (job.state, job.error.code, job.error.retryable) == (State.FAILED, "internal", True)
 
 
 class NoRoomToRenew:

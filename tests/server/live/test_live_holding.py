@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from server.live.session_lease import SessionLease
+from server.model.errors import DiskFull
 from server.model.leases import LeaseLost, Renewal
+from server.storage import patience
 from server.storage.ports import Storage
 from tests.server.storing import WORD, ManualClock, completed, in_a_loop, submit, types_of
 
@@ -50,6 +52,26 @@ async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_t
             await session.log([WORD])
         assert "word" not in await types_of(storage, "job_a")
         assert await storage.jobs.claim_live("job_a", "next", lease_s=LEASE_S) is not None
+
+
+@in_a_loop
+async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(patience, "AGAIN_S", 0.01)
+    async with backend.stored(tmp_path, ManualClock()) as storage:
+        session = await held(storage, await submit(storage, "job_a", live=True))
+        log, full = storage.jobs.log, [DiskFull("no room left")] * 3
+
+        async def when_there_is_room(*given):
+            if full:
+                raise full.pop()
+            return await log(*given)
+
+        monkeypatch.setattr(type(storage.jobs), "log", lambda _, *given: when_there_is_room(*given))
+        assert [event.type for event in await session.log([WORD])] == ["word"]
+        full += [DiskFull("no room left")] * 1000
+        session.until = time.monotonic() - 2 * LEASE_S
+        with pytest.raises(LeaseLost):
+            await session.log([WORD])
 
 
 @in_a_loop

@@ -1,6 +1,7 @@
 """Tests of database.py: shared commits, separate failures, and wakes by commits of other connections."""
 
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
@@ -11,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from server.model.errors import DiskFull, StorageBusy, StorageError
+from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
 from server.storage.sqlite import database as module
 from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction, Watch
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.vital import SOFTWARE
-from tests.processes import ROOT
+from tests.processes import ROOT, few_files
 from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
 
 WRITER_FAILS = """
@@ -125,6 +126,16 @@ async def test_a_write_that_does_not_fit_fails_alone_and_the_database_goes_on(tm
         assert [name[:3] for name in await database.read(names)] == ["a", "b", "big"]
         (check,) = await database.read(lambda tx: tx.all("PRAGMA integrity_check"))
         assert check[0] == "ok"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
+@in_a_loop
+async def test_a_database_whose_files_cannot_be_opened_may_be_asked_again(tmp_path):
+    async with opened(tmp_path) as database:
+        await database.write(insert("a"))
+        with few_files(os.getpid()), pytest.raises(StorageAway, match="unable to open"):
+            await database.read(names)  # the first reading thread opens its connection now
+        assert await database.read(names) == ["a"]
 
 
 async def limit_pages(database: SqliteDatabase, more: int) -> None:

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
-from server.model.errors import DiskFull, FolderInUse, StorageError
+from server.model.errors import DiskFailed, DiskFull, FolderInUse, StorageError
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
+from tests.processes import few_files
 from tests.server.blob_stores import put, read
 from tests.server.storing import in_a_loop, stored
 
@@ -53,6 +54,19 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
+@in_a_loop
+async def test_a_blob_whose_file_cannot_be_opened_may_be_stored_again(tmp_path):
+    async with stored(tmp_path) as storage:
+        with few_files(os.getpid()), pytest.raises(DiskFailed):
+            await put(storage.blobs, "job_1/source", b"audio")
+        await put(storage.blobs, "job_1/source", b"audio")
+        with few_files(os.getpid()), pytest.raises(DiskFailed):
+            await read(storage.blobs, "job_1/source")
+        assert await read(storage.blobs, "job_1/source") == b"audio"
+        assert list(storage.blobs.scratch.iterdir()) == []
 
 
 @in_a_loop
