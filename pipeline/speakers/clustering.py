@@ -4,17 +4,22 @@ Theory. The segmentation model (segmentation.py) looks at windows of ten seconds
 each. The encoder (embedding.py) turns each turn of a local voice into a vector; the distance of two turns is one minus
 the cosine of their vectors. Clustering joins turns into people:
 
-1. Short turns have unreliable vectors, so only turns of a certain length take part.
+1. Short turns have unreliable vectors, so only turns of a certain length take part. The first model often takes two
+   people who follow each other without a pause for one: a turn is cut where its pieces before and after differ by
+   MIXED.
 2. The first model knows something about neighbours. Two local voices of one window are two people, so their distance is
    set to SAME_WINDOW, more than any sound can reach. Two turns of one local voice are probably one person, so their
    distance is lowered by SAME_VOICE. So is that of local voices of two overlapping windows that speak at the same time.
-3. Average linkage: the two groups with the lowest mean distance are merged, again and again, until the lowest is APART.
+3. Average linkage: the two groups with the lowest mean distance are merged, again and again, until none are near
+   enough. The mean of many turns says more than that of one: two groups that both speak for FOR_SURE_S are two people
+   from APART_FOR_SURE on. Where one of them speaks for UNSURE_S or less, only from APART on: it may be a shout.
 4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording. The others are
    dropped; timeline.py gives their turns to the voices that they resemble most.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +28,20 @@ from pipeline.audio import RATE
 from pipeline.speakers.frames import FRAMES, HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
 
 Array = NDArray[np.float32]
+Spans: TypeAlias = Sequence[tuple[int, int]]
+"""From and to which frames of the recording."""
 
-APART = 0.30
-"""Groups with at least this mean cosine distance are two people."""
+APART, APART_FOR_SURE = 0.33, 0.22
+"""Groups with at least this mean cosine distance are two people: where little is heard of one, and where much is."""
+
+UNSURE_S, FOR_SURE_S = 5.0, 12.0
+"""How long the one that speaks less does so. Between them the distance falls evenly."""
+
+MIXED = 0.35
+"""Two parts of a turn with at least this distance are two people's."""
+
+ONE_FOR_SURE = 0.18
+"""Turns that are nearer are merged without asking how long they are."""
 
 SAME_WINDOW = 2.0
 """The distance of two local voices of one window."""
@@ -68,7 +84,7 @@ class _Point:
     voice: int
     seconds: float
     embedding: Array
-    spans: tuple[tuple[int, int], ...]  # from and to which frames of the recording
+    spans: Spans
 
 
 def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOUNDING_S) -> Array:
@@ -88,12 +104,9 @@ def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOU
     points = points[:: -(-len(points) // MOST_TURNS)]
     embeddings = np.array([point.embedding for point in points])
     seconds = np.array([point.seconds for point in points], np.float32)
-    groups = cut(average_linkage(_distances(points, embeddings, windows)), len(points), APART, most)
+    groups = join_groups(_distances(points, embeddings, windows), [point.spans for point in points], most)
     spoken = np.bincount(groups, weights=seconds)
-    spans: list[list[tuple[int, int]]] = [[] for _ in spoken]
-    for point, group in zip(points, groups, strict=True):
-        spans[group] += point.spans
-    lasting = np.array([_lasting_s(own) for own in spans])
+    lasting = np.array([_lasting_s(own) for own in _spans_of_groups([point.spans for point in points], groups)])
     kept = np.flatnonzero(
         (spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
         & (lasting >= min(lasting.max(), founding_s))
@@ -128,12 +141,31 @@ def _points(windows: Sequence[Window], least_s: float) -> list[_Point]:
     points: list[_Point] = []
     for index, window in enumerate(windows):
         for voice in range(VOICES):
-            turns = window.of_voice(voice)
+            turns = [part for turn in window.of_voice(voice) for part in _parts(turn)]
             long = [turn for turn in turns if turn.seconds >= least_s]
             points += [_point(index, window, [turn], turn.embedding) for turn in long]
             if turns and not long and sum(turn.seconds for turn in turns) >= least_s:
                 points.append(_point(index, window, turns, average(turns)))
     return points
+
+
+def _parts(turn: LocalTurn) -> list[LocalTurn]:
+    """Cut a turn, where two people speak in it, between those of its pieces that differ most, and so on."""
+    likeness = [
+        float(average(turn.pieces[:cut_at]) @ average(turn.pieces[cut_at:])) for cut_at in range(1, len(turn.pieces))
+    ]
+    if min(likeness, default=1.0) >= 1 - MIXED:
+        return [turn]
+    first = 1 + int(np.argmin(likeness))
+    border = turn.pieces[first - 1].after
+    halves = (turn.first, border, turn.pieces[:first]), (border, turn.after, turn.pieces[first:])
+    return [
+        part
+        for start, after, pieces in halves
+        for part in _parts(
+            LocalTurn(turn.voice, start, after, sum(piece.seconds for piece in pieces), average(pieces), pieces)
+        )
+    ]
 
 
 def _point(index: int, window: Window, turns: Sequence[LocalTurn], embedding: Array) -> _Point:
@@ -189,6 +221,40 @@ def _same_voices(windows: Mapping[int, Window]) -> Iterator[tuple[tuple[int, int
                 yield (index, voice), (other, match)
 
 
+def join_groups(distances: Array, spans: Sequence[Spans], most: int) -> NDArray[np.intp]:
+    """Return the group, 0, 1, ..., of each turn, at most *most*, from the *distances* of all pairs, (n, n)."""
+    groups = cut(average_linkage(distances.copy()), len(spans), ONE_FOR_SURE, len(spans))
+    member = np.eye(groups.max() + 1, dtype=np.float32)[groups]
+    sizes = member.sum(axis=0)
+    means = (member.T @ distances @ member / np.outer(sizes, sizes)).astype(np.float32)
+    heard = _spans_of_groups(spans, groups)
+    lasting = np.array([_lasting_s(own) for own in heard])
+    while len(sizes) > 1:
+        apart = np.interp(np.minimum.outer(lasting, lasting), (UNSURE_S, FOR_SURE_S), (APART, APART_FOR_SURE))
+        np.fill_diagonal(means, np.inf)
+        near = np.where(means < apart, means, np.inf)
+        if np.isinf(near).all():
+            if len(sizes) <= most:
+                break
+            near = means
+        kept, gone = sorted(divmod(int(near.argmin()), len(sizes)))
+        _merge(means, sizes, kept, gone)
+        heard[kept] += heard.pop(gone)
+        lasting[kept] = _lasting_s(heard[kept])
+        means = np.delete(np.delete(means, gone, axis=0), gone, axis=1)
+        lasting, sizes = np.delete(lasting, gone), np.delete(sizes, gone)
+        groups[groups == gone] = kept
+        groups[groups > gone] -= 1
+    return groups
+
+
+def _spans_of_groups(spans: Sequence[Spans], groups: NDArray[np.intp]) -> list[list[tuple[int, int]]]:
+    of_groups: list[list[tuple[int, int]]] = [[] for _ in range(groups.max() + 1)]
+    for own, group in zip(spans, groups, strict=True):
+        of_groups[group] += own
+    return of_groups
+
+
 def average_linkage(distances: Array) -> list[tuple[float, int, int]]:
     """Merge the two nearest groups until one is left; return each merge as (distance, one, another), nearest first.
 
@@ -217,7 +283,7 @@ def average_linkage(distances: Array) -> list[tuple[float, int, int]]:
     return sorted(merges)
 
 
-def _merge(distances: Array, sizes: NDArray[np.float64], kept: int, gone: int) -> None:
+def _merge(distances: Array, sizes: NDArray[np.floating], kept: int, gone: int) -> None:
     joined = (distances[kept] * sizes[kept] + distances[gone] * sizes[gone]) / (sizes[kept] + sizes[gone])
     joined[kept] = np.inf
     distances[kept] = distances[:, kept] = joined

@@ -60,24 +60,20 @@ class VoiceEncoder:
         self._weight = tensors["linear.weight"].T.copy()
         self._bias = tensors["linear.bias"].copy()
 
-    def __call__(self, voices: Sequence[Array]) -> Array:
-        """Return one embedding for each mel spectrum, of shape (spectra, SIZE). Each spectrum has at least one frame.
+    def __call__(self, voices: Sequence[Array]) -> list[Array]:
+        """Return the embeddings of the pieces of each mel spectrum, of shape (pieces, SIZE).
 
-        A long spectrum is cut into pieces of about PIECE frames, whose embeddings are averaged.
+        A spectrum has at least one frame. piece_lengths() says how it is cut.
         """
-        pieces: list[Array] = []
-        owners: list[int] = []
-        for owner, mels in enumerate(voices):
-            cut = np.array_split(_raise(mels), max(1, round(len(mels) / PIECE)))
-            pieces += cut
-            owners += [owner] * len(cut)
-        found = np.zeros((len(voices), SIZE), np.float32)
+        pieces = [
+            piece for mels in voices for piece in np.split(_raise(mels), np.cumsum(piece_lengths(len(mels)))[:-1])
+        ]
+        found = np.zeros((len(pieces), SIZE), np.float32)
         order = sorted(range(len(pieces)), key=lambda piece: len(pieces[piece]))
         for start in range(0, len(order), _ROWS):
             rows = order[start : start + _ROWS]
-            for row, embedding in zip(rows, self._embed([pieces[row] for row in rows]), strict=True):
-                found[owners[row]] += embedding * len(pieces[row])
-        return unit(found)
+            found[rows] = self._embed([pieces[row] for row in rows])
+        return np.split(found, np.cumsum([len(piece_lengths(len(mels))) for mels in voices])[:-1]) if pieces else []
 
     def _embed(self, pieces: Sequence[Array]) -> Array:
         lengths = np.array([len(piece) for piece in pieces], np.int32)
@@ -86,6 +82,12 @@ class VoiceEncoder:
             frames[: len(piece), row] = piece
         (hidden,) = self._session.run(("hidden",), {"frames": frames, "lengths": lengths})
         return unit(np.maximum(np.einsum("bi,io->bo", hidden[0], self._weight) + self._bias, 0))
+
+
+def piece_lengths(frames: int) -> NDArray[np.intp]:
+    """Return the lengths, about PIECE each, of the pieces into which so many mel frames are cut."""
+    count = max(1, round(frames / PIECE))
+    return np.full(count, frames // count) + (np.arange(count) < frames % count)
 
 
 def _raise(mels: Array) -> Array:

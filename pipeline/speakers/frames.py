@@ -33,6 +33,15 @@ SIZE = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a turn, of about 1.6 s, in which another person may speak after all."""
+
+    after: int  # frame of the window, up to which it reaches from the end of the piece before
+    seconds: float  # of speech in it
+    embedding: Array
+
+
+@dataclass(frozen=True, slots=True)
 class LocalTurn:
     """A stretch of a window in which one local voice speaks alone, but for short pauses."""
 
@@ -40,7 +49,8 @@ class LocalTurn:
     first: int  # frame of the window
     after: int
     seconds: float  # of speech in it
-    embedding: NDArray[np.float32]
+    embedding: Array
+    pieces: tuple[Piece, ...]  # at least one, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +65,8 @@ class Window:
         return [turn for turn in self.turns if turn.voice == voice]
 
 
-def average(turns: Sequence[LocalTurn]) -> Array:
-    """Return what a voice sounds like in several turns together."""
+def average(turns: Sequence[LocalTurn | Piece]) -> Array:
+    """Return what a voice sounds like in several turns or pieces together."""
     return unit(np.sum([turn.embedding * turn.seconds for turn in turns], axis=0, dtype=np.float32))
 
 

@@ -12,14 +12,17 @@ from pipeline.speakers.frames import OFFSET, STEP, VOICES, Window, average
 
 Array = NDArray[np.float32]
 
-SPEAKS = 0.4
+SPEAKS = 0.5
 """Somebody speaks in a frame if the mean number of voices, over all windows with this frame, is at least this."""
 
 TWO_SPEAK = 1.2
 """The same for two voices. The model misses much overlapping speech, and seldom finds some that is none."""
 
 ALIKE_BY = 0.04
-"""A turn is another voice's than its local voice where it sounds so much more like that one."""
+"""A piece of a turn is another voice's than its local voice where its cosine with that one is so much higher."""
+
+CHANGE = 0.1
+"""What a change of voice between two pieces of a turn costs: cosine times seconds."""
 
 SOUNDS_S = 0.6
 """A shorter turn keeps the voice of its local voice, whatever it sounds like."""
@@ -27,7 +30,6 @@ SOUNDS_S = 0.6
 _MARGIN = 6  # frames around a turn that are its voice's too
 _LEAST = 0.02  # the probability below which nobody is taken for a second voice
 _PAUSE = RATE // 2  # shorter pauses are no end of a turn
-_EDGE = RATE // 40  # speech begins and ends about so much before and after it is heard for sure
 _SHORTEST = RATE // 10  # shorter turns are left out
 
 
@@ -92,11 +94,35 @@ def _owners(window: Window, voices: Array) -> dict[int, NDArray[np.intp]]:
     for (local, turns), voice in zip(own.items(), match(likeness), strict=True):
         owners[local] = np.full(len(window.speech), voice)
         for turn in turns:
-            alike = voices @ turn.embedding
-            other = int(alike.argmax())
-            if turn.seconds >= SOUNDS_S and alike[other] - alike[voice] > ALIKE_BY:
-                owners[local][max(0, turn.first - _MARGIN) : turn.after + _MARGIN] = other
+            if turn.seconds < SOUNDS_S:
+                continue
+            lengths = np.array([[piece.seconds] for piece in turn.pieces], np.float32)
+            scores = np.array([piece.embedding for piece in turn.pieces]) @ voices.T
+            scores[:, voice] += ALIKE_BY
+            start = max(0, turn.first - _MARGIN)
+            for piece, owner in zip(turn.pieces, best_path(scores * lengths, CHANGE), strict=True):
+                end = piece.after + (_MARGIN if piece is turn.pieces[-1] else 0)
+                owners[local][start:end] = owner
+                start = end
     return owners
+
+
+def best_path(scores: Array, change: float) -> list[int]:
+    """Return a column for each row of *scores*, at least one, so that their sum less *change* for each change is most.
+
+    This is Viterbi's algorithm: the best way to each column of a row goes on from the best ways to the row before.
+    """
+    total = scores[0]
+    came_from: list[NDArray[np.intp]] = []
+    for row in scores[1:]:
+        best = int(total.argmax())
+        stays = total >= total[best] - change
+        came_from.append(np.where(stays, np.arange(len(total)), best))
+        total = np.where(stays, total, total[best] - change) + row
+    path = [int(total.argmax())]
+    for columns in reversed(came_from):
+        path.append(int(columns[path[-1]]))
+    return path[::-1]
 
 
 def _speakers_of_frames(speech: Array, people: Array) -> NDArray[np.bool_]:
@@ -115,9 +141,5 @@ def _turns(speaking: NDArray[np.bool_], duration: int) -> list[VoiceTurn]:
         for start, end in changes.reshape(-1, 2).tolist():
             joined = spans.pop()[0] if spans and start - spans[-1][1] <= _PAUSE else start
             spans.append((joined, end))
-        turns += [
-            VoiceTurn(voice, max(0, start - _EDGE), min(end + _EDGE, duration))
-            for start, end in spans
-            if end - start >= _SHORTEST
-        ]
+        turns += [VoiceTurn(voice, start, min(end, duration)) for start, end in spans if end - start >= _SHORTEST]
     return sorted(turns, key=lambda turn: (turn.start, turn.voice))

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames
-from pipeline.speakers.frames import HEARD, OFFSET, STEP, VOICES, LocalTurn, Window
+from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames, piece_lengths
+from pipeline.speakers.frames import HEARD, OFFSET, STEP, VOICES, LocalTurn, Piece, Window, average, unit
 from pipeline.speakers.segmentation import SegmentationModel
 
 PAUSE = 12
@@ -48,22 +48,32 @@ class SpeakerModels:
         alone = speech > HEARD
         alone &= alone.sum(axis=1, keepdims=True) == 1
         found = [
-            (voice, run, spoken)
+            (voice, run, heard)
             for voice in range(VOICES)
             for run in _runs(np.flatnonzero(alone[:, voice]))
-            if len(spoken := mels[_mel_indices(run, len(mels))]) >= SHORTEST
+            if len(heard := _mel_indices(run, len(mels))) >= SHORTEST
         ]
-        embeddings = self._encoder([spoken for _, _, spoken in found])
-        turns = tuple(
-            LocalTurn(voice, int(run[0]), int(run[-1]) + 1, len(spoken) * HOP / RATE, embedding)
-            for (voice, run, spoken), embedding in zip(found, embeddings, strict=True)
-        )
-        return Window(start, speech.astype(np.float16), turns)
+        embeddings = self._encoder([mels[heard] for _, _, heard in found])
+        turns = (_turn(*one, own) for one, own in zip(found, embeddings, strict=True))
+        return Window(start, speech.astype(np.float16), tuple(turns))
 
     def voice_of(self, samples: Samples) -> NDArray[np.float32]:
         """Return what the voice of SHORTEST or more mel frames of one person's speech sounds like."""
-        voice: NDArray[np.float32] = self._encoder([mel_frames(samples)])[0]
-        return voice
+        mels = mel_frames(samples)
+        (embeddings,) = self._encoder([mels])
+        return unit(embeddings.T @ piece_lengths(len(mels)).astype(np.float32))
+
+
+def _turn(voice: int, run: NDArray[np.intp], heard: NDArray[np.intp], embeddings: NDArray[np.float32]) -> LocalTurn:
+    """Return the turn of the frames *run* of a window, of whose mel frames *heard* the pieces have these embeddings."""
+    lengths = piece_lengths(len(heard))
+    reached = [*((heard[np.cumsum(lengths)[:-1]] * HOP - OFFSET) // STEP), run[-1] + 1]
+    pieces = tuple(
+        Piece(int(after), int(length) * HOP / RATE, embedding)
+        for after, length, embedding in zip(reached, lengths, embeddings, strict=True)
+    )
+    whole = pieces[0].embedding if len(pieces) == 1 else average(pieces)
+    return LocalTurn(voice, int(run[0]), int(run[-1]) + 1, len(heard) * HOP / RATE, whole, pieces)
 
 
 def _runs(frames: NDArray[np.intp]) -> list[NDArray[np.intp]]:

@@ -3,8 +3,9 @@
 import hashlib
 import io
 import pickle
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from pipeline.audio import RATE
 from pipeline.errors import ModelUnavailable, UnusableReference
 from pipeline.packaged import PackagedFile
 from pipeline.speakers import weights
-from pipeline.speakers.clustering import average_linkage, cut
+from pipeline.speakers.clustering import FOR_SURE_S, UNSURE_S, average_linkage, cut, join_groups
 from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
+from pipeline.speakers.frames import STEP
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.options import INSTALL, SpeakerOptions
-from pipeline.speakers.timeline import match
+from pipeline.speakers.timeline import best_path, match
 from pipeline.speakers.weights import ENCODER, read_tensors
 from tests.pipeline.conversing import clip, conversation, error_rate, hear, meeting, models
 
@@ -78,7 +80,7 @@ def test_the_encoder_is_the_network_of_its_weights() -> None:
             states.append(hidden)
         state = np.array(states)
     expected = np.maximum(tensors["linear.weight"] @ state[-1] + tensors["linear.bias"], 0)
-    (found,) = VoiceEncoder()([mels])
+    ((found,),) = VoiceEncoder()([mels])
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
 
 
@@ -92,6 +94,50 @@ def test_clusters_are_those_of_scipy(count: int, seed: int, apart: float, most: 
         expected = fcluster(tree, most, "maxclust")
     found = cut(average_linkage(squareform(distances)), count, apart, most)
     assert len(set(zip(found.tolist(), expected.tolist(), strict=True))) == len(set(found)) == len(set(expected))
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(FOR_SURE_S, 2), (UNSURE_S, 1)])
+def test_what_is_heard_for_long_is_two_voices_sooner(seconds: float, expected: int) -> None:
+    """Two groups of four turns, 0.05 apart within a group and 0.27 between them."""
+    distances = np.full((8, 8), 0.27, np.float32)
+    distances[:4, :4] = distances[4:, 4:] = 0.05
+    frames = round(seconds * RATE / STEP / 4) + 1
+    groups = join_groups(distances, [[(turn * frames, (turn + 1) * frames)] for turn in range(8)], 10)
+    assert len(set(groups.tolist())) == expected
+    assert len(set(groups[:4].tolist())) == len(set(groups[4:].tolist())) == 1
+
+
+@given(st.integers(1, 6), st.integers(1, 10), st.integers(0, 1000))
+def test_groups_are_never_too_many_and_have_no_gaps(most: int, turns: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    distances = (
+        squareform(random.random(turns * (turns - 1) // 2)).astype(np.float32) if turns > 1 else np.zeros((1, 1))
+    )
+    groups = join_groups(distances, [[(turn * 700, turn * 700 + 600)] for turn in range(turns)], most)
+    assert set(groups.tolist()) == set(range(max(groups) + 1))
+    assert len(set(groups.tolist())) <= most
+
+
+@given(st.integers(1, 5), st.integers(1, 3), st.floats(0, 1), st.integers(0, 1000))
+def test_the_best_path_is_the_best_of_all(rows: int, columns: int, change: float, seed: int) -> None:
+    scores = np.random.default_rng(seed).random((rows, columns))
+
+    def worth(path: Sequence[int]) -> float:
+        changes = sum(one != another for one, another in pairwise(path))
+        return float(scores[np.arange(rows), list(path)].sum()) - change * changes
+
+    found = best_path(scores, change)
+    assert worth(found) == pytest.approx(max(map(worth, product(range(columns), repeat=rows))))
+
+
+def test_a_short_answer_without_a_pause_has_its_own_voice() -> None:
+    """The first model takes two people who follow each other at once for one local voice."""
+    one, other = clip("human/jfk.flac"), clip("human/LJ001-0004.flac")
+    samples = np.concatenate([one[: 6 * RATE], other[RATE : 3 * RATE], one[-6 * RATE :], other[-6 * RATE :]])
+    turns = hear(samples)
+    middle = 7 * RATE
+    (speaking,) = {turn.speaker for turn in turns if turn.start <= middle < turn.end}
+    assert speaking == max(turns, key=lambda turn: turn.end).speaker != min(turns, key=lambda turn: turn.start).speaker
 
 
 @given(st.integers(1, 3), st.integers(1, 10), st.integers(0, 1000))
