@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from estimator.families import FAMILIES, TextCount
 from estimator.request import EstimateRequest, Fault, UnknownModels
 from estimator.result import document, listing, time_text
-from estimator.row import Json, Row, note, price_row, unknown_row
+from estimator.row import EstimateRow, Json, note, price_row, unknown_row
 from estimator.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Estimator:
         catalog, moment = self._prices(), request.priced_at or now
         warnings = list(_warnings(request))
         counts: dict[str, TextCount] = {}
-        rows: dict[str, Row] = {}
+        rows: dict[str, EstimateRow] = {}
         for asked in request.models or [model.name for model in catalog.defaults]:
             row = self._row(asked, request, catalog, counts, moment)
             first = rows.setdefault(row.name or f"?{asked.strip().lower()}", row)
@@ -65,7 +65,7 @@ class Estimator:
 
     def _row(
         self, asked: str, request: EstimateRequest, catalog: "Catalog", counts: dict[str, TextCount], moment: datetime
-    ) -> Row:
+    ) -> EstimateRow:
         """Return the row of the model *asked* for. *counts* has the prompt's tokens by encoding, and is added to."""
         model = catalog.find(asked)
         if model is None:

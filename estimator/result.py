@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from estimator.families import FAMILIES
 from estimator.rates import RateCard, Rates, usd_text
 from estimator.request import EstimateRequest
-from estimator.row import PRICED, UNKNOWN, Json, Row, day_text, money, note
+from estimator.row import PRICED, UNKNOWN, EstimateRow, Json, day_text, money, note
 from estimator.turns import CACHE_HIT, Spread
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ASSUMPTIONS = [
 
 
 def document(
-    request: EstimateRequest, rows: Sequence[Row], warnings: list[Json], source: "PriceSource", moment: datetime
+    request: EstimateRequest, rows: Sequence[EstimateRow], warnings: list[Json], source: "PriceSource", moment: datetime
 ) -> Json:
     """Return the answer at the prices of *moment*. Money and ratios are strings, times are RFC 3339 in UTC."""
     ranking = rank(rows)
@@ -62,7 +62,7 @@ def document(
     }
 
 
-def rank(rows: Sequence[Row]) -> list[tuple[str, Spread[int]]]:
+def rank(rows: Sequence[EstimateRow]) -> list[tuple[str, Spread[int]]]:
     """Return names and costs of the models that have a price for all turns, the cheapest first, and write their ranks.
 
     Two models overlap if the cheaper one may cost as much as the other. Then their order is likely, but not certain.

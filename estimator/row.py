@@ -20,7 +20,7 @@ PRICED, PARTIAL, UNPRICED, UNKNOWN = "priced", "partial", "unpriced", "unknown_m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class EstimateRow:
     """The answer for one model. *cost* is that of the run in UNITS, None if not one call fits or no price is known."""
 
     requested: str
@@ -31,16 +31,16 @@ class Row:
     problem: str = ""  # why no price is known
 
 
-def unknown_row(requested: str, did_you_mean: list[str]) -> Row:
+def unknown_row(requested: str, did_you_mean: list[str]) -> EstimateRow:
     """Return the row of a name that stands for no model."""
     problem = f"{requested!a} is unknown" + (f"; did you mean {' or '.join(did_you_mean)}?" if did_you_mean else "")
     answer = {**_row_json(requested, UNKNOWN), "did_you_mean": did_you_mean}
-    return Row(requested=requested, name=None, status=UNKNOWN, answer=answer, problem=problem)
+    return EstimateRow(requested=requested, name=None, status=UNKNOWN, answer=answer, problem=problem)
 
 
 def price_row(
     requested: str, model: "PricedModel", request: EstimateRequest, count: TextCount, moment: datetime
-) -> Row:
+) -> EstimateRow:
     """Return the row of *model*. *count* is the count of request.prompt in the encoding of the model's family."""
     prompt = prompt_tokens(FAMILIES[model.family], count)
     prices = model.prices
@@ -51,7 +51,7 @@ def price_row(
             "notes": [note("unpriced", "The price table has no price for its input and output tokens.")],
         }
         problem = f"{requested!a} has no known price for input and output tokens"
-        return Row(requested=requested, name=model.name, status=UNPRICED, answer=answer, problem=problem)
+        return EstimateRow(requested=requested, name=model.name, status=UNPRICED, answer=answer, problem=problem)
     pricing = _Pricing(request, model, prices=prices, card=card, prompt=prompt, moment=moment)
     status = PRICED if pricing.runs.expected.overflow_at is None else PARTIAL
     answer = _row_json(requested, status, model) | pricing.run_members()
@@ -59,7 +59,7 @@ def price_row(
     if pricing.runs.expected.turns:
         cost = envelope(pricing.runs)
         answer |= pricing.cost_members(cost)
-    return Row(requested=requested, name=model.name, status=status, answer=answer, cost=cost)
+    return EstimateRow(requested=requested, name=model.name, status=status, answer=answer, cost=cost)
 
 
 def _row_json(requested: str, status: str, model: "PricedModel | None" = None) -> Json:

@@ -36,10 +36,10 @@ from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
+from server.routes.access_control import AccessControl, origin_of
 from server.routes.accounts import Accounts
 from server.routes.address_counters import AddressCounters
 from server.routes.channels import Channels
-from server.routes.door import Door, origin_of
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams
 from server.routes.jobs import Jobs
@@ -62,7 +62,7 @@ class HasOperations(Protocol):
     def operations(self) -> list[Operation]: ...
 
 
-Doorway: TypeAlias = tuple[str, str]
+EntryPoint: TypeAlias = tuple[str, str]
 """The method of an operation, or "WS" for a WebSocket, and its path."""
 
 
@@ -72,7 +72,7 @@ class Service:
 
     app: ASGIApp
     domain: Domain
-    doors: tuple[Doorway, ...]
+    entry_points: tuple[EntryPoint, ...]
 
     def begin_stop(self) -> None:
         """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
@@ -140,7 +140,7 @@ def build(
         offer_watch=offer_watch,
         callbacks={dialect.name: dialect.callback for dialect in dialects if dialect.callback is not None},
     )
-    routes, doors = build_routes(config, domain, limits=limits, estimator=estimator, dialects=dialects)
+    routes, entry_points = build_routes(config, domain, limits=limits, estimator=estimator, dialects=dialects)
     app = with_middleware(
         routes,
         cors_origins=config.cors_origins,
@@ -150,12 +150,12 @@ def build(
         address_limits=AddressCounters(limits.keyless.free_requests_per_minute, config.trusted_proxies),
         query_fields={path: most for dialect in dialects for path, most in dialect.query_fields.items()},
     )
-    return Service(app, domain, doors)
+    return Service(app, domain, entry_points)
 
 
 def build_routes(
     config: Config, domain: Domain, *, limits: Limits, estimator: Estimator, dialects: Sequence[Dialect]
-) -> tuple[ASGIApp, tuple[Doorway, ...]]:
+) -> tuple[ASGIApp, tuple[EntryPoint, ...]]:
     """Make the router over every operation and WebSocket, and list them."""
     parts = _make_parts(config, domain, limits)
     transcriptions = Transcriptions(parts)
@@ -173,14 +173,14 @@ def build_routes(
     ).operations()
     routes = [*LiveSockets(parts).routes(), *(socket for dialect in built for socket in dialect.sockets)]
     sockets = Router(routes, redirect_slashes=False, default=not_found)
-    doors = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
-    doors += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
-    return Paths(_resources(operations, parts.door), sockets), tuple(doors)
+    entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
+    entry_points += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
+    return Paths(_resources(operations, parts.access), sockets), tuple(entry_points)
 
 
 def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
     storage, own_origin = domain.storage, origin_of(domain.links.public_base_url)
-    door = Door(
+    access = AccessControl(
         accounts=storage.accounts,
         counters=storage.counters,
         limits=limits,
@@ -197,7 +197,7 @@ def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
         offers=domain.offers,
         metrics=domain.metrics,
         closing=domain.closing,
-        door=door,
+        access=access,
         stream_limits=StreamLimits(limits.streams),
         uploads=Uploads(storage.blobs),
         waiter=JobWaiter(storage.jobs, domain.closing),
@@ -207,7 +207,7 @@ def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
         records=domain.records,
         links=domain.links,
         eraser=domain.eraser,
-        courier=domain.courier,
+        webhook_sender=domain.webhook_sender,
     )
 
 
@@ -218,7 +218,7 @@ def _groups(
     ops = Ops(parts, ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]))
     if "api" not in domain.roles:
         return [ops, LiveRequests(parts)] if "live" in domain.roles else [ops]
-    subtitles = Subtitles(door=parts.door, jobs=parts.jobs, events=parts.storage.events)
+    subtitles = Subtitles(access=parts.access, jobs=parts.jobs, events=parts.storage.events)
     following = ChannelFollowing(
         channels=parts.storage.channels, jobs=parts.jobs, following=domain.following, closing=domain.closing
     )
@@ -237,9 +237,9 @@ def _groups(
     ]
 
 
-def _resources(operations: list[Operation], door: Door) -> dict[str, ASGIApp]:
+def _resources(operations: list[Operation], access: AccessControl) -> dict[str, ASGIApp]:
     paths = dict.fromkeys(operation.endpoint.path for operation in operations)
-    return {path: Resource([row for row in operations if row.endpoint.path == path], door) for path in paths}
+    return {path: Resource([row for row in operations if row.endpoint.path == path], access) for path in paths}
 
 
 def _describe(offer: Offer) -> Mapping[str, Any]:

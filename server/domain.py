@@ -36,9 +36,9 @@ from server.storage.ports import Storage
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
-from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
+from server.webhooks.sender import WebhookSender
 
 LIVE_RULES = LiveRules()
 MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: on the smallest machine four can run
@@ -58,7 +58,7 @@ class Domain:
     links: Links
     records: Records
     egress: Egress
-    courier: Courier
+    webhook_sender: WebhookSender
     acceptance: Acceptance
     following: Following
     session_registry: SessionRegistry
@@ -132,7 +132,7 @@ def build_domain(
     records = Records(storage.jobs, storage.blobs, links, session_registry, callbacks)
     eraser = Eraser(storage, metrics, alone=not config.clustered)
     egress, prober = open_egress(config), Prober(isolation, storage.blobs, storage.rates)
-    deliveries, courier = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
+    deliveries, sender = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
     )
@@ -148,7 +148,7 @@ def build_domain(
         links=links,
         records=records,
         egress=egress,
-        courier=courier,
+        webhook_sender=sender,
         acceptance=_make_acceptance(storage, engines, config, offers=offers, egress=egress, prober=prober),
         session_registry=session_registry,
         following=_make_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
@@ -251,14 +251,20 @@ def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config
 
 def _webhooks(
     limits: Limits, storage: Storage, *, records: Records, egress: Egress, eraser: Eraser, metrics: Metrics
-) -> tuple[Deliveries, Courier]:
+) -> tuple[Deliveries, WebhookSender]:
     """What sends the webhooks of ended jobs, and what sends single ones. They share their slots."""
     rules, slots = limits.webhooks, DeliverySlots()
-    courier = Courier(egress, rules, slots)
+    sender = WebhookSender(egress, rules, slots)
     deliveries = Deliveries(
-        storage=storage, records=records, courier=courier, eraser=eraser, slots=slots, metrics=metrics, rules=rules
+        storage=storage,
+        records=records,
+        webhook_sender=sender,
+        eraser=eraser,
+        slots=slots,
+        metrics=metrics,
+        rules=rules,
     )
-    return deliveries, courier
+    return deliveries, sender
 
 
 def open_egress(config: Config) -> Egress:

@@ -10,7 +10,7 @@ from server.clock import now_ms
 from server.commands.opening import cluster_libraries
 from server.config import Config
 from server.model.errors import StorageError
-from server.storage.moving import Sum, copy_blobs
+from server.storage.moving import Checksum, copy_blobs
 from server.storage.ports import BlobStore
 from server.storage.sql.database import Database
 from server.storage.sql.moving import TABLES, Table, busy_until, columns_of, content_of, copy_table, has_others
@@ -83,10 +83,10 @@ async def _compare(source: Database, target: Database, table: Table) -> int:
 async def _move_blobs(source: Installation, target: BlobStore) -> None:
     count = size = 0
 
-    def add_up(blob: Sum) -> None:
+    def add_up(blob: Checksum) -> None:
         nonlocal count, size
         count += 1
         size += blob.bytes
 
-    await copy_blobs(iter(await source.blobs.keys()), source.blobs, target, told=add_up)
+    await copy_blobs(iter(await source.blobs.keys()), source.blobs, target, report=add_up)
     print(f"{'blobs':12} {count:>10,} with {size:,} bytes", flush=True)

@@ -47,7 +47,7 @@ class SessionOpener:
         It counts as a request. Raises RateLimited, and what the registry's admit() and open() and
         Acceptance.accept() raise.
         """
-        await self.parts.door.count(connection, caller)
+        await self.parts.access.count(connection, caller)
         submitted = await self._submit(caller, order, warnings)
         live = await self.parts.session_registry.open(submitted.job)
         try:

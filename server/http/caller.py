@@ -1,4 +1,4 @@
-"""The client of one request, as the door has established it."""
+"""The client of one request, as AccessControl has established it."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """What every HTTP answer has: a request id, CORS, compression, common headers, a log line and metrics.
 
-The layers, from the outside to the inside: Envelope (ids, CORS, headers, log, metrics, reading the rest of refused
-uploads), Starlette's gzip middleware, the routes.
+The layers, from the outside to the inside: OuterMiddleware (ids, CORS, headers, log, metrics, reading the rest of
+refused uploads), Starlette's gzip middleware, the routes.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ def with_middleware(
     query_fields: Mapping[str, int],
 ) -> ASGIApp:
     """Wrap *routes* in every layer. *query_fields* are the paths whose queries may have more than MAX_QUERY_FIELDS."""
-    return Envelope(
+    return OuterMiddleware(
         app=_Compression(routes),
         origins=Origins(cors_origins),
         metrics=metrics,
@@ -125,7 +125,7 @@ class _Compression:
 
 
 @dataclass(slots=True, kw_only=True)
-class Envelope:
+class OuterMiddleware:
     """The outermost layer. It decides the request id and the environment before anything else happens."""
 
     app: ASGIApp

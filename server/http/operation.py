@@ -145,7 +145,7 @@ def json_body(schema: str, *, most: int, example: object, required: bool = False
 
 
 class Admission(Protocol):
-    """What a Resource needs of the door: the checks before a handler, and the headers after it."""
+    """What a Resource needs of access control: the checks before a handler, and the headers after it."""
 
     async def admit(self, request: Request, operation: Operation) -> Caller: ...
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:

@@ -101,7 +101,7 @@ class LiveEngine:
         options = speaker_options(order, known)
         if options is None:
             return None
-        origins = dict.fromkeys(past.channels, past.origin.position)
+        origins = dict.fromkeys(past.channels, past.offsets.position)
         return LiveSpeakers(self.speakers, options, origins, past.told, excerpts)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
@@ -113,13 +113,13 @@ class LiveEngine:
         each = [self._session(order, tenant, past, channel) for channel in past.channels]
         if not order.separate:
             return each[0]
-        origin = past.origin
-        return MultichannelSession(each, skipped=[origin.positions[one] - origin.position for one in past.channels])
+        offsets = past.offsets
+        return MultichannelSession(each, skipped=[offsets.positions[one] - offsets.position for one in past.channels])
 
     def _session(self, order: Order, tenant: str, past: SessionPast, channel: int | None) -> Session:
         """Make the session of one channel, or with None of all channels together."""
         assert order.live is not None
-        origin, settled = past.origin.positions[channel], past.settled_position(channel)
+        origin, settled = past.offsets.positions[channel], past.settled_position(channel)
         semantic = order.live.endpointing == SEMANTIC
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         options = StreamOptions(

@@ -31,7 +31,7 @@ TURN_ENDED = "turn.ended"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SessionOffsets:
     """The place on the stream's clock where a session began, and what was said before.
 
     After a restart it is not zero.
@@ -65,13 +65,13 @@ class LogBatch:
 class EventRenderer:
     """Renders the events of one session. Words and segments of all its channels share one numbering."""
 
-    def __init__(self, origin: Origin, speakers: LiveSpeakers | None = None) -> None:
+    def __init__(self, offsets: SessionOffsets, speakers: LiveSpeakers | None = None) -> None:
         """*speakers* labels words by voice. If it is None, each separate channel is one speaker."""
-        self._positions = origin.positions
+        self._positions = offsets.positions
         self._speakers = speakers
         self._labels: dict[int | None, Counter[str]] = {}  # by channel, of the words of its open segment
-        self._words = origin.words
-        self._segments = origin.segments
+        self._words = offsets.words
+        self._segments = offsets.segments
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
 
     def batch(self, happened: Iterable[TimedEvent]) -> LogBatch:

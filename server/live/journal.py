@@ -46,9 +46,9 @@ class Journal:
         }  # what is before is decided
         self._held = held
         self._job_id = held.job.id
-        self._base = past.origin.position
-        self._positions = past.origin.positions
-        self._renderer = EventRenderer(past.origin, speakers)
+        self._base = past.offsets.position
+        self._positions = past.offsets.positions
+        self._renderer = EventRenderer(past.offsets, speakers)
         self._events = events
         self._partials = partials
         self._interim = interim

@@ -17,7 +17,7 @@ from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import LabelledWord
 from pipeline.words import Chunk, Segment, Word
-from server.live.event_rendering import TURN_ENDED, Origin
+from server.live.event_rendering import TURN_ENDED, SessionOffsets
 from server.model.events import Event
 
 LEAD = position(0.3)
@@ -74,13 +74,13 @@ class SessionPast:
         return max((chunk.end for chunk in self.chunks), default=0)
 
     @property
-    def origin(self) -> Origin:
+    def offsets(self) -> SessionOffsets:
         """Where the stream continues after the open words were made segments."""
         places = {channel: resume_position(self.settled_position(channel)) for channel in self.channels}
         first = min(places.values())
         # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
         positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
-        return Origin(
+        return SessionOffsets(
             positions={**positions, None: first},
             words=sum(len(segment.words) for segment in self._segments()),
             segments=max(self.numbered, len(self._segments())),

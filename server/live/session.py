@@ -89,7 +89,7 @@ class LiveSession:
             AudioRecorder(endings.storage.blobs.scratch, channels=channels) if self.options.record else None
         )
         self.resumed = past.begun
-        self._heard = past.origin.position  # end of the audio taken so far, on the stream's clock
+        self._heard = past.offsets.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()

@@ -182,7 +182,7 @@ class SessionRegistry:
             return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
-        return LiveProgress(reached, seconds(before.origin.position), settled_bytes=reached)
+        return LiveProgress(reached, seconds(before.offsets.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].tells_speakers:
@@ -332,4 +332,4 @@ def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
     """The byte at which a writer of raw audio resumes; None for a container, whose bytes have no time."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0
-    return bytes_up_to(before.origin.position, options)
+    return bytes_up_to(before.offsets.position, options)

@@ -23,7 +23,7 @@ from server.model import bounds
 from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
 from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
-from server.routes.door import bearer
+from server.routes.access_control import bearer
 from server.routes.estimates import estimates_of
 from server.routes.parts import RouteParts
 from server.routes.requests import JSON_CODES, own_job
@@ -128,9 +128,9 @@ class Accounts:
         credential = bearer(request.headers)
         owner = None
         if credential is not None and not self._is_signup_token(credential):
-            owner = await self.parts.door.identify(request)
+            owner = await self.parts.access.identify(request)
         else:
-            self.parts.door.check_page(request, signs_up=True)
+            self.parts.access.check_page(request, signs_up=True)
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MAX_BODY))
         asked = _key_request(body, default=caller.environment)

@@ -1,8 +1,8 @@
 """Limits by network address: refusals of requests without a key, and bytes of the log.
 
-The Envelope (middleware.py) and sockets ask here when they refuse a request whose account is unknown. An address that
-was refused too often waits for each further refusal, and gets 429. They also ask before they log a request, because a
-line of the log is longer than the shortest request, and a flood would fill the disk.
+OuterMiddleware (middleware.py) and sockets ask here when they refuse a request whose account is unknown. An address
+that was refused too often waits for each further refusal, and gets 429. They also ask before they log a request,
+because a line of the log is longer than the shortest request, and a flood would fill the disk.
 """
 
 import asyncio

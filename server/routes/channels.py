@@ -171,7 +171,7 @@ class Channels:
         channel_id, token = request.path_params["channel_id"], request.query_params.get("token")
         account = None
         if token is None:
-            account = (await self.parts.door.identify(request)).account_id
+            account = (await self.parts.access.identify(request)).account_id
         else:
             check_channel_token(self.parts.keys, token, channel_id=channel_id)
         channel = await self.parts.storage.channels.get(channel_id)

@@ -197,7 +197,7 @@ class Jobs:
             if job is None:
                 raise no_such_job()
         else:
-            job = await self.mine(request, await self.parts.door.identify(request))
+            job = await self.mine(request, await self.parts.access.identify(request))
         if name not in _outputs(job):
             raise Problem("output_not_found", f"this job was not asked for {name[:20]!r}")
         artifact = await self.parts.jobs.artifact(job_id, name)

@@ -178,7 +178,7 @@ class LiveRequests:
     async def send_audio(self, request: Request, _caller: Caller) -> Response:
         final = query_switch(request, "final")
         live = await self.parts.session_registry.open(
-            await live_job(request, door=self.parts.door, jobs=self.parts.jobs)
+            await live_job(request, access=self.parts.access, jobs=self.parts.jobs)
         )
         async with live.seat() as seat:
             try:
@@ -194,7 +194,7 @@ class LiveRequests:
         return await self._progress(live.job)
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
-        job = await live_job(request, door=self.parts.door, jobs=self.parts.jobs)
+        job = await live_job(request, access=self.parts.access, jobs=self.parts.jobs)
         if not job.terminal:
             live = await self.parts.session_registry.open(job)
             live.end()

@@ -45,8 +45,8 @@ class LiveSockets:
         await socket.serve(self._write(socket))
 
     async def _write(self, socket: Socket) -> None:
-        self.parts.door.check_page(socket.websocket)
-        job = await live_job(socket.websocket, door=self.parts.door, jobs=self.parts.jobs)
+        self.parts.access.check_page(socket.websocket)
+        job = await live_job(socket.websocket, access=self.parts.access, jobs=self.parts.jobs)
         after = await self._place(socket.websocket, job)
         await socket.accept()
         live = await self.parts.session_registry.open(job)
@@ -129,8 +129,8 @@ class LiveSockets:
 
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self.parts.door.check_page(websocket)
-        job = await admit_reader(websocket, Scope.EVENTS, door=self.parts.door, jobs=self.parts.jobs)
+        self.parts.access.check_page(websocket)
+        job = await admit_reader(websocket, Scope.EVENTS, access=self.parts.access, jobs=self.parts.jobs)
         after = await self._place(websocket, job)
         await socket.accept()
         seat, job_id = self.parts.stream_limits.reading(job), job.id

@@ -16,12 +16,12 @@ from server.model.accounts import SigningKeys
 from server.model.offers import Offer
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.door import Door
+from server.routes.access_control import AccessControl
 from server.routes.stream_limits import StreamLimits
 from server.storage.job_store import JobStore
 from server.storage.ports import Storage
 from server.streams.following import Following
-from server.webhooks.courier import Courier
+from server.webhooks.sender import WebhookSender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class RouteParts:
     offers: Mapping[str, Offer]  # by environment: what clients may ask of the model
     metrics: Metrics
     closing: asyncio.Event
-    door: Door
+    access: AccessControl
     stream_limits: StreamLimits
     uploads: Uploads
     waiter: JobWaiter
@@ -44,7 +44,7 @@ class RouteParts:
     records: Records
     links: Links
     eraser: Eraser
-    courier: Courier
+    webhook_sender: WebhookSender
 
     @property
     def jobs(self) -> JobStore:

@@ -16,8 +16,8 @@ from server.model.errors import FieldError, Refused, invalid
 from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
+from server.routes.access_control import AccessControl
 from server.routes.address_counters import check_account
-from server.routes.door import Door
 from server.storage.job_store import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over
@@ -115,17 +115,17 @@ def no_such_job() -> Refused:
     return Refused("job_not_found", "there is no such job")
 
 
-async def admit_reader(connection: HTTPConnection, scope: Scope, *, door: Door, jobs: JobStore) -> Job:
+async def admit_reader(connection: HTTPConnection, scope: Scope, *, access: AccessControl, jobs: JobStore) -> Job:
     """The job of the path, for its owner by key or for a holder of a token of *scope* for this job.
 
-    Raises Refused and what Door.check_token() raises.
+    Raises Refused and what AccessControl.check_token() raises.
     """
     job_id = connection.path_params["job_id"]
     token = connection.query_params.get("token")
     if token is None:
-        caller = await door.identify(connection)
+        caller = await access.identify(connection)
         return await own_job(jobs, caller, job_id)
-    door.check_token(token, job_id=job_id, scope=scope)
+    access.check_token(token, job_id=job_id, scope=scope)
     job = await jobs.get(job_id)
     if job is None or job.environment != connection.state.environment:
         raise no_such_job()
@@ -133,9 +133,9 @@ async def admit_reader(connection: HTTPConnection, scope: Scope, *, door: Door, 
     return job
 
 
-async def live_job(connection: HTTPConnection, *, door: Door, jobs: JobStore) -> Job:
+async def live_job(connection: HTTPConnection, *, access: AccessControl, jobs: JobStore) -> Job:
     """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
-    job = await admit_reader(connection, Scope.INGEST, door=door, jobs=jobs)
+    job = await admit_reader(connection, Scope.INGEST, access=access, jobs=jobs)
     if job.order.live is None:
         raise Refused("not_found", "this job is no live session")
     return job

@@ -31,7 +31,7 @@ from server.jobs.orders import subtitle_shape
 from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.door import Door
+from server.routes.access_control import AccessControl
 from server.routes.requests import JOB_ID, READER_CODES, admit_reader
 from server.storage.job_store import EventLog, JobStore
 
@@ -53,7 +53,7 @@ Rendering: TypeAlias = tuple[str, State, SubtitleShape]
 class Subtitles:
     """The handler for growing subtitles."""
 
-    door: Door
+    access: AccessControl
     jobs: JobStore
     events: EventLog
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
@@ -82,7 +82,7 @@ class Subtitles:
         ]
 
     async def show(self, request: Request, _caller: Caller) -> Response:
-        return await self.answer(request, await admit_reader(request, Scope.EVENTS, door=self.door, jobs=self.jobs))
+        return await self.answer(request, await admit_reader(request, Scope.EVENTS, access=self.access, jobs=self.jobs))
 
     async def answer_newest(self, request: Request, job_id: str | None) -> Response:
         """The subtitles of this session of a channel. Raises the errors of answer()."""

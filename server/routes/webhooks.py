@@ -97,13 +97,13 @@ class Webhooks:
     async def test(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
         account = caller.require_account()[0]
-        self.parts.courier.egress.parse(url)
-        with self.parts.courier.slots.taken(account.id, host_of(url)):
-            await self.parts.courier.egress.check(url, asker=account.id, known=True)
+        self.parts.webhook_sender.egress.parse(url)
+        with self.parts.webhook_sender.slots.taken(account.id, host_of(url)):
+            await self.parts.webhook_sender.egress.check(url, asker=account.id, known=True)
             message_id = fresh_id(Prefix.MESSAGE)
             body = orjson.dumps({**self.parts.records.notice(_example(caller)), "test": True})
             try:
-                reply = await self.parts.courier.bring(
+                reply = await self.parts.webhook_sender.send(
                     url, body, account=account, environment=caller.environment, webhook_id=message_id
                 )
             except Crowded:

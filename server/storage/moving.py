@@ -12,16 +12,17 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Checksum:
     """The size and digest of a blob that was read."""
 
     bytes: int
     sha256: str
 
 
-async def copy_blobs(keys: Iterator[str], source: BlobStore, target: BlobStore, *, told: Callable[[Sum], None]) -> None:
-    """Copy the blobs that *target* does not have, read each one back, and report each to *told* after comparing its
-    bytes.
+async def copy_blobs(
+    keys: Iterator[str], source: BlobStore, target: BlobStore, *, report: Callable[[Checksum], None]
+) -> None:
+    """Copy the blobs that *target* does not have, read each one back, and *report* each whose bytes are the same.
 
     Raises StorageError if they differ: then *target* had another blob of that name. After BlobsAway call it again.
     """
@@ -32,19 +33,19 @@ async def copy_blobs(keys: Iterator[str], source: BlobStore, target: BlobStore, 
                 async with target.create(key) as sink:
                     async for piece in source.read(key):
                         await sink.write(piece)
-            ours, theirs = await _sum(source.read(key)), await _sum(target.read(key))
+            ours, theirs = await _checksum_of(source.read(key)), await _checksum_of(target.read(key))
             if ours != theirs:
                 raise StorageError(f"{key} is stored there with other bytes: choose a prefix that is empty")
-            told(ours)
+            report(ours)
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(AT_ONCE):
             tasks.create_task(work())
 
 
-async def _sum(pieces: AsyncIterable[bytes]) -> Sum:
+async def _checksum_of(pieces: AsyncIterable[bytes]) -> Checksum:
     digest, size = hashlib.sha256(), 0
     async for piece in pieces:
         digest.update(piece)
         size += len(piece)
-    return Sum(size, digest.hexdigest())
+    return Checksum(size, digest.hexdigest())

@@ -28,7 +28,7 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
         app,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # the door reads X-Forwarded-For, and only from trusted proxies
+        proxy_headers=False,  # access_control.py reads X-Forwarded-For, and only from trusted proxies
         server_header=False,
         lifespan="off",
         timeout_keep_alive=75,

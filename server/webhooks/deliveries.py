@@ -18,8 +18,8 @@ from server.records.records import Records
 from server.storage.ports import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
-from server.webhooks.courier import GONE, Courier, Reply
 from server.webhooks.delivery_slots import Crowded, DeliverySlots
+from server.webhooks.sender import GONE, Reply, WebhookSender
 
 MARGIN_S = 15.0  # a claimed delivery stays reserved for this much longer than an attempt may take
 CROWDED_AGAIN_MS = 5_000  # a delivery that found its receiver's network address crowded comes due after this time
@@ -34,7 +34,7 @@ class Deliveries:
 
     storage: Storage
     records: Records
-    courier: Courier
+    webhook_sender: WebhookSender
     eraser: Eraser
     slots: DeliverySlots
     metrics: Metrics
@@ -103,7 +103,7 @@ class Deliveries:
         except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
             log.exception("a webhook could not be written", extra={"delivery": delivery.id})
             return Reply(None, 0, "the server failed to send it")
-        reply = await self.courier.bring(
+        reply = await self.webhook_sender.send(
             delivery.url,
             orjson.dumps(told.body),
             account=account,

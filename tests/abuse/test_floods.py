@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.floods import FRAMES, HTTP_KINDS, Bystander, Flood, strangers
-from server.app import Doorway
+from server.app import EntryPoint
 from tests.abuse.arena import Arena, Stranger
 from tests.server.serving import served
 
@@ -26,9 +26,9 @@ MAX_P95_MS, MAX_WAIT_MS = 250.0, 1500.0  # without a price it is seconds
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Doorway, ...]:
+def doors(tmp_path_factory: pytest.TempPathFactory) -> tuple[EntryPoint, ...]:
     with served(tmp_path_factory.mktemp("doors")) as server:
-        return server.service.doors
+        return server.service.entry_points
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def filled(path: str, job: str) -> str:
 @pytest.mark.parametrize("keyed", [False, True], ids=["no key", "a key"])
 @pytest.mark.parametrize("sockets", [False, True], ids=["requests", "sockets"])
 def test_small_things_at_any_door_hold_up_nobody(
-    ring: Arena, stranger: Stranger, doors: tuple[Doorway, ...], *, keyed: bool, sockets: bool
+    ring: Arena, stranger: Stranger, doors: tuple[EntryPoint, ...], *, keyed: bool, sockets: bool
 ) -> None:
     key = stranger.key("sandbox")
     job = stranger.client(key, sandbox=True).post("/v1/live", json={}).json()["job_id"]

@@ -23,9 +23,9 @@ from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
 from server.storage.ports import Storage
-from server.webhooks.courier import Courier
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
+from server.webhooks.sender import WebhookSender
 from tests.server.peers import ParsedRequest, Peer
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completed, stored, submit
@@ -97,7 +97,7 @@ async def office(
                 storage=storage,
                 records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
                 eraser=Eraser(storage, Metrics()),
-                courier=Courier(egress, settled, slots),
+                webhook_sender=WebhookSender(egress, settled, slots),
                 slots=slots,
                 metrics=metrics,
                 rules=settled,

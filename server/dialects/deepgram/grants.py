@@ -23,7 +23,7 @@ USUAL_TTL_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Gives out the credentials that Deepgram's clients call access tokens. The door recognises them."""
+    """Gives out the credentials that Deepgram's clients call access tokens. AccessControl recognises them."""
 
     keys: SigningKeys
 

@@ -25,7 +25,7 @@ from server.http.problems import Problem
 from server.http.sockets import MessageTooBig, Socket, message_of
 from server.model.errors import Refused
 from server.model.instants import iso
-from server.routes.door import bearer
+from server.routes.access_control import bearer
 from server.routes.live_sockets import MAX_MESSAGE_BYTES
 from server.routes.parts import RouteParts
 from server.waiting import until_first
@@ -51,9 +51,9 @@ class LiveHandler:
 
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self.parts.door.check_page(websocket)
+        self.parts.access.check_page(websocket)
         scheme, secret = _offered_key(websocket.scope["subprotocols"])
-        caller = await self.parts.door.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
+        caller = await self.parts.access.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
         offer = self.parts.offers[caller.environment]
         listening = parse_live(websocket.query_params, offer)
         async with self.session_opener.open(websocket, caller, listening.order, listening.warnings) as live_session:

@@ -33,7 +33,7 @@ from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of
 from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.routes.door import bearer
+from server.routes.access_control import bearer
 from server.routes.parts import RouteParts
 from server.waiting import until_first
 
@@ -91,7 +91,7 @@ class Realtime:
 
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket
-        self.parts.door.check_page(websocket)
+        self.parts.access.check_page(websocket)
         caller, wanted = await self._identify(websocket)
         offer = self.parts.offers[caller.environment]
         _check_query(websocket, offer)
@@ -120,7 +120,7 @@ class Realtime:
         secret = bearer(websocket.headers) or (offered[0].removeprefix(KEY_SUBPROTOCOL) if offered else None)
         if secret is not None and secret.startswith(CLIENT_SECRET):
             return await self.secrets.identify(websocket, secret)
-        return await self.parts.door.identify(websocket, secret=secret), None
+        return await self.parts.access.identify(websocket, secret=secret), None
 
 
 def _check_query(websocket: WebSocket, offer: Offer) -> None:
@@ -288,7 +288,7 @@ class _Conversation:
     async def _dial(self) -> _Call:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
-        caller = await self.session_opener.parts.door.identify_hash(
+        caller = await self.session_opener.parts.access.identify_hash(
             websocket, key.hash
         )  # it may have been revoked since
         opened = self.session_opener.open(websocket, caller, wanted.order())

@@ -66,7 +66,7 @@ class ClientSecrets:
     async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, TranscriptionConfig]:
         """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
         key_hash, said = read_credential(self.parts.keys, CLIENT_SECRET, secret, now_s=now_ms() / 1000)
-        caller = await self.parts.door.identify_hash(connection, key_hash)
+        caller = await self.parts.access.identify_hash(connection, key_hash)
         return caller, TranscriptionConfig().with_changes(orjson.loads(said), self.parts.offers[caller.environment])
 
 

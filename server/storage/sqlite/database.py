@@ -29,7 +29,6 @@ from server.storage.watching import Watch, Watches
 Clock: TypeAlias = Callable[[], int]
 """Milliseconds since 1970 UTC."""
 
-Row: TypeAlias = sqlite3.Row
 T = TypeVar("T")
 
 MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next one
@@ -61,12 +60,12 @@ class SqliteTransaction:
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self._connection.executemany(sql, rows)
 
-    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
+    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> sqlite3.Row | None:
         """The first row, if any."""
-        row: Row | None = self._connection.execute(_without_locks(sql), parameters).fetchone()
+        row: sqlite3.Row | None = self._connection.execute(_without_locks(sql), parameters).fetchone()
         return row
 
-    def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+    def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         return self._connection.execute(_without_locks(sql), parameters).fetchall()
 
     def announce(self, topic: str) -> None:

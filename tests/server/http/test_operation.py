@@ -34,7 +34,7 @@ GOING = Deprecation(
 
 
 class Everybody:
-    """A door that lets everyone in."""
+    """Access control that lets everyone in."""
 
     async def admit(self, _request: Request, _operation: Operation) -> None: ...
 

@@ -40,7 +40,7 @@ def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple
     past = SessionPast(
         (Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)
     )
-    rest = np.zeros(words[-1].end + position(1) - past.origin.position, np.float32)
+    rest = np.zeros(words[-1].end + position(1) - past.offsets.position, np.float32)
     recogniser = HearsOtherwise(words)
 
     async def told() -> list[Word]:

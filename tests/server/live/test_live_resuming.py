@@ -20,12 +20,12 @@ from pipeline.events import (
 )
 from pipeline.session import TimedEvent
 from pipeline.words import Chunk, Segment, Word
-from server.live.event_rendering import EventRenderer, LogBatch, Origin
+from server.live.event_rendering import EventRenderer, LogBatch, SessionOffsets
 from server.live.resuming import LEAD, SessionPast, read_past
 from server.model.events import Event
 
 AT_S = 1_795_176_000.25
-NOTHING = Origin()
+NOTHING = SessionOffsets()
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
 
 
@@ -33,8 +33,8 @@ def happened(event, *lags_s: float) -> TimedEvent:
     return TimedEvent(event, AT_S, lags_s)
 
 
-def told(*events: TimedEvent, origin: Origin = NOTHING) -> LogBatch:
-    return EventRenderer(origin).batch(events)
+def told(*events: TimedEvent, offsets: SessionOffsets = NOTHING) -> LogBatch:
+    return EventRenderer(offsets).batch(events)
 
 
 def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
@@ -42,7 +42,7 @@ def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_words_are_told_with_their_place_their_times_and_their_lag():
-    batch = told(happened(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), origin=Origin(words=4, segments=2))
+    batch = told(happened(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), offsets=SessionOffsets(words=4, segments=2))
     assert bodies(batch) == [
         ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
                   "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
@@ -53,14 +53,14 @@ def test_words_are_told_with_their_place_their_times_and_their_lag():
 
 
 def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
-    origin = Origin(positions={None: 10 * RATE}, words=7, segments=3)
+    offsets = SessionOffsets(positions={None: 10 * RATE}, words=7, segments=3)
     events = [
         happened(SpeechStarted(800)),
         happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1),
         happened(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
         happened(SpeechEnded(16_000)),
     ]
-    batch = told(*events, origin=origin)
+    batch = told(*events, offsets=offsets)
     seen = bodies(batch)
     assert seen[0] == ("speech.started", {"at": 10.05})
     assert [(body["index"], body["segment"], body["start"]) for kind, body in seen if kind == "word"] == [
@@ -116,10 +116,10 @@ def stories(draw: st.DrawFn) -> list[list[TimedEvent]]:
 
 
 def kept(
-    batches: Sequence[Sequence[TimedEvent]], origin: Origin, before: SessionPast
+    batches: Sequence[Sequence[TimedEvent]], offsets: SessionOffsets, before: SessionPast
 ) -> tuple[list[bytes], list[Event]]:
     """Return what is stored of *batches*, chunks and log, after what was stored before."""
-    chunks, log, renderer = list(before.chunks), [], EventRenderer(origin)
+    chunks, log, renderer = list(before.chunks), [], EventRenderer(offsets)
     for batch in batches:
         said = renderer.batch(batch)
         log += [Event("job", len(log) + 1, 0, event.type, event.body) for event in said.events]
@@ -140,18 +140,18 @@ def open_words(before: SessionPast) -> tuple[Word, ...]:
 
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
-    chunks, log = kept(first, Origin(), SessionPast())
+    chunks, log = kept(first, SessionOffsets(), SessionPast())
     before = read_past(chunks, log)
     said = [
         word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
     ]
     assert [word.text for word in (*words_of(before), *open_words(before))] == [word.text for word in said]
-    assert before.origin.words == len(said)
+    assert before.offsets.words == len(said)
     closed = [one for batch in first for one in batch if isinstance(one.event, SegmentClosed)]
-    assert before.origin.segments == len(closed) + bool(before.open)
+    assert before.offsets.segments == len(closed) + bool(before.open)
     end = said[-1].end if said else 0
     assert abs(before.settled_position() - end) <= RATE / 1000  # the log is in milliseconds
-    assert before.origin.position == max(0, before.settled_position() - LEAD)
+    assert before.offsets.position == max(0, before.settled_position() - LEAD)
     tail = said[len(said) - len(open_words(before)) :]
     assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(open_words(before), tail, strict=True))
 
@@ -159,16 +159,16 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     for still_open in before.open:
         segment = still_open.closed
         chunk = Chunk(len(before.chunks), 0, before.end(), segment.end, (segment,), "en", 0.9)
-        assert SessionPast((*before.chunks, chunk)).origin == before.origin
+        assert SessionPast((*before.chunks, chunk)).origin == before.offsets
         assert segment.avg_logprob <= 0
         before = SessionPast((*before.chunks, chunk))
     behind = replace(
-        before.origin, positions={None: before.settled_position()}
+        before.offsets, positions={None: before.settled_position()}
     )  # a session that continues reports no word before that
     chunks, more = kept(second, behind, before)
     again = read_past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
-    assert again.origin.words == len(said) + sum(len(event.words) for event in told_then)
+    assert again.offsets.words == len(said) + sum(len(event.words) for event in told_then)
     starts = [word.start for word in (*words_of(again), *open_words(again))]
     assert starts == sorted(starts)
 

@@ -123,7 +123,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
             return [one.event async for one in session.events()]
 
     [end] = asyncio.run(told())
-    assert end == TurnEnded(position(2) - past.origin.position, None)
+    assert end == TurnEnded(position(2) - past.offsets.position, None)
 
 
 # --- other doors ------------------------------------------------------------------------------------------------------

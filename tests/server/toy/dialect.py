@@ -75,7 +75,7 @@ class ToyRoutes:
         await socket.serve(self._converse(socket))
 
     async def _converse(self, socket: Socket) -> None:
-        caller = await self.parts.shared.door.identify(socket.websocket)
+        caller = await self.parts.shared.access.identify(socket.websocket)
         order = Order(live=LiveOptions())
         async with self.parts.session_opener.open(socket.websocket, caller, order) as live_session:
             await socket.accept()

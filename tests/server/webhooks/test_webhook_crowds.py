@@ -10,8 +10,8 @@ import pytest
 from server.accounts.issuing import open_account
 from server.model.deliveries import Crowding, Delivery
 from server.webhooks import delivery_slots
-from server.webhooks.courier import Reply
 from server.webhooks.delivery_slots import KEPT, MAX_PER_ACCOUNT_AND_ADDRESS, MAX_PER_HOST, Crowded, DeliverySlots
+from server.webhooks.sender import Reply
 from tests.server.name_server import name_server
 from tests.server.peers import ParsedRequest, answer, holding, peer, saying
 from tests.server.storing import in_a_loop

@@ -12,8 +12,8 @@ from server.clock import now_ms
 from server.http.schemas import SCHEMAS
 from server.model.accounts import Account, WebhookSecret
 from server.model.deliveries import AddressHealth, Attempt
-from server.webhooks.courier import Reply, signing_secrets
 from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
+from server.webhooks.sender import Reply, signing_secrets
 from tests.server.peers import ParsedRequest, answer, peer, saying, silence
 from tests.server.storing import ManualClock, completed, failed, in_a_loop
 from tests.server.webhook_deliveries import delivering, office, received, verified

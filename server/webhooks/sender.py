@@ -37,14 +37,14 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Courier:
+class WebhookSender:
     """Signs a body and sends it to an address, once."""
 
     egress: Egress
     rules: WebhookRules
     slots: DeliverySlots
 
-    async def bring(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
+    async def send(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
         """Send *body* to *url* for *account*, signed with its secret of *environment*, and return the result.
 
         Every failure becomes a Reply, even a failure of ours. Raises Crowded if the network address of the receiver has

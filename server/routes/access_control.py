@@ -34,7 +34,7 @@ FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 
 @dataclass(slots=True, kw_only=True)
-class Door:
+class AccessControl:
     """Checks requests and finds their caller. Requests and refused keys are counted per minute, in memory.
 
     If several nodes answer requests, they count together. Requests of Auth.FREE are counted by each node alone, because

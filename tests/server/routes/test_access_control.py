@@ -1,4 +1,4 @@
-"""Tests of door.py: key, environment, rate, size and media type are checked in this order, before the body."""
+"""Tests of access control: key, environment, rate, size and media type are checked in this order, before the body."""
 
 import json
 import re
