@@ -133,11 +133,11 @@ class Deliveries:
         )
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
-            state = "disabled"
+            state = "disabled"  # first the address, so that nobody who sees the attempt finds it still enabled
+            await self.storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
         health = await self.storage.outbox.record(delivery.id, attempt, state=state)
         self.metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
-        reason = "answered 410" if reply.status_code == GONE else health and self._hopeless(health, at)
-        if reason:
+        if reason := health and self._hopeless(health, at):
             await self.storage.outbox.disable(delivery.account, delivery.url, reason=reason)
 
     def _hopeless(self, health: AddressHealth, at: int) -> str | None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,6 +76,7 @@ def delivery(client: httpx.Client, job_id: str, *, attempts: int = 1) -> dict:
         [shown] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
         if len(shown["attempts"]) >= attempts:
             return shown
+        time.sleep(0.02)
 
 
 def test_a_delivery_is_logged_with_every_attempt(client):
