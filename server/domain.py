@@ -149,55 +149,16 @@ def build_domain(
         records=records,
         egress=egress,
         webhook_sender=sender,
-        acceptance=_make_acceptance(storage, engines, config, offers=offers, egress=egress, prober=prober),
+        acceptance=Acceptance(
+            storage, egress, prober, {name: engine.batch for name, engine in engines.items()}, offers, config.latency
+        ),
         session_registry=session_registry,
-        following=_make_following(storage, partials, records=records, eraser=eraser, metrics=metrics, closing=closing),
+        following=Following(storage, partials, records, eraser, metrics, closing),
         workers=workers,
         deliveries=deliveries,
         eraser=eraser,
         partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
         housekeeping=Housekeeping(chores, metrics),
-    )
-
-
-def _make_acceptance(
-    storage: Storage,
-    engines: Mapping[str, ServedEngine],
-    config: Config,
-    *,
-    offers: Mapping[str, Offer],
-    egress: Egress,
-    prober: Prober,
-) -> Acceptance:
-    return Acceptance(
-        jobs=storage.jobs,
-        blobs=storage.blobs,
-        outbox=storage.outbox,
-        egress=egress,
-        prober=prober,
-        batches={environment: engine.batch for environment, engine in engines.items()},
-        offers=offers,
-        latency=config.latency,
-    )
-
-
-def _make_following(
-    storage: Storage,
-    partials: Partials,
-    *,
-    records: Records,
-    eraser: Eraser,
-    metrics: Metrics,
-    closing: asyncio.Event,
-) -> Following:
-    return Following(
-        events=storage.events,
-        partials=partials,
-        jobs=storage.jobs,
-        records=records,
-        eraser=eraser,
-        metrics=metrics,
-        closing=closing,
     )
 
 

@@ -120,13 +120,13 @@ class _Lines(logging.StreamHandler[Any]):
 class _Text(_Style):
     def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         at = datetime.fromtimestamp(at_s, UTC).time().isoformat("milliseconds")
-        told = " ".join([message, *(f"{name}={_value(value)}" for name, value in fields.items() if value is not None)])
-        return printable(f"{at} {level.lower():7} {told}".rstrip())
+        text = " ".join([message, *(f"{name}={_value(value)}" for name, value in fields.items() if value is not None)])
+        return printable(f"{at} {level.lower():7} {text}".rstrip())
 
     def format(self, record: logging.LogRecord) -> str:
         cause = _cause(record)
-        told = record.getMessage() if cause is None else f"{record.getMessage()}: {cause}"
-        line = self.line(record.created, record.levelname, told, _fields(record))
+        text = record.getMessage() if cause is None else f"{record.getMessage()}: {cause}"
+        line = self.line(record.created, record.levelname, text, _fields(record))
         if not record.exc_info or cause is not None:
             return line
         # Indented, so that no text inside an exception can pass for a line of the log.

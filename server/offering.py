@@ -25,8 +25,8 @@ async def tell_others(engines: Mapping[str, ServedEngine], storage: Storage) -> 
 class OfferWatch:
     """The offers of each environment on a node without a model. run() keeps them up to date."""
 
-    def __init__(self, told: Offers, config: Config) -> None:
-        self._told = told
+    def __init__(self, offers: Offers, config: Config) -> None:
+        self._told = offers
         self._config = config
         self.offers: dict[str, Offer] = {"sandbox": with_aliases(sandbox_offer(), config)}
 

@@ -70,7 +70,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             open_engines(config, threads) if config.hears else open_decoder() as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
-            heard = await _self_check(engines["production"]) if engines else None
+            sample_text = await _self_check(engines["production"]) if engines else None
             watch = await _agree_on_offers(engines, storage, config)
             service = build(
                 config,
@@ -90,7 +90,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             gc.freeze()  # what exists now stays, and the collector need not look at it again while clients wait
             async with service.running():
                 connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.domain.metrics)
-                ready = _ready_lines(address, service.domain, heard)
+                ready = _ready_lines(address, service.domain, sample_text)
                 await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
     finally:
         listening.close()
@@ -163,14 +163,14 @@ async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage
     return watch
 
 
-def _ready_lines(address: str, domain: Domain, heard: str | None) -> list[str]:
-    """The log lines for when the port answers. Programs read the first one. *heard* is None without a model."""
+def _ready_lines(address: str, domain: Domain, sample_text: str | None) -> list[str]:
+    """The log lines for when the port answers. Programs read the first one. *sample_text* is None without a model."""
     offer = domain.offers["production"]
     ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}"'
     ready += f" speakers={'yes' if offer.speakers else 'no'} endpointing={','.join(offer.endpointing)}"
-    if heard is None:
+    if sample_text is None:
         return [f"{ready} roles={','.join(sorted(domain.roles))}"]
-    ready += f' heard="{heard}"'
+    ready += f' heard="{sample_text}"'
     return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
 
 

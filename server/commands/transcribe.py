@@ -266,7 +266,7 @@ def _tell_notes(notes: Iterable[str]) -> None:
 
 
 @contextmanager
-def _progress(total: float | None, told: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
+def _progress(total: float | None, label: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
     """Make a function that shows how much is done: a bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -274,7 +274,7 @@ def _progress(total: float | None, told: str = "{task.completed:.0f} s of audio"
     from rich.console import Console  # noqa: PLC0415  takes 0.1 s, and programs do not look at it
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415  as above
 
-    columns = (TextColumn(told), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn(label), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda done: progress.update(task, completed=done)

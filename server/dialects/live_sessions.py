@@ -62,15 +62,15 @@ class SessionOpener:
         These clients close a socket and open the next one at once, and some give up for good if that is refused. So an
         account at its limit of sessions is not refused while one of them is ending: it waits for that end.
         """
-        asked = ParsedRequest(order, None, None, tuple(warnings))
+        parsed = ParsedRequest(order, None, None, tuple(warnings))
         try:
             self.parts.session_registry.admit(caller.environment, order)
-            return await self.parts.acceptance.accept(caller.customer, asked)
+            return await self.parts.acceptance.accept(caller.customer, parsed)
         except ConcurrencyLimited:
             if not await self.parts.session_registry.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
                 raise
         self.parts.session_registry.admit(caller.environment, order)
-        return await self.parts.acceptance.accept(caller.customer, asked)
+        return await self.parts.acceptance.accept(caller.customer, parsed)
 
 
 class SocketSession:

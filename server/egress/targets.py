@@ -47,7 +47,7 @@ NOT_PUBLIC: tuple[Network, ...] = tuple(
 _WRITABLE = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_AS_IS = "!$&'()*+,;=:@/?%~"  # allowed unescaped in a path or query, beside letters, digits and -._
+_AS_IS = "!$&'()*+,;=:@/?%~"  # allowed unescaped in a path or query, as are letters, digits and -._
 
 
 class TargetNotAllowed(RequestError):

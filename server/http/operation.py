@@ -126,7 +126,7 @@ class Operation:
     bodies: Mapping[str, Schema] = field(default_factory=dict)  # media type -> schema, for the documentation
     body_examples: Mapping[str, object] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
-    codes: tuple[str, ...] = ()  # error codes beside those that every operation of its kind has
+    codes: tuple[str, ...] = ()  # error codes in addition to those of every operation of its kind
     hidden: bool = False  # not in /openapi.json: pages for people
     deprecation: Deprecation | None = None
     errors_as: "ErrorShape | None" = None  # for clients that expect another error shape than ours
@@ -240,8 +240,5 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
     return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
 
 
-def json_response(
-    value: object, status: int = 200, *, headers: Mapping[str, str] | None = None, indent: bool = False
-) -> Response:
-    option = orjson.OPT_INDENT_2 if indent else 0
-    return Response(orjson.dumps(value, option=option), status, headers=headers, media_type="application/json")
+def json_response(value: object, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(value), status, headers=headers, media_type="application/json")

@@ -42,9 +42,8 @@ from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submit
 from server.model.offers import Offer
 from server.model.orders import Order, Source, without_defaults
 from server.model.received import Received
-from server.storage.job_store import JobStore
 from server.storage.patience import patiently
-from server.storage.ports import BlobStore, Outbox
+from server.storage.ports import Storage
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 FREEING_S = 1.0  # how long the answer to a request that failed waits until its key is free again
@@ -61,13 +60,11 @@ class _Audio:
     counted_s: float | None = None  # taken from the account's month now; the rest at the end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Acceptance:
     """Makes jobs. There is no other way to one."""
 
-    jobs: JobStore
-    blobs: BlobStore
-    outbox: Outbox
+    storage: Storage
     egress: Egress
     prober: Prober
     batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
@@ -89,7 +86,7 @@ class Acceptance:
             if earlier is None:
                 self.prober.admit(customer.account, customer.plan)
                 quotas = _quotas(customer, MIN_AUDIO_S)
-                await self.jobs.check_room(
+                await self.storage.jobs.check_room(
                     customer.account, customer.environment, quotas=quotas, max_active=customer.plan.active_jobs
                 )
             yield
@@ -100,7 +97,7 @@ class Acceptance:
 
         The block gets the id of the job that an earlier request with this key has made, if there is one.
         """
-        earlier = None if key is None else await self.jobs.begin(key)
+        earlier = None if key is None else await self.storage.jobs.begin(key)
         if key is None or earlier is not None:
             yield earlier
             return
@@ -108,7 +105,7 @@ class Acceptance:
             yield None
         except BaseException:
             freeing = asyncio.create_task(  # for as long as the database is away: the client will come again
-                patiently(lambda: self.jobs.abandon(key), despite=(StorageBusy, DiskFull), repeatable=True)
+                patiently(lambda: self.storage.jobs.abandon(key), despite=(StorageBusy, DiskFull), repeatable=True)
             )
             self._freeing.add(freeing)
             freeing.add_done_callback(self._freeing.discard)
@@ -118,7 +115,7 @@ class Acceptance:
     async def accept(
         self,
         customer: Customer,
-        asked: ParsedRequest,
+        parsed: ParsedRequest,
         upload: Received | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
@@ -127,13 +124,13 @@ class Acceptance:
         Raises Refused (invalid_parameter, url_not_allowed), what Prober.probe() raises, and what JobStore.submit()
         raises: QuotaExceeded, ConcurrencyLimited and others.
         """
-        order = with_retention(asked.order, customer.retention)
-        warnings = await self._warnings(customer, order, asked.warnings)
+        order = with_retention(parsed.order, customer.retention)
+        warnings = await self._warnings(customer, order, parsed.warnings)
         job_id = fresh_id(Prefix.JOB) if upload is None else upload.job_id
         if upload is None:
             audio, upload = _live_audio(job_id, order), Received(job_id)
         else:
-            audio = await self._audio(customer, asked, upload)
+            audio = await self._audio(customer, parsed, upload)
         plan = customer.plan
         new = NewJob(
             id=job_id,
@@ -150,18 +147,18 @@ class Acceptance:
             max_active=plan.active_jobs if order.live is None else plan.live_sessions,
             warnings=warnings,
         )
-        keyed = _with_fingerprint(key, order, asked.url, upload)
+        keyed = _with_fingerprint(key, order, parsed.url, upload)
         try:
-            await self._store_known_speakers(customer, asked.known_speakers, upload)
+            await self._store_known_speakers(customer, parsed.known_speakers, upload)
             return await self._submit(new, upload, keyed)
         finally:
             if order.live is not None and upload.begun and not upload.keep:
-                await self.blobs.delete(voices_key(job_id))
+                await self.storage.blobs.delete(voices_key(job_id))
 
     async def _submit(self, new: NewJob, upload: Received, key: IdempotencyKey | None) -> Submitted:
         """Make the job. Keep its stored file if the job was made, or may have been made."""
         try:
-            submitted = await self.jobs.submit(new, idempotency=key)
+            submitted = await self.storage.jobs.submit(new, idempotency=key)
         except (OutcomeUnknown, asyncio.CancelledError):
             upload.keep = True  # the job may exist all the same; audio of one that does not is swept up
             raise
@@ -190,15 +187,15 @@ class Acceptance:
         finally:
             places.release()
 
-    async def _audio(self, customer: Customer, asked: ParsedRequest, upload: Received) -> _Audio:
+    async def _audio(self, customer: Customer, parsed: ParsedRequest, upload: Received) -> _Audio:
         """Look at the audio of a file. An address is only checked: it is downloaded later."""
         if upload.file is None:
-            assert asked.url is not None
-            await self._check_url(customer, "url", asked.url)
-            return _Audio(source=Source(type="url", url=asked.url))
+            assert parsed.url is not None
+            await self._check_url(customer, "url", parsed.url)
+            return _Audio(source=Source(type="url", url=parsed.url))
         file = upload.file
         probe = await self.prober.probe(file.blob, account=customer.account, plan=customer.plan)
-        times = probe.channels if asked.order.separate else 1
+        times = probe.channels if parsed.order.separate else 1
         return _Audio(
             source=Source(type="upload", filename=file.filename, bytes=file.bytes, format=probe.format),
             blob=file.blob,
@@ -222,17 +219,17 @@ class Acceptance:
         except UnusableReference as error:
             raise invalid([FieldError(REFERENCES.name, "invalid_value", str(error))]) from error
         upload.begun = True
-        await keep_known_recordings(upload.job_id, people, self.blobs)
+        await keep_known_recordings(upload.job_id, people, self.storage.blobs)
 
     async def _warnings(
-        self, customer: Customer, order: Order, asked: Sequence[Mapping[str, str]]
+        self, customer: Customer, order: Order, of_request: Sequence[Mapping[str, str]]
     ) -> tuple[Mapping[str, str], ...]:
-        """All warnings of a job with this *order*, those *asked* first. Raises Refused url_not_allowed."""
-        found = [*asked, *self.offers[customer.environment].warnings]
+        """All warnings of a job with this *order*, those *of_request* first. Raises Refused url_not_allowed."""
+        found = [*of_request, *self.offers[customer.environment].warnings]
         if order.webhook_url is not None:
             param = "webhook_url" if order.callback is None else "callback"
             await self._check_url(customer, param, order.webhook_url)
-            if await self.outbox.disabled(customer.account, order.webhook_url):
+            if await self.storage.outbox.disabled(customer.account, order.webhook_url):
                 found.append({"code": "webhook_disabled", "param": "webhook_url"})
         return tuple(found)
 

@@ -97,8 +97,8 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
     if given and not diarize:
         members.errors.append(FieldError(NAMES.name, "missing_companion", "needs diarize=true"))
     elif given and not members.errors and len(names) != len(recordings):
-        told = f"must be as many as {REFERENCES.name}: {len(names)} and {len(recordings)} were given"
-        members.errors.append(FieldError(NAMES.name, "invalid_value", told))
+        mismatch = f"must be as many as {REFERENCES.name}: {len(names)} and {len(recordings)} were given"
+        members.errors.append(FieldError(NAMES.name, "invalid_value", mismatch))
     elif max_speakers is not None and max_speakers < len(names):
         members.errors.append(FieldError("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name"))
     return dict(zip(names, recordings, strict=False))

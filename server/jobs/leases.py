@@ -43,14 +43,14 @@ class HeldLease:
 
     despite: ClassVar[tuple[type[Exception], ...]] = (StorageBusy,)  # errors after which a write is tried again
 
-    def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, asked: float) -> None:
-        """*asked* is the monotonic time at which the store was asked for *lease*, which runs for *lease_s* seconds.
+    def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, requested_at: float) -> None:
+        """*requested_at* is the monotonic time at which *lease*, which runs for *lease_s* seconds, was asked for.
 
-        The store starts to count a little later, so the lease lasts at least until *asked* + *lease_s*.
+        The store starts to count a little later, so the lease lasts at least until *requested_at* + *lease_s*.
         """
         self.job = lease.job
         self.lease = lease
-        self.until = asked + lease_s
+        self.until = requested_at + lease_s
         self._jobs = jobs
         self._lease_s = lease_s
 
@@ -66,25 +66,25 @@ class HeldLease:
 
     async def renew(self) -> Renewal:
         """Extend the lease. LOST is returned, not raised, because callers act on it differently."""
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         answer = await self._jobs.renew(self.lease, lease_s=self._lease_s)
         if answer is not Renewal.LOST:
-            self.until = asked + self._lease_s
+            self.until = requested_at + self._lease_s
         return answer
 
     async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
         """Keep *chunk* and its events in one commit, which renews the lease too."""
-        body, lease_s, asked = pack_chunk(chunk), self._lease_s, 0.0
+        body, lease_s, requested_at = pack_chunk(chunk), self._lease_s, 0.0
 
         def keep(lease: Lease) -> Awaitable[bool]:
-            nonlocal asked
-            asked = time.monotonic()
+            nonlocal requested_at
+            requested_at = time.monotonic()
             return self._jobs.checkpoint(
                 lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
             )
 
         await self._write(keep, timely=True)
-        self.until = asked + lease_s
+        self.until = requested_at + lease_s
 
     async def log(self, events: Sequence[NewEvent]) -> list[Event]:
         """Append *events* to the job's log; returns them with their numbers."""

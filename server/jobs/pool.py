@@ -60,7 +60,7 @@ class Pool:
             return held
 
     async def _claim(self) -> HeldLease | None:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         in_work = Counter(job.account for job in self._working.values())
         lease = await self.jobs.claim(
             self.owner,
@@ -70,7 +70,11 @@ class Pool:
             lease_s=self.rules.lease_s,
             wait_s=self.rules.claim_s,
         )
-        return None if lease is None else HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, asked=asked)
+        return (
+            None
+            if lease is None
+            else HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, requested_at=requested_at)
+        )
 
     def _open_environments(self) -> list[str]:
         """The environments whose jobs may be claimed now, production first."""

@@ -25,7 +25,7 @@ from server.model.leases import HandBack, LeaseLost, Verdict
 from server.model.outcomes import Outcome
 from server.waiting import racing
 
-MAX_DOWNLOADS = 32  # at the same time, beside the transcriptions: they wait for other servers and use no engine
+MAX_DOWNLOADS = 32  # at the same time as the transcriptions: they wait for other servers and use no engine
 MAX_DOWNLOADS_PER_ACCOUNT = 2
 
 

@@ -42,7 +42,7 @@ class LiveResult:
     received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
-    told: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # all speakers; None: not asked for
+    speakers: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # all speakers; None: not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,21 @@ class Endings:
     metrics: Metrics
     closing: asyncio.Event
 
-    async def complete(self, held: HeldLease, heard: LiveResult) -> None:
+    async def complete(self, held: HeldLease, result: LiveResult) -> None:
         """End the job with all recognised words. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.engines[held.job.environment]
         chunks = await self.storage.jobs.chunks(job.id)
-        if heard.told is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):
-            await self._store_speakers(held, heard, chunks)
+        if result.speakers is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):
+            await self._store_speakers(held, result, chunks)
             chunks = await self.storage.jobs.chunks(job.id)
         # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
-        transcript = await asyncio.to_thread(_transcript, chunks, heard.duration, job.order, engine)
+        transcript = await asyncio.to_thread(_transcript, chunks, result.duration, job.order, engine)
         outputs = [await self._write(name, transcript, held) for name in job.order.output_formats]
-        await self._note_source(held, heard.received_bytes)
-        if heard.audio is not None:
-            outputs.append(heard.audio)
-        heard_s = _heard_s(held, heard.duration)
-        await self._end(held, completed_outcome(transcript, outputs, warnings=heard.warnings, heard_s=heard_s))
+        await self._note_source(held, result.received_bytes)
+        if result.audio is not None:
+            outputs.append(result.audio)
+        heard_s = _heard_s(held, result.duration)
+        await self._end(held, completed_outcome(transcript, outputs, warnings=result.warnings, heard_s=heard_s))
 
     async def store_when_reachable(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
         """Call *store*, which stores the blob *key*, again and again until the blob store can be reached.
@@ -128,17 +128,17 @@ class Endings:
             lambda: write_output(name, transcript, job, epoch=epoch, blobs=blobs),
         )
 
-    async def _store_speakers(self, held: HeldLease, heard: LiveResult, chunks: Sequence[bytes]) -> None:
+    async def _store_speakers(self, held: HeldLease, result: LiveResult, chunks: Sequence[bytes]) -> None:
         """Store the turns of all speakers as a last chunk, with the event that has the final speaker of every word."""
-        assert heard.told is not None
-        turns, runs = heard.told
+        assert result.speakers is not None
+        turns, runs = result.speakers
         channel = held.job.order.live_channels[0]
         end = SessionPast(tuple([unpack_chunk(body) for body in chunks])).end(channel)
         chunk = Chunk(
             index=len(chunks),
             jobs_done=0,
             start=end,
-            end=max(end, heard.duration),
+            end=max(end, result.duration),
             segments=(),
             language=None,
             language_probability=None,

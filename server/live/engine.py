@@ -102,7 +102,7 @@ class LiveEngine:
         if options is None:
             return None
         origins = dict.fromkeys(past.channels, past.offsets.position)
-        return LiveSpeakers(self.speakers, options, origins, past.told, excerpts)
+        return LiveSpeakers(self.speakers, options, origins, past.labelled, excerpts)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.
@@ -171,9 +171,9 @@ class _OffsetRecogniser:
             newest = newer() if newer is not None else None
             return None if newest is None else self._place(newest)
 
-        heard = await self.recogniser.recognise(self._place(request), tenant=tenant, newer=renew)
-        fresh, _ = find_new_words(self.said, [word for word in heard.words if self._is_new(word)], self.settled)
-        return replace(heard, words=tuple(self._move(word) for word in fresh))
+        result = await self.recogniser.recognise(self._place(request), tenant=tenant, newer=renew)
+        fresh, _ = find_new_words(self.said, [word for word in result.words if self._is_new(word)], self.settled)
+        return replace(result, words=tuple(self._move(word) for word in fresh))
 
     def _place(self, request: DecodeRequest) -> DecodeRequest:
         return replace(request, start=request.start + self.by)

@@ -90,14 +90,14 @@ class Journal:
         self._last = await self._events.last(self._job_id)
 
     async def write(
-        self, happened: Sequence[TimedEvent], *, heard: int, decided: Mapping[int | None, int] = MappingProxyType({})
+        self, happened: Sequence[TimedEvent], *, received: int, decided: Mapping[int | None, int] = MappingProxyType({})
     ) -> None:
-        """Store what happened, then show it. *heard* is the end of the audio so far, on the stream's clock.
+        """Store what happened, then show it. *received* is the end of the audio so far, on the stream's clock.
 
         *decided* has, by channel, the position of the session before which everything is decided.
         """
         async with self._writing:
-            await self._write_all(happened, heard, decided)
+            await self._write_all(happened, received, decided)
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
         """Write the event with the new speakers of words that readers already have."""
@@ -105,25 +105,27 @@ class Journal:
             self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
             self._partials.move(self._job_id, after=self._last)
 
-    async def _write_all(self, happened: Sequence[TimedEvent], heard: int, decided: Mapping[int | None, int]) -> None:
+    async def _write_all(
+        self, happened: Sequence[TimedEvent], received: int, decided: Mapping[int | None, int]
+    ) -> None:
         for some in _by_chunk(happened):
             batch = self._renderer.batch(some)
             async with nullcontext() if batch.finalized is None else self._finalizing:
-                await self._write(batch, heard)
+                await self._write(batch, received)
         if any(isinstance(one.event, SegmentClosed) for one in happened):
             for channel, reached in decided.items():
-                await self._settle_silence(channel, min(self._positions[channel] + reached, heard))
+                await self._settle_silence(channel, min(self._positions[channel] + reached, received))
 
-    async def _write(self, batch: LogBatch, heard: int) -> None:
+    async def _write(self, batch: LogBatch, received: int) -> None:
         self._count(batch)
         for warning in batch.warnings:
             self.warn(warning.code, warning.message)
         for channel, found in batch.languages.items():
             self._languages[channel] = found.language, found.probability
         if batch.events:
-            await self._keep(batch, heard)
+            await self._keep(batch, received)
         for channel, end in batch.settled.items():
-            self._settled[channel] = max(self._settled[channel], min(end, heard))
+            self._settled[channel] = max(self._settled[channel], min(end, received))
         if batch.finalized is not None:
             self.finalized_s = seconds(batch.finalized)
         self._show(batch)
@@ -147,16 +149,16 @@ class Journal:
         for channel in self._closed:
             self._partials.end(self._job_id, channel=channel)
 
-    async def _keep(self, batch: LogBatch, heard: int) -> None:
+    async def _keep(self, batch: LogBatch, received: int) -> None:
         if batch.segments:
-            await self._checkpoint(batch, heard)
+            await self._checkpoint(batch, received)
         else:
             self._last = (await self._held.log(batch.events))[-1].seq
 
-    async def _checkpoint(self, batch: LogBatch, heard: int) -> None:
+    async def _checkpoint(self, batch: LogBatch, received: int) -> None:
         """Store a channel's closed segments as one chunk, in one commit with their events."""
         last = batch.segments[-1]
-        await self._store(last.channel, min(last.end, heard), batch.segments, batch.events)
+        await self._store(last.channel, min(last.end, received), batch.segments, batch.events)
         self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
 
     async def _settle_silence(self, channel: int | None, end: int) -> None:

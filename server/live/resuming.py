@@ -52,7 +52,7 @@ class SessionPast:
     numbered: int = 0  # segments that have an id
     open_turns: Mapping[int | None, int] = field(default_factory=dict)
     """By channel, the end of the last word of a turn without a turn.ended event. See api.md."""
-    told: tuple[LabelledWord, ...] = ()  # every word with its speaker, where speakers are told apart by their voices
+    labelled: tuple[LabelledWord, ...] = ()  # every word with its speaker, where speakers are labelled by voice
 
     @property
     def begun(self) -> bool:
@@ -124,9 +124,9 @@ def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int
     said = [orjson.loads(event.body) for event in events if event.type == "word"]
     still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
-    told = _with_speakers(said, events)
+    labelled = _with_speakers(said, events)
     open_words = tuple(one for one in still_open if one is not None)
-    return SessionPast(closed.chunks, open_words, channels, numbered, _open_turns(events), told)
+    return SessionPast(closed.chunks, open_words, channels, numbered, _open_turns(events), labelled)
 
 
 def _open_turns(log: Iterable[Event]) -> Mapping[int | None, int]:
@@ -147,12 +147,12 @@ def labelled_words(log: Iterable[Event]) -> tuple[LabelledWord, ...]:
 
 
 def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> tuple[LabelledWord, ...]:
-    told = [LabelledWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
+    labelled = [LabelledWord(_word(body, 0), body.get("channel"), body.get("speaker")) for body in said]
     for event in log:
         for run in orjson.loads(event.body)["words"] if event.type == "speakers.revised" else ():
-            for one in told[run["first"] : run["last"] + 1]:
+            for one in labelled[run["first"] : run["last"] + 1]:
                 one.label = run["speaker"]
-    return tuple(told)
+    return tuple(labelled)
 
 
 def _open_segment(closed: SessionPast, said: Sequence[Mapping[str, Any]], channel: int | None) -> OpenSegment | None:

@@ -16,6 +16,6 @@ class LiveRules:
     writerless_s: float = 60.0  # without a writer for this long, the session ends
     seat_s: float = 1.0  # how long a new writer waits for the one before it to leave
     takeover_s: float = 10.0  # a writer silent for this long may be a dead connection, and the next one takes its place
-    ack_s: float = 1.0  # how often a writer is told how much arrived
+    ack_s: float = 1.0  # how often a writer gets an ack
     frame_s: float = 30.0  # audio in one message; more than this is not live
     stale_s: float = 5.0  # how often to look for jobs that lost their process and their writer

@@ -273,7 +273,7 @@ class LiveSession:
         async for first in events:
             unread = self._session.statistics().unread
             happened = [first, *[await anext(events) for _ in range(unread)]]
-            await self._journal.write(happened, heard=self._heard, decided=self._session.decided_positions())
+            await self._journal.write(happened, received=self._heard, decided=self._session.decided_positions())
             if self._speakers is not None:
                 self._speakers.note_new_words()
             self._count_retractions()
@@ -322,7 +322,7 @@ class LiveSession:
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,
-            told=None if self._speakers is None else await self._speakers.finish(),
+            speakers=None if self._speakers is None else await self._speakers.finish(),
         )
         await self._endings.complete(self._held, result)
 

@@ -19,8 +19,8 @@ class SessionLease(HeldLease):
 
     despite = (StorageBusy, DiskFull)
 
-    def __init__(self, lease: Lease, jobs: JobStore, *, worker: str, lease_s: float, asked: float) -> None:
-        super().__init__(lease, jobs, lease_s=lease_s, asked=asked)
+    def __init__(self, lease: Lease, jobs: JobStore, *, worker: str, lease_s: float, requested_at: float) -> None:
+        super().__init__(lease, jobs, lease_s=lease_s, requested_at=requested_at)
         self._worker = worker
 
     def check(self) -> None:
@@ -33,12 +33,12 @@ class SessionLease(HeldLease):
         return Renewal.OK if answer is Renewal.LOST and await self._regain() else answer
 
     async def _regain(self) -> bool:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         lease = await self.wait_for(lambda: self._jobs.claim_live(self.job.id, self._worker, lease_s=self._lease_s))
         if lease is None:
             return False
         if lease.epoch != self.lease.epoch + 1:  # another process had it, and what it heard is not known here
             await self._jobs.release(lease, delay_s=0.0, error=None, count=False)
             return False
-        self.lease, self.until = lease, asked + self._lease_s
+        self.lease, self.until = lease, requested_at + self._lease_s
         return True

@@ -285,10 +285,14 @@ class SessionRegistry:
                             await self._complete(held, await self._close_open_words(held))
 
     async def _claim(self, job: Job) -> HeldLease | None:
-        asked, lease_s = time.monotonic(), self.rules.lease_s
+        requested_at, lease_s = time.monotonic(), self.rules.lease_s
         jobs, worker = self._parts.storage.jobs, self._parts.worker
         lease = await jobs.claim_live(job.id, worker, lease_s=lease_s)
-        return None if lease is None else SessionLease(lease, jobs, worker=worker, lease_s=lease_s, asked=asked)
+        return (
+            None
+            if lease is None
+            else SessionLease(lease, jobs, worker=worker, lease_s=lease_s, requested_at=requested_at)
+        )
 
     async def _claim_from_elsewhere(self, job: Job) -> HeldLease | None:
         """Ask the other nodes for the session. The one that has it gives it up if its writer has left."""
@@ -312,10 +316,10 @@ class SessionRegistry:
         live = held.job.order.live
         if live is not None and live.endpointing == SEMANTIC and before.open_turns:
             await held.log([turn_ended(end, None, channel) for channel, end in before.open_turns.items()])
-        told = None
+        speakers = None
         if held.job.order.diarize:
-            told = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.told).finish)
-        await self._endings.complete(held, LiveResult(duration=before.duration, told=told))
+            speakers = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish)
+        await self._endings.complete(held, LiveResult(duration=before.duration, speakers=speakers))
 
     async def _close_open_words(self, held: HeldLease) -> SessionPast:
         return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))

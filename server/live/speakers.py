@@ -84,9 +84,9 @@ class SpeakerListener:
 
     async def _listen(self, whole: Samples) -> list[SpeakerRun]:
         each = [whole] if whole.ndim == 1 else list(whole.T)
-        heard = dict(zip(self._job.order.live_channels, each, strict=True))
-        with contain("speakers", self._metrics, job=self._job.id):  # words are told all the same
-            return await asyncio.to_thread(self._time, self._speakers.listen, heard)
+        by_channel = dict(zip(self._job.order.live_channels, each, strict=True))
+        with contain("speakers", self._metrics, job=self._job.id):  # words are reported all the same
+            return await asyncio.to_thread(self._time, self._speakers.listen, by_channel)
         return []
 
     async def _keep_excerpts(self) -> None:

@@ -103,7 +103,7 @@ class Result:
     engine: str | None = None
     model: str | None = None
     text: str | None = None
-    speakers: Mapping[str, float] | None = None  # seconds by speaker, where speakers are told apart by their voices
+    speakers: Mapping[str, float] | None = None  # seconds by speaker, where speakers are labelled by voice
     error: JobError | None = None
     warnings: tuple[Mapping[str, str], ...] = ()  # {"code": ..., "param"?: ..., "message"?: ...}
 
@@ -125,7 +125,7 @@ class Job(Result):
     attempt: int = 0
     epoch: int = 0  # grows with every claim, so that outputs of two claims never mix
     progress: float = 0.0  # 0..1, never decreases
-    answered_at: int | None = None  # when the results of an order that keeps none were first handed over
+    answered_at: int | None = None  # when the results of an order that keeps none were first delivered
     erased_at: int | None = None  # when they were erased
     stage: str | None = None  # downloading | transcribing | writing
 

@@ -43,7 +43,7 @@ class Offer:
     model: str
     languages: frozenset[str]  # BCP 47 primary subtags
     translates: bool = False  # it can write English where another language is spoken
-    speakers: bool = False  # voices can be told apart
+    speakers: bool = False  # speakers can be labelled by voice
     endpointing: tuple[str, ...] = (SILENCE,)  # what may end a turn of a live session
     bundled: bool = False  # it is the small model that comes with the installation
     warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of

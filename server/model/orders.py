@@ -21,7 +21,7 @@ class Source:
     format: str | None = None  # as found in the bytes, never from the file's name
 
 
-NOTHING = "none"  # the retention of jobs whose results are handed over once and then erased
+NOTHING = "none"  # the retention of jobs whose results are delivered once and then erased
 AUDIO = "audio"  # the name of the output with a live session's recording
 CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples
 SILENCE, SEMANTIC = "silence", "semantic"  # what ends a turn of a live session
@@ -66,7 +66,7 @@ class Order:
     separate: bool = False  # the channels are separate speakers, each heard by itself
     diarize: bool = False  # tell speakers apart by their voices
     known_speakers: tuple[str, ...] = ()  # people whose voices were made known
-    max_speakers: int | None = None  # as many at most; None: as many as can be told apart
+    max_speakers: int | None = None  # as many at most; None: no bound
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
     callback: Mapping[str, Any] | None = None

@@ -133,18 +133,18 @@ class Accounts:
             self.parts.access.check_page(request, signs_up=True)
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MAX_BODY))
-        asked = _key_request(body, default=caller.environment)
+        wanted = _key_request(body, default=caller.environment)
         if owner is not None:
             account = owner.require_account()[0]
-            if owner.environment == "sandbox" != asked["environment"]:
+            if owner.environment == "sandbox" != wanted["environment"]:
                 raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
-            issued = issue_key(account.id, **asked)
+            issued = issue_key(account.id, **wanted)
             await self.parts.storage.accounts.add_key(issued.key)
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
-        account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **asked)
+        account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **wanted)
         return json_response(
-            new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(asked["environment"]).current}, 201
+            new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(wanted["environment"]).current}, 201
         )
 
     def _is_signup_token(self, credential: str) -> bool:

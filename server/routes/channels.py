@@ -186,10 +186,10 @@ class Channels:
         rules = self.parts.stream_limits.rules
         yield retry(rules.retry_ms)
         sent = time.monotonic()
-        async for told in self.following.follow(channel_id, place):
-            if told is not None:
-                async with told.reader.record_delivery(told.batch):
-                    yield told.batch.join_bytes(_as_event)
+        async for update in self.following.follow(channel_id, place):
+            if update is not None:
+                async with update.reader.record_delivery(update.batch):
+                    yield update.batch.join_bytes(_as_event)
             elif time.monotonic() - sent < rules.keep_alive_s:
                 continue
             else:

@@ -116,16 +116,16 @@ class Estimates:
         ]
 
     async def free(self, request: Request, caller: Caller) -> Response:
-        asked = _parse(await body_of(request, most=MAX_FREE_BODY))
+        parsed = _parse(await body_of(request, most=MAX_FREE_BODY))
         day = day_of(now_ms())
         subject = anonymous_subject(self.parts.keys.secrets[self.parts.keys.current], caller.address, day=day.name)
         asker = _Asker(subject, self.parts.limits.keyless.estimates_per_day, MAX_WAITING_OF_ADDRESS)
-        return await self._answer(asked, asker)
+        return await self._answer(parsed, asker)
 
     async def estimate_for_account(self, request: Request, caller: Caller) -> Response:
         most = MAX_BODY if caller.environment == "production" else MAX_FREE_BODY
-        asked = _parse(await body_of(request, most=most))
-        return await self._answer(asked, _account(caller))
+        parsed = _parse(await body_of(request, most=most))
+        return await self._answer(parsed, _account(caller))
 
     async def of_job(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])
@@ -135,19 +135,19 @@ class Estimates:
             raise Problem("output_not_found", "the text was handed over, and then erased")
         query = {name: value for name, value in request.query_params.items() if name != "prompt"}
         with _refusals():
-            asked = parse_query(query, job.text or "")
-        return await self._answer(asked, _account(caller))
+            parsed = parse_query(query, job.text or "")
+        return await self._answer(parsed, _account(caller))
 
     async def models(self, _request: Request, _caller: Caller) -> Response:
         with self._place(_Asker("the catalogue", None, MAX_WAITING_FOR_CATALOGUE)):
             return json_response(await self._on_thread(lambda: self.estimator.models(now=datetime.now(UTC))))
 
-    async def _answer(self, asked: EstimateRequest, asker: _Asker) -> Response:
+    async def _answer(self, parsed: EstimateRequest, asker: _Asker) -> Response:
         now = datetime.now(UTC)
         name = estimate_id(now, secrets.token_bytes(10))
         with self._place(asker), _refusals():
             async with self._count(asker) as count:
-                answer = await self._on_thread(lambda: self.estimator.estimate(asked, now=now, estimate_id=name))
+                answer = await self._on_thread(lambda: self.estimator.estimate(parsed, now=now, estimate_id=name))
         remaining = None if count.limit is None else max(0, count.limit - count.used)
         return json_response({**answer, "usage": {"remaining": remaining, "resets_at": iso(count.resets_at)}})
 

@@ -151,12 +151,12 @@ class LiveRequests:
     async def _submit(self, request: Request, caller: Caller) -> Submitted:
         """Make the job, and show it on the channel that the request names."""
         async with self.parts.uploads.body_without_file(request, most=MAX_BODY) as body:
-            asked = await off_loop(len(body), _parse, body, self.parts.acceptance.offers[caller.environment])
-            channel = await self._channel(caller, asked.order)
+            parsed = await off_loop(len(body), _parse, body, self.parts.acceptance.offers[caller.environment])
+            channel = await self._channel(caller, parsed.order)
             key = idempotency_key_of(request, caller)
             async with self.parts.acceptance.reserve(key):
-                self.parts.session_registry.admit(caller.environment, asked.order)
-                submitted = await self.parts.acceptance.accept(caller.customer, asked, key=key)
+                self.parts.session_registry.admit(caller.environment, parsed.order)
+                submitted = await self.parts.acceptance.accept(caller.customer, parsed, key=key)
         if channel is not None:
             await self.parts.storage.channels.show(channel.id, submitted.job.id)
         return submitted

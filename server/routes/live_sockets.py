@@ -113,12 +113,12 @@ class LiveSockets:
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
         """Report regularly how much has arrived, if it is more than before."""
-        told = None
+        acknowledged = None
         while True:
             await asyncio.sleep(live.rules.ack_s)
             progress = live.progress()
-            if progress.received_bytes != told:
-                told = progress.received_bytes
+            if progress.received_bytes != acknowledged:
+                acknowledged = progress.received_bytes
                 await socket.send(orjson.dumps({"type": "ack", **progress.to_json()}))
 
     # --- readers -----------------------------------------------------------------------------------------------------

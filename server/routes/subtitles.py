@@ -36,7 +36,7 @@ from server.routes.requests import JOB_ID, READER_CODES, admit_reader
 from server.storage.job_store import EventLog, JobStore
 
 LOG_PAGE = 500  # events of a log that are read at once
-MAX_SHAPES = 4  # of a job that are asked for beside its own and not made yet; each costs what the next line says
+MAX_SHAPES = 4  # pending shapes of a job other than its own; each costs what the next line says
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
 SHAPE_PARAMETERS = tuple(Parameter(member.name, "query", member.schema, member.meaning) for member in SUBTITLE_MEMBERS)

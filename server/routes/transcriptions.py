@@ -101,8 +101,8 @@ class Transcriptions:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
-        asked, submitted = await self.accept(request, caller, lambda received: self._parse(received, caller))
-        return await self._answer(request, submitted, self._choose_wait(request, asked, wish))
+        parsed, submitted = await self.accept(request, caller, lambda received: self._parse(received, caller))
+        return await self._answer(request, submitted, self._choose_wait(request, parsed, wish))
 
     async def accept(
         self, request: Request, caller: Caller, parse: Callable[[Received], ParsedRequest], *, raw: bool = False
@@ -125,12 +125,12 @@ class Transcriptions:
                 raw=raw,
             )
             async with body as received:
-                asked = await off_loop(received.field_bytes, parse, received)
+                parsed = await off_loop(received.field_bytes, parse, received)
                 query_seconds(request, "wait", most=self.parts.config.wait_max)
-                return asked, await self.parts.acceptance.accept(customer, asked, received, key)
+                return parsed, await self.parts.acceptance.accept(customer, parsed, received, key)
 
     def _parse(self, received: Received, caller: Caller) -> ParsedRequest:
-        asked = parse_order(
+        parsed = parse_order(
             received.fields,
             offer=self.parts.acceptance.offers[caller.environment],
             sandbox=caller.environment == "sandbox",
@@ -138,22 +138,22 @@ class Transcriptions:
         )
         if received.file is not None and received.file.bytes == 0:
             raise Problem("empty_file", "the file has no bytes")
-        refuse_at_the_door(asked.order.scenario)
-        return asked
+        refuse_at_the_door(parsed.order.scenario)
+        return parsed
 
-    def _choose_wait(self, request: Request, asked: ParsedRequest, wish: Preference) -> ChosenWait:
+    def _choose_wait(self, request: Request, parsed: ParsedRequest, wish: Preference) -> ChosenWait:
         """The time to wait: from the parameter `wait`, else from Prefer, else a default that suits the request.
 
         `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for at most ten seconds (RFC 7240, 4.3).
         """
         max_s = self.parts.config.wait_max
-        for wait_s in (query_seconds(request, "wait", most=max_s), asked.wait_s, wish.wait_s):
+        for wait_s in (query_seconds(request, "wait", most=max_s), parsed.wait_s, wish.wait_s):
             if wait_s is not None:
                 held_s = min(wait_s, max_s)
                 return ChosenWait(held_s, applied=f"wait={held_s}")
         if wish.respond_async:
             return ChosenWait(0, applied="respond-async")
-        return ChosenWait(0 if asked.order.webhook_url else min(self.parts.config.wait_default, max_s))
+        return ChosenWait(0 if parsed.order.webhook_url else min(self.parts.config.wait_default, max_s))
 
     async def _answer(self, request: Request, submitted: Submitted, wait: ChosenWait) -> Response:
         await self.parts.eraser.settle(submitted.job.id)

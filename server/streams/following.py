@@ -18,7 +18,7 @@ from server.metrics import Metrics
 from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
 from server.records.records import Records
-from server.storage.job_store import EventLog, JobStore
+from server.storage.ports import Storage
 from server.streams.feed import Feed
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch, Seen, event_body
@@ -26,13 +26,12 @@ from server.streams.rendering import Rendered, RenderedBatch, Seen, event_body
 _NOTHING_ELSE = nullcontext()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Following:
     """Makes readers' views. One for each process, used by every stream and WebSocket."""
 
-    events: EventLog
+    storage: Storage
     partials: Partials
-    jobs: JobStore
     records: Records
     eraser: Eraser
     metrics: Metrics
@@ -47,7 +46,7 @@ class Following:
         if feed is None or feed.over:
             feed = self.feeds[key] = Feed(
                 job_id,
-                events=self.events,
+                events=self.storage.events,
                 partials=self.partials,
                 render=self.render,
                 closing=self.closing,
@@ -76,10 +75,10 @@ class Following:
 
     async def render(self, event: Event) -> Rendered:
         """The event with its JSON. The last event of a job shows the record as it is now, with valid links."""
-        if event.type in TERMINAL_EVENTS and (job := await self.jobs.get(event.stream)) is not None:
-            told = await self.records.announcement(job)
-            body = orjson.dumps({**told.body, "job_id": event.stream, "seq": event.seq})
-            return Rendered(event, body, hands_over=told.hands_over)
+        if event.type in TERMINAL_EVENTS and (job := await self.storage.jobs.get(event.stream)) is not None:
+            announcement = await self.records.announcement(job)
+            body = orjson.dumps({**announcement.body, "job_id": event.stream, "seq": event.seq})
+            return Rendered(event, body, hands_over=announcement.hands_over)
         return Rendered(event, event_body(event))
 
 

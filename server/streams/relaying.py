@@ -82,13 +82,13 @@ class PartialRelay:
             del self._wanted[job_id]
 
     def _receive(self, message: bytes) -> None:
-        told = orjson.loads(message)
+        content = orjson.loads(message)
         self._receiving = True
         try:
-            if "want" in told:
-                self._note_wanted(told["want"])
-            elif told.get("job") in self.partials.watched_jobs:
-                self._show_partial(told["job"], told)
+            if "want" in content:
+                self._note_wanted(content["want"])
+            elif content.get("job") in self.partials.watched_jobs:
+                self._show_partial(content["job"], content)
         finally:
             self._receiving = False
 
@@ -100,19 +100,19 @@ class PartialRelay:
                 self._changed.add(job_id)
             self._wanted[job_id] = now + WANTED_S
 
-    def _show_partial(self, job_id: str, told: Mapping[str, Any]) -> None:
+    def _show_partial(self, job_id: str, content: Mapping[str, Any]) -> None:
         """Show another node's partial here, at its place in the log, and forget the partials that it has withdrawn.
 
         A node with an older version names no channel, and sends one partial or none.
         """
-        channel = told.get("channel")
-        standing = told.get("standing", [channel] if "body" in told else [])
+        channel = content.get("channel")
+        standing = content.get("standing", [channel] if "body" in content else [])
         here = {partial.channel: partial for partial in self.partials.newest(job_id)}
         for gone in here.keys() - set(standing):
             self.partials.end(job_id, channel=gone)
-        if "body" not in told:
+        if "body" not in content:
             return
-        body, after = told["body"].encode(), told["after"]
+        body, after = content["body"].encode(), content["after"]
         if channel in here and here[channel].body == body:
             self.partials.move(job_id, after=after)
         else:

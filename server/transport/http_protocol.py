@@ -42,7 +42,7 @@ CHUNKS, CHUNKS_PER_S = 1000, 200
 CHUNK_BYTES = 256
 """A chunk of so many bytes costs nothing of the allowance; a shorter one costs the missing part of one."""
 
-FIELD_BYTES = 4  # of a header line beside its name and value
+FIELD_BYTES = 4  # of a header line in addition to its name and value
 HEAD = b"HTTP/1."
 
 

@@ -97,7 +97,7 @@ class Deliveries:
             account = await self.storage.accounts.account(delivery.account)
             if job is None or account is None:
                 return None
-            told = await self.records.message(job)
+            announcement = await self.records.message(job)
         except StorageError:
             raise
         except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
@@ -105,12 +105,12 @@ class Deliveries:
             return Reply(None, 0, "the server failed to send it")
         reply = await self.webhook_sender.send(
             delivery.url,
-            orjson.dumps(told.body),
+            orjson.dumps(announcement.body),
             account=account,
             environment=delivery.environment,
             webhook_id=delivery.webhook_id,
         )
-        return replace(reply, handed_over=told.hands_over and reply.error is None)
+        return replace(reply, handed_over=announcement.hands_over and reply.error is None)
 
     async def _record(self, delivery: Delivery, reply: Reply) -> None:
         """Log the attempt, and disable the address if this was one too many."""

@@ -81,6 +81,11 @@ class ScriptedRecogniser:
         return RecognitionResult(words, "en", 0.9, -0.2, 0.05)
 
 
+def session_of(recogniser: ScriptedRecogniser, words: tuple[Word, ...] = SPOKEN) -> Session:
+    """Make a session whose detector finds speech where *words* are."""
+    return Session(StreamCore(StreamOptions()), vad=Voice(words), recogniser=recogniser, tenant="acct")
+
+
 async def heard(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:
     """Run a whole session: *feed*, then the end."""
     happened: list[TimedEvent] = []
@@ -103,7 +108,7 @@ async def streamed(
     words: tuple[Word, ...] = SPOKEN,
 ) -> tuple[Session, list[TimedEvent]]:
     """Run a whole session that hears *words*."""
-    session = Session(StreamCore(StreamOptions()), vad=Voice(words), recogniser=recogniser, tenant="acct")
+    session = session_of(recogniser, words)
     return session, await heard(session, feed)
 
 

@@ -10,8 +10,6 @@ import pytest
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import Finalized, Partial
 from pipeline.multichannel import MultichannelSession
-from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session, TimedEvent
 from pipeline.words import Word
 from tests.pipeline.listening import talk
@@ -19,10 +17,10 @@ from tests.pipeline.sessions import (
     LENGTH,
     SPOKEN,
     ScriptedRecogniser,
-    Voice,
     at_once,
     committed,
     heard,
+    session_of,
     streamed,
     virtually,
 )
@@ -31,12 +29,7 @@ OTHER = talk(9, start=1.3, each=0.3)
 
 
 def one_channel(words: tuple[Word, ...], takes_s: float = 0.08) -> Session:
-    return Session(
-        StreamCore(StreamOptions()),
-        vad=Voice(words),
-        recogniser=ScriptedRecogniser(words, takes=[takes_s]),
-        tenant="acct",
-    )
+    return session_of(ScriptedRecogniser(words, takes=[takes_s]), words)
 
 
 def frames(length: int, channels: int = 2) -> np.ndarray[Any, Any]:

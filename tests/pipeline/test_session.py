@@ -30,6 +30,7 @@ from tests.pipeline.sessions import (
     committed,
     heard,
     in_real_time,
+    session_of,
     streamed,
     virtually,
 )
@@ -355,7 +356,7 @@ def test_an_error_nobody_expected_ends_run_events_and_feed():
             raise ZeroDivisionError(request.start, tenant, newer)
 
     async def main() -> None:
-        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=Broken(SPOKEN), tenant="acct")
+        session = session_of(Broken(SPOKEN))
         running = asyncio.create_task(session.run())
         await session.feed(np.zeros(20 * RATE, np.float32))
         with pytest.raises(ValueError, match="after the end"):

@@ -50,10 +50,10 @@ def model_info(model: str) -> Mapping[str, str]:
     return {"name": f"scribewire-{model}", "version": "1", "arch": "whisper"}
 
 
-def speaker_members(heard: Mapping[str, Any]) -> Message:
+def speaker_members(frame: Mapping[str, Any]) -> Message:
     """Who speaks, as Deepgram counts: 0 for S1, 1 for S2, ...; nothing where that is not known."""
-    members = {} if heard.get("speaker") is None else {"speaker": int(heard["speaker"][1:]) - 1}
-    return members | {name: heard[name] for name in ("speaker_confidence",) if name in heard}
+    members = {} if frame.get("speaker") is None else {"speaker": int(frame["speaker"][1:]) - 1}
+    return members | {name: frame[name] for name in ("speaker_confidence",) if name in frame}
 
 
 def word_message(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
@@ -112,13 +112,13 @@ def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Mess
     channels = [_channel(job, spoken[number], shape, times) for number in sorted(spoken)]
     results: dict[str, Any] = {"channels": channels}
     if shape.utterances:
-        told = sorted(
+        phrases = sorted(
             ((_phrase(segment, times), number) for number, segments in spoken.items() for segment in segments),
             key=lambda one: float(one[0][0]["start"]),
         )
         results["utterances"] = [
             {"id": f"{job.id}-{count}", "channel": number, **_utterance(phrase, shape)}
-            for count, (phrase, number) in enumerate(told)
+            for count, (phrase, number) in enumerate(phrases)
         ]
     return {"metadata": {**_metadata(job, shape), "channels": len(spoken)}, "results": results}
 

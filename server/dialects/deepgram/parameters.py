@@ -83,8 +83,8 @@ class LiveRequest:
     punctuated: bool = False
     interim: bool = False
     speech_events: bool = False
-    ends_speech: bool = True  # whether a pause is told as the end of speech
-    utterance_end_ms: int | None = None  # None: the ends of utterances are not told
+    ends_speech: bool = True  # whether a pause is sent as the end of speech
+    utterance_end_ms: int | None = None  # None: the ends of utterances are not sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

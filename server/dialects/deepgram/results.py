@@ -10,7 +10,7 @@ from server.dialects.deepgram.answers import Message, alternative, model_info, m
 from server.dialects.deepgram.parameters import LiveRequest
 from server.dialects.live_sessions import Frame
 
-FINAL_AFTER_S = 3.0  # final words are told without waiting for a pause
+FINAL_AFTER_S = 3.0  # final words are sent without waiting for a pause
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class ChannelResults:
     request_id: str
     model: str
     channel: Sequence[int] = (0, 1)  # its number, and how many are heard by themselves
-    _words: list[Frame] = field(default_factory=list)  # final ones that were not told as such
+    _words: list[Frame] = field(default_factory=list)  # final ones that were not sent as such
     _reached: float = 0.0  # where the last final message ended
     _held: Message | None = None  # the last message before the answer to Finalize, which may be that answer
     _asked: deque[float] = field(default_factory=deque)  # places of Finalize that are not decided
@@ -79,17 +79,17 @@ class ChannelResults:
 
     def _final(self, end: float, *, speech_final: bool) -> list[Message]:
         words, self._words = self._words, []
-        told = self._final_message(words, end, speech_final=speech_final)
+        message = self._final_message(words, end, speech_final=speech_final)
         if not self._asked:
-            return [told]
-        before, self._held = self._held, told
+            return [message]
+        before, self._held = self._held, message
         return [before] if before is not None else []
 
     def _final_message(self, words: Sequence[Frame], end: float, *, speech_final: bool) -> Message:
         """A final message. The next one begins where it ends."""
-        told = self._results(words, end, is_final=True, speech_final=speech_final)
+        message = self._results(words, end, is_final=True, speech_final=speech_final)
         self._reached = max(self._reached, end)
-        return told
+        return message
 
     def _interim(self, partial: Frame) -> Message:
         return self._results(self._words, partial["end"], more=partial["text"])

@@ -37,7 +37,7 @@ class Item:
     start: float
     end: float | None = None  # None: it goes on
     text: str = ""
-    dropped: bool = False  # the client cleared it, and is not told of it any more
+    dropped: bool = False  # the client cleared it, and gets no more events about it
 
 
 class Items:
@@ -92,7 +92,7 @@ class Items:
         """End an item at *at*, the place that finalize() named. In speech that also ends the turn, and so the item."""
         if self._open and not self._manual:
             return []
-        begun = [] if self._open else self._begin(self._reached if self._manual else at, told=False)
+        begun = [] if self._open else self._begin(self._reached if self._manual else at, announced=False)
         return begun + self._end(at) + self._complete_decided()
 
     def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
@@ -104,7 +104,7 @@ class Items:
     def clear(self, at: float) -> list[ServerEvent]:
         """Drop the audio up to *at* that the client has not committed: it gets no event about it."""
         if self._manual and not self._open:
-            self._begin(self._reached, told=False)
+            self._begin(self._reached, announced=False)
         if self._open:
             self._items[-1].dropped = True
         if self._manual:
@@ -121,11 +121,11 @@ class Items:
         """Whether the newest item has not ended yet."""
         return bool(self._items) and self._items[-1].end is None
 
-    def _begin(self, at: float, *, told: bool = True) -> list[ServerEvent]:
+    def _begin(self, at: float, *, announced: bool = True) -> list[ServerEvent]:
         item = Item(self._names.next(), at)
         self._items.append(item)
         started = {"type": "input_audio_buffer.speech_started", "item_id": item.id, "audio_start_ms": self._ms(at)}
-        return [started] if told and not self._manual else []
+        return [started] if announced and not self._manual else []
 
     def _end(self, at: float) -> list[ServerEvent]:
         item = self._items[-1]
@@ -177,8 +177,10 @@ class Items:
         if item.dropped:
             return []
         length_s = round((item.end or item.start) - item.start, 3)
-        told = _transcription("completed", item, transcript=item.text, usage={"type": "duration", "seconds": length_s})
-        return [told if self._language is None else {**told, "languages": [{"code": self._language}]}]
+        announced = _transcription(
+            "completed", item, transcript=item.text, usage={"type": "duration", "seconds": length_s}
+        )
+        return [announced if self._language is None else {**announced, "languages": [{"code": self._language}]}]
 
     def _ms(self, at: float) -> int:
         return round((self._offset_s + at) * 1000)

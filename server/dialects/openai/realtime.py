@@ -95,11 +95,11 @@ class Realtime:
         caller, wanted = await self._identify(websocket)
         offer = self.parts.offers[caller.environment]
         _check_query(websocket, offer)
-        asked: Sequence[str] = websocket.scope["subprotocols"]
+        offered: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
         start = wanted or TranscriptionConfig(transcription={"model": model})
         with self.parts.stream_limits.socket_of(caller):
-            await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in asked else None)
+            await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
             async with _Conversation(socket, self.session_opener, caller, offer, start).running() as conversation:
                 await conversation.talk()

@@ -35,15 +35,15 @@ def read_payload(text: str) -> tuple[str, list[str]]:
     return sender, topics
 
 
-def commit(connection: Connection, *, mark: str, now: int, told: str | None) -> None:
-    """Commit with *mark*, then send the notification *told* to other processes, in one message.
+def commit(connection: Connection, *, mark: str, now: int, notification: str | None) -> None:
+    """Commit with *mark*, then send the notification *notification* to other processes, in one message.
 
     The notification is a transaction of its own that waits for no disk, because PostgreSQL lets only one transaction at
     a time commit a notification.
     """
     message = f"INSERT INTO commits (id, at) VALUES ('{mark}', {now}); COMMIT"  # noqa: S608  both are made here
-    if told is not None:
-        message += f"; SELECT pg_notify('{CHANNEL}', '{told}')"
+    if notification is not None:
+        message += f"; SELECT pg_notify('{CHANNEL}', '{notification}')"
     connection.execute(message.encode(), prepare=False)
 
 

@@ -35,7 +35,7 @@ READERS, WRITERS = 4, 6
 CONNECT_S = 2.0  # how long a thread waits for a connection
 RECONNECT_S = 1.0  # longest pause between two attempts; the pool's own grow to a minute, in which the database is back
 TRIES = 4  # of a transaction that met another one, or lost its connection
-DOUBT_S = 30.0  # how long the outcome of a commit is looked up before its caller is told that it is not known
+DOUBT_S = 30.0  # how long the outcome of a commit is looked up before its caller gets OutcomeUnknown
 ANSWER_S = 35.0  # longest wait for an answer; a network that swallows everything gives none
 
 
@@ -242,9 +242,9 @@ class PostgresDatabase:
         if not transaction.wrote:
             connection.rollback()
             return True
-        told = payload(self.boot, transaction.topics) if self._notify and transaction.topics else None
+        notification = payload(self.boot, transaction.topics) if self._notify and transaction.topics else None
         try:
-            commit(connection, mark=mark, now=transaction.now, told=told)
+            commit(connection, mark=mark, now=transaction.now, notification=notification)
         except psycopg.Error:
             return False
         self._watches.wake(transaction.topics)

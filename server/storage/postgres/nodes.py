@@ -45,17 +45,17 @@ class PostgresOffers:
 
 def offer_of(text: str) -> Offer:
     """The offer that tell() wrote. Unknown members of a newer version are ignored; an older one does not translate."""
-    told: Mapping[str, Any] = orjson.loads(text)
+    members: Mapping[str, Any] = orjson.loads(text)
     return Offer(
-        engine=told["engine"],
-        model=told["model"],
-        languages=frozenset(told["languages"]),
-        translates=told.get("translates", False),
-        speakers=told.get("speakers", False),
-        endpointing=tuple(told.get("endpointing", (SILENCE,))),
-        bundled=told["bundled"],
-        warnings=tuple(told["warnings"]),
-        aliases=tuple(told["aliases"]),
+        engine=members["engine"],
+        model=members["model"],
+        languages=frozenset(members["languages"]),
+        translates=members.get("translates", False),
+        speakers=members.get("speakers", False),
+        endpointing=tuple(members.get("endpointing", (SILENCE,))),
+        bundled=members["bundled"],
+        warnings=tuple(members["warnings"]),
+        aliases=tuple(members["aliases"]),
     )
 
 

@@ -9,7 +9,7 @@ from obstore.store import S3Store
 from server.model.errors import BlobExists
 
 PART_BYTES = 5 * 1024 * 1024  # a larger blob is sent in parts of this size; S3 takes none smaller, and 10,000 of these
-PARTS_AT_ONCE = 1  # beside the one that is being filled: an upload holds 10 MiB of memory
+PARTS_AT_ONCE = 1  # in addition to the one being filled: an upload holds 10 MiB of memory
 WRITER = "writer"  # in the blob's metadata: which upload made it
 
 

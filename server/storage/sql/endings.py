@@ -26,7 +26,7 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
     heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
-    returned = outcome.return_quota and _untold(tx, row)
+    returned = outcome.return_quota and _is_unread(tx, row)
     warnings = [*job_of(row).warnings]
     warnings += [warning for warning in outcome.warnings if warning not in warnings]
     tx.run(
@@ -71,14 +71,14 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
     enqueue(tx, job_of(ended))
 
 
-def _untold(tx: Transaction, row: SqlRow) -> bool:
+def _is_unread(tx: Transaction, row: SqlRow) -> bool:
     """Whether nobody can have read a word of the job: it has no chunk, and its log has no word."""
-    told = tx.one(
+    read = tx.one(
         "SELECT 1 FROM chunks WHERE job = :id"
         " UNION ALL SELECT 1 FROM events WHERE stream = :id AND type = 'word' LIMIT 1",
         {"id": row["id"]},
     )
-    return told is None
+    return read is None
 
 
 def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:

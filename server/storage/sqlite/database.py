@@ -206,7 +206,7 @@ class SqliteDatabase:
             if topic not in self._versions:
                 self._versions[topic] = self._look("SELECT revision FROM changes WHERE topic = ?", topic)
             return self._versions[topic]
-        except sqlite3.Error:  # whoever asked reads the answer itself, and gets the error if it lasts
+        except sqlite3.Error:  # the caller reads the answer itself, and gets the error if it lasts
             return None
 
     def _glance(self) -> None:

@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import orjson
 
@@ -20,40 +18,26 @@ PRIVATE_FOLDER = 0o700
 SECRET_BYTES = 32
 
 
-class FolderClaim:
-    """The claim on a folder, until release() or the end of the process."""
+@contextmanager
+def claim_folder(folder: Path) -> Iterator[None]:
+    """Claim *folder* for this server, until the end of the block or of the process. Raises FolderInUse.
 
-    def __init__(self, lock: int) -> None:
-        self._lock: int | None = lock
-
-    def release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)  # the kernel drops the lock with its last descriptor
-            self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-
-def claim_folder(folder: Path) -> FolderClaim:
-    """Claim *folder* for this server. Workers and the command line may still open it. Raises FolderInUse."""
+    Workers and the command line may still open it.
+    """
     make_private(folder)
     lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
-        os.close(lock)
-        message = f"another server (process {holder}) already uses {folder}; stop it or choose another DATA_DIR"
-        raise FolderInUse(message) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    return FolderClaim(lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            message = f"another server (process {holder}) already uses {folder}; stop it or choose another DATA_DIR"
+            raise FolderInUse(message) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(lock)  # the kernel drops the lock with its last descriptor
 
 
 @contextmanager

@@ -19,7 +19,7 @@ LEASE_S = 15.0
 async def held(storage: Storage, job_id: str) -> SessionLease:
     lease = await storage.jobs.claim_live(job_id, "ours", lease_s=LEASE_S)
     assert lease is not None
-    return SessionLease(lease, storage.jobs, worker="ours", lease_s=LEASE_S, asked=time.monotonic())
+    return SessionLease(lease, storage.jobs, worker="ours", lease_s=LEASE_S, requested_at=time.monotonic())
 
 
 @in_a_loop

@@ -159,7 +159,7 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     for still_open in before.open:
         segment = still_open.closed
         chunk = Chunk(len(before.chunks), 0, before.end(), segment.end, (segment,), "en", 0.9)
-        assert SessionPast((*before.chunks, chunk)).origin == before.offsets
+        assert SessionPast((*before.chunks, chunk)).offsets == before.offsets
         assert segment.avg_logprob <= 0
         before = SessionPast((*before.chunks, chunk))
     behind = replace(

@@ -19,12 +19,6 @@ def server(tmp_path_factory):
         yield it
 
 
-@pytest.fixture
-def client(server):
-    with server.new_client() as client:
-        yield client
-
-
 # --- accepting and holding -------------------------------------------------------------------------------------------
 
 

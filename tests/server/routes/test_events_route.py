@@ -32,12 +32,6 @@ def server(tmp_path_factory):
         yield it
 
 
-@pytest.fixture
-def client(server):
-    with server.new_client() as client:
-        yield client
-
-
 async def speak(*_: object) -> AsyncGenerator[Chunk]:
     for index, texts in enumerate(SPOKEN):
         yield chunk(index, *texts)

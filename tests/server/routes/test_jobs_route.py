@@ -23,12 +23,6 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def client(server):
-    with server.new_client() as client:
-        yield client
-
-
-@pytest.fixture
 def held(server, client):
     """Make a running job that continues when its gate is opened; return its record and the gate."""
     record = submit(client, prompt="probe", headers=ASYNC)

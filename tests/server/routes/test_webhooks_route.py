@@ -58,12 +58,6 @@ def server(tmp_path_factory):
         yield it
 
 
-@pytest.fixture
-def client(server):
-    with server.new_client() as client:
-        yield client
-
-
 def told(client: httpx.Client, url: str) -> str:
     """Make a finished job whose webhook goes to *url*."""
     data = {"webhook_url": url, "wait": "5"}

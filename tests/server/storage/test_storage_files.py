@@ -189,10 +189,11 @@ def test_another_key_may_be_added_and_made_current(tmp_path):
 def test_a_second_server_on_a_folder_is_refused_in_one_sentence(tmp_path):
     folder = tmp_path / "data"
     with claim_folder(folder):
-        with pytest.raises(FolderInUse, match=f"process {os.getpid()}.*{folder}"):
-            claim_folder(folder)
+        with pytest.raises(FolderInUse, match=f"process {os.getpid()}.*{folder}"), claim_folder(folder):
+            pass
         asyncio.run(_open_beside(tmp_path))  # workers and the command line may
-    claim_folder(folder).release()
+    with claim_folder(folder):
+        pass
 
 
 async def _open_beside(folder: Path) -> None:

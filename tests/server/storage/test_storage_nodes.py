@@ -82,7 +82,7 @@ async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than
     async with opened_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
         asked, lease = time.monotonic(), await claim(storage)
-        held = HeldLease(lease, storage.jobs, lease_s=LEASE_S, asked=asked)
+        held = HeldLease(lease, storage.jobs, lease_s=LEASE_S, requested_at=asked)
         keeper = LeaseKeeper(held, storage.jobs, WorkerRules(lease_s=LEASE_S, renew_s=0.1))
         with psycopg.connect(url) as changing:
             changing.execute("ALTER TABLE jobs ADD COLUMN colour TEXT")

@@ -23,15 +23,7 @@ def following(storage, partials: Partials, closing: asyncio.Event | None = None)
     links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
     live = None  # no full record is shown here
     records = Records(storage.jobs, storage.blobs, links, live)  # type: ignore[arg-type]
-    return Following(
-        events=storage.events,
-        partials=partials,
-        jobs=storage.jobs,
-        records=records,
-        eraser=Eraser(storage, Metrics()),
-        metrics=Metrics(),
-        closing=closing or asyncio.Event(),
-    )
+    return Following(storage, partials, records, Eraser(storage, Metrics()), Metrics(), closing or asyncio.Event())
 
 
 @pytest.mark.parametrize("seed", range(8))
