@@ -24,6 +24,7 @@ from server.jobs.housekeeping import Chore, Housekeeping, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import WorkerTools
+from server.jobs.transcriber import Transcriber
 from server.jobs.worker import Workers
 from server.live.rules import LiveRules
 from server.live.session_registry import SessionParts, SessionRegistry
@@ -91,7 +92,7 @@ def build_workers(
     return Workers(
         name=name,
         tools=tools,
-        batches={environment: engine.batch for environment, engine in engines.items()},
+        batches=batches_of(engines),
         plans=Plans(storage.accounts, limits),
         metrics=metrics,
         count=config.workers if "worker" in config.roles else 0,
@@ -149,9 +150,7 @@ def build_domain(
         records=records,
         egress=egress,
         webhook_sender=sender,
-        acceptance=Acceptance(
-            storage, egress, prober, {name: engine.batch for name, engine in engines.items()}, offers, config.latency
-        ),
+        acceptance=Acceptance(storage, egress, prober, batches_of(engines), offers, config.latency),
         session_registry=session_registry,
         following=Following(storage, partials, records, eraser, metrics, closing),
         workers=workers,
@@ -194,6 +193,11 @@ def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> No
     """Limit the memory of all decoders of this process together, to what the operator or the machine allows."""
     isolation.memory.limit(config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_DECODER_MEMORY_BYTES))
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
+
+
+def batches_of(engines: Mapping[str, ServedEngine]) -> Mapping[str, Transcriber]:
+    """What transcribes files, by environment."""
+    return {environment: engine.batch for environment, engine in engines.items()}
 
 
 def _offers(engines: Mapping[str, ServedEngine]) -> Mapping[str, Offer]:

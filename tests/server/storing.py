@@ -3,6 +3,7 @@
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -192,3 +193,11 @@ async def refusals(storage: Storage, lease: Lease) -> list[bool]:
         not await storage.jobs.release(lease, delay_s=0, error=None, count=True),
         not await storage.jobs.finish(lease, completed()),
     ]
+
+
+def with_stores(storage: Any, **stores: Any) -> Any:
+    """Return a copy of *storage* with these stores in place of its own."""
+    changed = copy(storage)
+    for name, store in stores.items():
+        setattr(changed, name, store)
+    return changed

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +29,7 @@ from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
 from tests.server.session_registries import RULES, begun, order, over, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit, with_stores
 from tests.server.talking import spoken
 from tests.server.working import DeletedMeanwhile
 
@@ -237,14 +236,6 @@ class SlowLog:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)
-
-
-def with_stores(storage: Any, **stores: Any) -> Any:
-    """Return a copy of *storage* with these stores in place of its own."""
-    changed = copy(storage)
-    for name, store in stores.items():
-        setattr(changed, name, store)
-    return changed
 
 
 @in_a_loop

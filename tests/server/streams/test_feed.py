@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from server.model.events import Event, NewEvent
 from server.model.leases import Lease
@@ -13,7 +13,7 @@ from server.streams.feed import KEPT, WOKEN_AT_ONCE
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
-from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit, with_stores
 from tests.server.streams.test_following import QUIET_S, following
 
 
@@ -212,7 +212,7 @@ class Counting:
 async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path):
     async with stored(tmp_path) as storage:
         log = Counting(storage.events)
-        view, lease = replace(following(storage, Partials()), events=log), await started(storage)
+        view, lease = following(with_stores(storage, events=log), Partials()), await started(storage)
         await say(storage, lease, 10)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
         await asyncio.sleep(0.1)
@@ -238,7 +238,7 @@ class Breaking(Counting):
 @in_a_loop
 async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
     async with stored(tmp_path) as storage:
-        view = replace(following(storage, Partials()), events=Breaking(storage.events))
+        view = following(with_stores(storage, events=Breaking(storage.events)), Partials())
         lease = await started(storage)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
         await asyncio.sleep(0.1)
