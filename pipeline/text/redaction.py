@@ -25,6 +25,7 @@ GROUPS_NEAR = 4  # the most words between such groups, besides numbers
 NEAR = 6  # words from a card, or the words "security code", to the figures that belong to it
 
 _AMOUNT = re.compile(r"[$£€%]|^\d{1,3}(?:,\d{3})+\W*$")  # money or thousands
+_MONEY = re.compile(r"[$£€¥]\d[\d,]*\.\d\d(?!\d)")  # with cents, as no code of a card is written
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _IBAN = re.compile(r"[A-Z]{1,2}\d{2}[A-Z\d]{8,}")
 _IBAN_BEGINS = re.compile(r"[A-Z]{1,2}|[A-Z]{2}\d{1,2}[A-Z\d]*")
@@ -225,7 +226,7 @@ class Redactor:
         for kind, shortest in (("iban", CARD_FIGURES), ("ssn", SSN_FIGURES)):
             if kind in self.kinds and count >= shortest:
                 return kind
-        if "pci" in self.kinds and count in CODE_FIGURES and self._follows_card(before):
+        if "pci" in self.kinds and count in CODE_FIGURES and self._follows_card(before) and not _is_money(words):
             return "pci"
         if (
             least is not None
@@ -299,6 +300,11 @@ class Redactor:
                 signs += self.reader.figures(figures) + "".join(sign for sign in word.text.upper() if sign.isalnum())
                 figures = []
         return signs + self.reader.figures(figures)
+
+
+def _is_money(words: Sequence[Word]) -> bool:
+    """Return whether a number is an amount with cents."""
+    return any(_MONEY.search(word.text) for word in words)
 
 
 def _is_pronoun(words: Sequence[Word], figures: str) -> bool:

@@ -43,5 +43,9 @@ def unsuccessful(job: Job) -> Problem:
         return Problem("unfinished", f"the job goes on; look at /v1/jobs/{job.id}")
     if job.error is None:
         return Problem("job_not_completed", f"the job is {job.state}")
-    code = job.error.code if job.error.code in CODES else "internal"
-    return Problem(code, job.error.message)
+    code = job.error.code
+    if code.startswith("source_"):
+        code = "source_failed"
+    elif code == "queue_timeout":
+        code = "queue_full"
+    return Problem(code if code in CODES else "internal", job.error.message)

@@ -62,6 +62,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_audio": (422, "Invalid audio"),
     "no_audio_stream": (422, "No audio stream"),
     "url_not_allowed": (422, "URL not allowed"),
+    "source_failed": (422, "Source cannot be fetched"),
     "unknown_models": (422, "Unknown models"),
     "idempotency_key_reused": (422, "Idempotency-Key reused"),
     # limits

@@ -53,6 +53,7 @@ def test_a_card_is_hidden_however_it_is_said(card, numerals):
         ("it is 4242 4242 4242 4242. The code is 1 2 3 okay", "it is [CARD]. The code is [CARD] okay"),
         ("the security code is nine eight seven.", "the security code is [CARD]."),
         ("it expires oh nine twenty seven.", "it expires [CARD]."),
+        ("it is 4242 4242 4242 4242. Send $25.00 or $1234 today", "it is [CARD]. Send $25.00 or [CARD] today"),
         ("it expires soon, in room 12.", "it expires soon, in room 12."),
         ("the code 123 is public", "the code 123 is public"),
     ],

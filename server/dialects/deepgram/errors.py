@@ -15,10 +15,15 @@ from server.http.sockets import GOING_AWAY, SocketErrorStyle
 REQUEST_ID = "dg-request-id"
 UNPROCESSABLE, BAD_REQUEST = 422, 400
 UNDECODABLE = frozenset({"unsupported_audio_format", "invalid_audio", "no_audio_stream", "decode_timeout"})
+THEIR_CODES = {
+    "invalid_key": "INVALID_AUTH",
+    "missing_credentials": "INVALID_AUTH",
+    "source_failed": "REMOTE_CONTENT_ERROR",
+}
 
 
 def error_body(problem: Problem, request_id: str) -> Mapping[str, Any]:
-    code = "INVALID_AUTH" if problem.code in ("invalid_key", "missing_credentials") else problem.code.upper()
+    code = THEIR_CODES.get(problem.code, problem.code.upper())
     return {"err_code": code, "err_msg": problem.detail, "request_id": request_id}
 
 
@@ -28,8 +33,8 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
 
 
 SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
-LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(("invalid_parameter", *UNDECODABLE), BAD_REQUEST))
-"""For parameters of /v1/listen, and for bytes that are no audio: Deepgram has neither 422 nor 415."""
+LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(("invalid_parameter", "source_failed", *UNDECODABLE), BAD_REQUEST))
+"""For parameters of /v1/listen, addresses that fail, and bytes that are no audio: Deepgram has neither 422 nor 415."""
 
 
 def close_code(problem: Problem) -> int:

@@ -62,6 +62,7 @@ class FileHandler:
                     *FILE_CODES,
                     "invalid_json",
                     "url_not_allowed",
+                    "source_failed",
                     "engine_error",
                     "engine_timeout",
                     "unfinished",

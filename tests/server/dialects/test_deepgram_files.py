@@ -47,6 +47,8 @@ def test_files_and_addresses_are_sent_without_a_form(live_server):
             refused = client.post("/v1/listen?model=nova-3", json=body)
             assert (refused.status_code, refused.json()["err_code"]) == (status, code)
             assert refused.headers["dg-error"] == refused.json()["err_msg"]
+        gone = client.post("/v1/listen", json={"url": f"{live_server.base}/nowhere"})
+        assert (gone.status_code, gone.json()["err_code"]) == (400, "REMOTE_CONTENT_ERROR"), gone.text
         for noise in (b"this is no audio" * 100, wav()[:40]):  # neither 415 nor 422, as Deepgram answers
             answer = client.post("/v1/listen", content=noise, headers={"Content-Type": "audio/wav"})
             assert answer.status_code == 400, answer.text
