@@ -193,9 +193,8 @@ def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: dat
     for provider in raw:
         provider.pop("extractors", None)  # they parse answers of providers, which an estimate never has
     try:
-        providers = _providers_from_raw(raw)
         version = f"feed {hashlib.sha256(feed).hexdigest()[:12]}"
-        catalog = Catalog(overlay, providers, version=version)
+        catalog = Catalog(overlay, _providers_from_raw(raw), version=version)
     except (ValueError, TypeError, AttributeError, AssertionError) as error:  # pydantic's errors are ValueErrors
         raise BadPriceFeed(f"the price file is not in genai-prices' data format: {_one_line(error)}") from error
     catalog.check_against(before, moment)

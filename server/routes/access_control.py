@@ -128,10 +128,14 @@ class AccessControl:
             if not familiar:
                 _check_rate(window)
             raise
+        self._remember(hashed)
+        return found
+
+    def _remember(self, hashed: bytes) -> None:
+        """Note that this key was good lately."""
         if len(self._familiar) >= MAX_FAMILIAR:
             self._familiar.clear()
         self._familiar.add(hashed)
-        return found
 
     async def _find_working_key(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
         if hashed not in self._familiar:

@@ -3,6 +3,7 @@
 A session is a job: the routes of jobs serve its record, events and outputs, cancel it and delete it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,17 +137,22 @@ class LiveRequests:
         await self.parts.eraser.settle(job.id)
         asked_at = now_ms()
         shown = await self.parts.records.full(job, asked_at=asked_at)
-        shown["live"] |= {
-            "ingest_ws": self.parts.links.ingest_socket(job, expires_s=expires_s),
-            "ingest_http": self.parts.links.ingest(job),
-            "events_url": self.parts.links.events(job),
-            "expires_at": iso(expires_s * 1000),
-        }
+        shown["live"] |= self._addresses(job, expires_s)
         headers = {"Location": self.parts.links.job_path(job), **warning_header(job)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
         return await deliver_results(answer, request, job, eraser=self.parts.eraser, asked_at=asked_at)
+
+    def _addresses(self, job: Job, expires_s: int) -> Mapping[str, str]:
+        """Where the audio goes and the events come from, for so long (s since 1970 UTC)."""
+        links = self.parts.links
+        return {
+            "ingest_ws": links.ingest_socket(job, expires_s=expires_s),
+            "ingest_http": links.ingest(job),
+            "events_url": links.events(job),
+            "expires_at": iso(expires_s * 1000),
+        }
 
     async def _submit(self, request: Request, caller: Caller) -> Submitted:
         """Make the job, and show it on the channel that the request names."""
