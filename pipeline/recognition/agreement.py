@@ -18,6 +18,7 @@ words in order (merging.find_new_words), so that each repetition is compared at 
 repeated too often is held back as a loop until the final. A loop that nobody could speak so fast is never committed.
 """
 
+import math
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -44,10 +45,13 @@ class AgreementOptions:
     edge: int = position(
         0.2
     )  # a word that ends this close to the end of the audio is not shown: it is often half a word
-    shown: int = 1  # how many hypotheses in a row have a word before it is shown
+    shown: int = 1  # how many hypotheses in a row have a word before it is shown ...
+    shown_sure: float = 0.0  # ... one more if it is less probable
     doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...
     often: int = 3  # ... or until so many in a row do
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
+    opening_sure: float = math.inf  # in the opening of a stream a less probable word waits ...
+    opening_settled: int = position(2.0)  # ... until it is this far from the end
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
     rest: int = position(0.06)  # so short a word after one that was committed as another is the rest of that one
     jump: int = position(2.0)  # word ends further apart mean that the times are wrong: one hypothesis is not enough
@@ -88,7 +92,11 @@ class Agreement:
 
         The first word is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
-        often = _count_leading(self._candidates, lambda one: one.times >= self._options.shown)
+        options = self._options
+        often = _count_leading(
+            self._candidates,
+            lambda one: one.times >= options.shown + (one.word.probability < options.shown_sure),
+        )
         pending = self.pending[:often]
         stay = (
             count
@@ -128,14 +136,14 @@ class Agreement:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
         With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
-        enough, however sure the model is. With *opening* so little was said so far that every word waits until it is
-        settled.
+        enough, however sure the model is. With *opening* so little was said so far that a word of a moderate probability
+        waits for what follows, too.
         """
         fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self._select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
         count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
         if opening:
-            count = min(count, _count_leading(fresh, lambda one: one.word.end <= until - self._options.settled))
+            count = min(count, _count_leading(fresh, lambda one: self._is_clear(one.word, until)))
         return self._commit(fresh, count)
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
@@ -201,6 +209,11 @@ class Agreement:
         """Return how many hypotheses in a row before this one have *word* at the same place."""
         apart = self._options.apart
         return max((old.times for old in self._candidates if _same(word, old.word, apart)), default=0)
+
+    def _is_clear(self, word: Word, until: int) -> bool:
+        """Return whether *word* can be believed in an opening: it is probable, or enough follows it."""
+        options = self._options
+        return word.probability >= options.opening_sure or word.end <= until - options.opening_settled
 
     def _count_certain(self, fresh: Sequence[_Candidate], until: int, *, paused: bool, doubted: bool) -> int:
         """Return how many of the *fresh* words will not change, given the hypotheses before."""

@@ -3,9 +3,10 @@
 A final word can never be taken back, so how soon it becomes final is a choice. The words after it often make it clear,
 and a word that two hypotheses have is more often right. *low* waits for less of both. *balanced* leaves StreamOptions
 unchanged, but is careful with the opening of a stream, which is misheard most, because no speech before it helps. In an
-opening a word waits until its turn is over or until some seconds have passed since, and a short pause does not end a
-turn, so that the words after it are recognised with it. With *accurate* the whole stream is an opening, and every
-window is recognised as carefully as a final. Readers see waiting words as partials. decisions.md has the measurements.
+opening a word that is not very probable waits until its turn is over or until some seconds have passed since, and so do
+the words after it. A short pause does not end a turn, so that the words after it are recognised with it. With
+*accurate* the whole stream is an opening, every word waits, and every window is recognised as carefully as a final.
+Readers see waiting words as partials. decisions.md has the measurements.
 """
 
 from dataclasses import replace
@@ -18,8 +19,11 @@ LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 SETTLED, STEP = position(2.7), position(1)
 """With ACCURATE a word waits for no more than both together and a short pause: 4 s."""
 
-OPENING = position(4)
-"""The speech of an opening with BALANCED, in which words wait for AgreementOptions.settled."""
+SHOWN_SURE = 0.95
+"""The probability from which a word that two hypotheses have is shown with ACCURATE; others need a third."""
+
+OPENING, SURE = position(4), 0.65
+"""The speech of an opening with BALANCED, and the probability from which a word does not wait there."""
 
 PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
 """The silence that ends a turn in an opening, with BALANCED and with ACCURATE: people do pause for so long."""
@@ -41,10 +45,10 @@ def with_latency(options: StreamOptions, latency: str, *, patient: bool = False)
             return replace(options, step=position(0.3), agreement=sooner)
         case "accurate":
             turns = replace(turns, opening=EVER, opening_endpointing=GREAT_PATIENCE if patient else 0)
-            agreement = replace(agreement, settled=SETTLED, shown=2)
+            agreement = replace(agreement, settled=SETTLED, opening_settled=SETTLED, shown=2, shown_sure=SHOWN_SURE)
             return replace(options, step=STEP, partial=options.final, thorough=True, turns=turns, agreement=agreement)
         case _ if patient:
             turns = replace(turns, opening=OPENING, opening_endpointing=PATIENCE)
-            return replace(options, turns=turns)
+            return replace(options, turns=turns, agreement=replace(agreement, opening_sure=SURE))
         case _:
             return options

@@ -1,16 +1,18 @@
 """Tests of latency.py: what a session gives up to have its words sooner, and how long it waits to have them right."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
 from pipeline.events import Finalized, Partial, SegmentClosed, WordsCommitted
-from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, PATIENCE, with_latency
+from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, PATIENCE, SURE, with_latency
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
-from pipeline.words import join_words
+from pipeline.words import Word, join_words
 from tests.pipeline.listening import assert_well_formed, perfect, stream, talk, voice
 from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, heard, in_real_time, virtually
 
@@ -53,14 +55,32 @@ def test_the_end_of_a_turn_makes_all_its_words_final(latency):
 # --- the opening of a stream ------------------------------------------------------------------------------------------
 
 PATIENT = with_latency(StreamOptions(), BALANCED, patient=True)
+WAIT = PATIENT.agreement.opening_settled
 
 
-def test_the_first_words_wait_for_what_follows_and_later_ones_do_not():
-    words = talk(30)
+def doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return *words* as a model recognises them that is not quite sure."""
+    return tuple(replace(word, probability=SURE - 0.1) for word in words)
+
+
+def waited(words: tuple[Word, ...]) -> int:
+    """Return how much audio followed the first of *words* in the first request after it was final."""
     run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
     assert run.text == join_words(words)
-    first = next(request for request in run.requests if request.said)  # the first request after some words were final
-    assert first.start + len(first.samples) - words[0].end >= position(3)
+    after = next(request for request in run.requests if request.said)
+    return after.start + len(after.samples) - words[0].end
+
+
+def test_first_words_of_a_moderate_probability_wait_for_what_follows_and_probable_ones_do_not():
+    words = talk(30)
+    assert waited(doubtful(words)) >= WAIT
+    assert waited(words) < position(2) <= WAIT
+    assert waited((*words[:2], *doubtful(words[2:3]), *words[3:])) < position(2), "words before a doubtful one"
+
+
+def test_later_words_do_not_wait():
+    words = doubtful(talk(30))
+    run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
     plain = stream(voice(words, position(14)), perfect(words), delays=[1])
     assert [len(request.samples) for request in run.requests[-5:]] == [len(one.samples) for one in plain.requests[-5:]]
 
@@ -74,14 +94,14 @@ def test_a_pause_after_the_first_words_ends_no_turn_and_one_after_many_does():
 
 
 def test_first_words_before_a_long_silence_are_final_after_it():
-    words = talk(2)
+    words = doubtful(talk(2))
     run = stream(voice(words, words[-1].end + PATIENCE + 3 * WINDOW), perfect(words), options=PATIENT)
     assert len(run.only(SegmentClosed)) == 1
     assert run.core.position - words[-1].end < position(1.4)
 
 
 def test_first_words_are_final_at_once_where_the_client_says_so():
-    words, said_at = talk(2), 50  # 1.6 s
+    words, said_at = doubtful(talk(2)), 50  # 1.6 s
     run = stream(voice(words, position(4)), perfect(words), options=PATIENT, finalize_at=frozenset({said_at}))
     kinds = [type(event) for event in run.events if isinstance(event, WordsCommitted | SegmentClosed | Finalized)]
     assert kinds == [WordsCommitted, SegmentClosed, Finalized]
@@ -94,7 +114,7 @@ def test_nothing_waits_where_words_are_wanted_soon_or_turns_must_end():
 
 @given(st.lists(st.integers(1, 20), min_size=1), st.sets(st.integers(0, 300), max_size=3))
 def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, finalize_at):
-    words = (*talk(3), *talk(5, start=2.6), *talk(6, start=6.0))
+    words = doubtful((*talk(3), *talk(5, start=2.6), *talk(6, start=6.0)))
     run = stream(
         voice(words, position(10)), perfect(words), options=PATIENT, delays=delays, finalize_at=frozenset(finalize_at)
     )
