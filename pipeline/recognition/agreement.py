@@ -45,8 +45,7 @@ class AgreementOptions:
     edge: int = position(
         0.2
     )  # a word that ends this close to the end of the audio is not shown: it is often half a word
-    shown: int = 1  # how many hypotheses in a row have a word before it is shown ...
-    shown_sure: float = 0.0  # ... one more if it is less probable
+    shown: int = 1  # how many hypotheses in a row have a word before it is shown
     doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...
     often: int = 3  # ... or until so many in a row do
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
@@ -92,11 +91,7 @@ class Agreement:
 
         The first word is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
-        options = self._options
-        often = _count_leading(
-            self._candidates,
-            lambda one: one.times >= options.shown + (one.word.probability < options.shown_sure),
-        )
+        often = _count_leading(self._candidates, lambda one: one.times >= self._options.shown)
         pending = self.pending[:often]
         stay = (
             count

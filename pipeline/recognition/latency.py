@@ -19,9 +19,6 @@ LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 SETTLED, STEP = position(2.7), position(1)
 """With ACCURATE a word waits for no more than both together and a short pause: 4 s."""
 
-SHOWN_SURE = 0.95
-"""The probability from which a word that two hypotheses have is shown with ACCURATE; others need a third."""
-
 OPENING, SURE = position(4), 0.65
 """The speech of an opening with BALANCED, and the probability from which a word does not wait there."""
 
@@ -45,7 +42,7 @@ def with_latency(options: StreamOptions, latency: str, *, patient: bool = False)
             return replace(options, step=position(0.3), agreement=sooner)
         case "accurate":
             turns = replace(turns, opening=EVER, opening_endpointing=GREAT_PATIENCE if patient else 0)
-            agreement = replace(agreement, settled=SETTLED, opening_settled=SETTLED, shown=2, shown_sure=SHOWN_SURE)
+            agreement = replace(agreement, settled=SETTLED, opening_settled=SETTLED, shown=3)
             return replace(options, step=STEP, partial=options.final, thorough=True, turns=turns, agreement=agreement)
         case _ if patient:
             turns = replace(turns, opening=OPENING, opening_endpointing=PATIENCE)

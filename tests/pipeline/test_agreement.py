@@ -57,16 +57,6 @@ def test_words_that_will_probably_change_are_not_shown_at_the_end():
     assert texts(agreement.shown) == "well my fel"
 
 
-def test_less_probable_words_are_shown_when_one_hypothesis_more_has_them():
-    agreement = Agreement(replace(OPTIONS, guard=position(9), sure_guard=position(9), shown=2, shown_sure=0.95))
-    shown = []
-    for until in (2.0, 2.5, 3.0):
-        words = [*said("and so", probability=0.96), *said("my fellow", start=0.8)]
-        agreement.receive(words, until=position(until))
-        shown.append(texts(agreement.shown))
-    assert shown == ["", "and so", "and so my fellow"]
-
-
 def test_in_an_opening_a_less_probable_word_and_those_after_it_wait():
     agreement = Agreement(replace(OPTIONS, opening_sure=0.6, opening_settled=position(2.0)))
     words = [*said("and", probability=0.7), *said("am", start=0.4), *said("fellow", start=0.8, probability=0.9)]

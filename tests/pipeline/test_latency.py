@@ -123,7 +123,7 @@ def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, fina
         assert run.text == join_words(words)
 
 
-def test_accurate_recognises_every_window_with_care_and_shows_what_was_heard_twice():
+def test_accurate_recognises_every_window_with_care_and_shows_what_was_heard_three_times():
     words = talk(10)
     run = stream(voice(words, position(7)), perfect(words), options=with_latency(StreamOptions(), ACCURATE), delays=[1])
     assert all(request.final and not request.said for request in run.requests)
@@ -131,4 +131,4 @@ def test_accurate_recognises_every_window_with_care_and_shows_what_was_heard_twi
     assert run.text == join_words(words)
     shown = [event.text for event in run.only(Partial)]
     assert len(shown) < len(run.requests)
-    assert all(text in join_words(words) for text in shown), "the half of a word at the end is shown by no second one"
+    assert all(text in join_words(words) for text in shown), "a half of a word at the end is in no later hypothesis"
