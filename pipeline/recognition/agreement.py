@@ -131,8 +131,7 @@ class Agreement:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
         With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
-        enough, however sure the model is. With *opening* so little was said so far that a word of a moderate probability
-        waits for what follows, too.
+        enough. With *opening* so little was said so far that words that are not very probable wait for what follows.
         """
         fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self._select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge

@@ -41,7 +41,7 @@ def tracks(bench: Bench) -> list[Track]:
 
 @pytest.mark.parametrize(("patient", "p95_s"), [(False, 2.0), (True, 2.4)], ids=["endpointing_ms", "default"])
 def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(
-    engine: Engine, tracks: list[Track], patient: bool, p95_s: float
+    engine: Engine, tracks: list[Track], *, patient: bool, p95_s: float
 ) -> None:
     scores = slow(engine, patient=patient).one_by_one(tracks)
     assert scores["words"] > 150
