@@ -2,8 +2,9 @@
 
 Whisper may end its answer after the first of several sentences, or leave one out. Nothing in the answer shows that, but
 the voice detector does. Whisper also stretches words over pauses, so each word is first shortened to the longest time
-that it can take. If at least UNHEARD of speech is then without a word, it was missed. whisper.py calls unheard() for
-files and finals, stream.py for partials. merging.py joins the two answers.
+that it can take. If there is then at least UNHEARD of speech between two words, or after the last one, it was missed;
+people pause between the groups of a number, so pauses in it do not count. whisper.py calls unheard() for files and
+finals, stream.py for partials. merging.py joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,6 @@ from pipeline.words import Word
 UNHEARD = position(0.8)
 """The least speech without a word that is worth hearing again. Less is a drawn-out vowel or a breath."""
 
-PAUSE = position(0.5)
-"""The silence that separates two stretches of speech."""
-
 
 def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     """Return the spans with at least UNHEARD of speech that no word covers. Each begins and ends with speech.
@@ -27,7 +25,7 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
     for start, end in _subtract(voiced, list(_word_spans(words, voiced))):
-        if stretches and start - stretches[-1][1] < PAUSE and not _word_begins(words, stretches[-1][1], start):
+        if stretches and not _word_begins(words, stretches[-1][1], start):
             stretches[-1][1] = end
             stretches[-1][2] += end - start
         else:

@@ -25,6 +25,12 @@ def test_speech_after_the_last_word_is_not_heard() -> None:
     assert unheard(said(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
 
 
+def test_groups_of_figures_that_pause_count_together_unless_a_word_begins_between_them() -> None:
+    voiced = spans((3.4, 4.1), (4.6, 5.15), (6.1, 6.6))
+    assert unheard(said(("54", 3.4, 4.1)), voiced) == list(spans((4.6, 6.6)))
+    assert unheard(said(("54", 3.4, 4.1), ("uh", 5.5, 5.6)), voiced) == []
+
+
 def test_a_word_that_is_drawn_over_a_sentence_does_not_hide_it() -> None:
     words = said(("world.", 0.0, 6.0), ("And", 6.0, 6.3))
     [(start, end)] = unheard(words, spans((0.0, 0.6), (2.0, 6.3)))
