@@ -323,7 +323,7 @@ class _GrowingChunk:
             segments=tuple(self._segments),
             language=language[0] if language else None,
             language_probability=language[1] if language else None,
-            notes=tuple(notes),
+            notes=(*notes, *(() if self._text is None else self._text.notes)),
         )
         self._index, self._start, self._segments = self._index + 1, self._reached, []
         return chunk

@@ -28,7 +28,7 @@ class Vocabulary:
     mistaken_ats: frozenset[str] = NO_WORDS  # words that "at" is often taken for
     dots: frozenset[str] = frozenset(("dot",))
     joins: frozenset[str] = frozenset(("dash", "hyphen", "underscore"))  # within an address
-    codes: tuple[tuple[str, ...], ...] = ()  # what is said before the security code or the last month of a card
+    codes: tuple[tuple[str, ...], ...] = ()  # what is said before a card, its security code or its last month
     phone_figures: int = 10  # the least figures of a telephone number
     calls: frozenset[str] = NO_WORDS  # said before a telephone number, of which some figures may not be heard
 
@@ -66,6 +66,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         dots=frozenset(("dot",)),
         joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
         codes=(
+            ("card", "number"),
+            ("card", "is"),
             ("security", "code"),
             ("cvv",),
             ("cvc",),
@@ -90,7 +92,15 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("arobase", "at", "arrobas")),
         dots=frozenset(("point", "dot")),
         joins=frozenset(("tiret", "underscore", "souligné")),
-        codes=(("sécurité",), ("cryptogramme",), ("cvv",), ("expire",), ("expiration",)),
+        codes=(
+            ("numéro", "de", "carte"),
+            ("numéro", "de", "ma", "carte"),
+            ("sécurité",),
+            ("cryptogramme",),
+            ("cvv",),
+            ("expire",),
+            ("expiration",),
+        ),
         calls=frozenset(("téléphone", "appelez", "appeler", "appelle", "portable", "mobile", "joindre", "fax")),
     ),
     "es": Vocabulary(
@@ -105,7 +115,16 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("arroba", "at")),
         dots=frozenset(("punto", "dot")),
         joins=frozenset(("guion", "guión", "bajo", "raya")),
-        codes=(("seguridad",), ("cvv",), ("vence",), ("caduca",), ("vencimiento",), ("caducidad",)),
+        codes=(
+            ("número", "de", "tarjeta"),
+            ("número", "de", "mi", "tarjeta"),
+            ("seguridad",),
+            ("cvv",),
+            ("vence",),
+            ("caduca",),
+            ("vencimiento",),
+            ("caducidad",),
+        ),
         phone_figures=9,
         calls=frozenset(("teléfono", "llame", "llámame", "llamar", "móvil", "celular", "fax")),
     ),
@@ -123,6 +142,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         dots=frozenset(("punkt", "dot")),
         joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
         codes=(
+            ("kartennummer",),
             ("prüfnummer",),
             ("prüfziffer",),
             ("kartenprüfnummer",),
@@ -159,7 +179,14 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("chiocciola", "at")),
         dots=frozenset(("punto", "dot")),
         joins=frozenset(("trattino", "underscore", "basso")),
-        codes=(("sicurezza",), ("cvv",), ("scade",), ("scadenza",)),
+        codes=(
+            ("numero", "di", "carta"),
+            ("numero", "della", "carta"),
+            ("sicurezza",),
+            ("cvv",),
+            ("scade",),
+            ("scadenza",),
+        ),
         phone_figures=9,
         calls=frozenset(("telefono", "cellulare", "chiami", "chiamami", "chiamare", "fax")),
     ),
@@ -176,7 +203,15 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("arroba", "at")),
         dots=frozenset(("ponto", "dot")),
         joins=frozenset(("traço", "hífen", "underline", "underscore")),
-        codes=(("segurança",), ("cvv",), ("vence",), ("validade",), ("expira",)),
+        codes=(
+            ("número", "do", "cartão"),
+            ("número", "do", "meu", "cartão"),
+            ("segurança",),
+            ("cvv",),
+            ("vence",),
+            ("validade",),
+            ("expira",),
+        ),
         phone_figures=9,
         calls=frozenset(("telefone", "celular", "telemóvel", "ligue", "ligar", "fax")),
     ),
@@ -192,7 +227,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("at", "apenstaartje")),
         dots=frozenset(("punt", "dot")),
         joins=frozenset(("streepje", "min", "underscore")),
-        codes=(("beveiligingscode",), ("cvv",), ("verloopt",), ("vervaldatum",)),
+        codes=(("kaartnummer",), ("beveiligingscode",), ("cvv",), ("verloopt",), ("vervaldatum",)),
         phone_figures=9,
         calls=frozenset(("telefoon", "telefoonnummer", "bel", "bellen", "mobiel", "fax")),
     ),
@@ -206,6 +241,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         pairs=True,
         ats=frozenset(("snabel", "at")),
         dots=frozenset(("punktum", "dot")),
+        codes=(("kortnummer",), ("udløber",)),
         phone_figures=8,
         calls=frozenset(("telefon", "telefonnummer", "mobil", "ring", "ringe", "fax")),
     ),

@@ -7,9 +7,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pipeline.events import Event, Finalized, LanguageDetected, Partial, SegmentClosed, TurnEnded, WordsCommitted
+from pipeline.events import (
+    Event,
+    Finalized,
+    LanguageDetected,
+    Partial,
+    SegmentClosed,
+    TurnEnded,
+    Warned,
+    WordsCommitted,
+)
 from pipeline.text.stage import Placed, TextStage
 from pipeline.words import Segment, Word
+
+NUMBER_WORDS_UNKNOWN = "number_words_unknown"
 
 
 class TextRewriter:
@@ -21,6 +32,7 @@ class TextRewriter:
         self._words: dict[int, list[Word]] = {}  # by segment, those that were told
         self._index = 0
         self._shown = False  # whether the last partial had words
+        self._warned = 0  # of how many languages
 
     def receive(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
         """Return the events to send after these. *decided*: all words before this position are among them.
@@ -29,7 +41,7 @@ class TextRewriter:
         """
         told = [] if language is None else list(self._tell(self.stage.change_language(language)))
         told += [shown for event in events for shown in self._take(event)]
-        return [*told, *self._tell(self.stage.reach(decided))]
+        return [*told, *self._tell(self.stage.reach(decided)), *self._warn()]
 
     def flush(self) -> list[Event]:
         """Return the held events at the end of the stream."""
@@ -55,6 +67,12 @@ class TextRewriter:
                 yield event
             case _:
                 yield event
+
+    def _warn(self) -> list[Event]:
+        """Return a warning for each language that is new among those whose number words are not known."""
+        unknown = list(self.stage.unknown_languages)[self._warned :]
+        self._warned += len(unknown)
+        return [Warned(NUMBER_WORDS_UNKNOWN, without_number_words(language)) for language in unknown]
 
     def _add(self, word: Word, segment: int) -> list[Placed]:
         decided = [] if word.language is None else self.stage.change_language(word.language)
@@ -92,6 +110,14 @@ class TextRewriter:
                 yield replace(first, segment=replace(first.segment, words=tuple(words)))
 
 
+def without_number_words(language: str) -> str:
+    """What readers must know of the text in a language whose number words are not known."""
+    return (
+        f"number words are not known in {language}: numerals leave them as they are, and redaction hides numbers only "
+        "where they are written in figures"
+    )
+
+
 class SegmentRewriter:
     """Passes the segments of a file through the text stage."""
 
@@ -104,6 +130,11 @@ class SegmentRewriter:
     def complete(self) -> bool:
         """Whether a part of the file may end here."""
         return self._stage.complete
+
+    @property
+    def notes(self) -> list[str]:
+        """What readers must know of the text, as notes of a chunk."""
+        return [f"{NUMBER_WORDS_UNKNOWN}: {without_number_words(one)}" for one in self._stage.unknown_languages]
 
     def receive(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
         """Return the segments that are decided after these, in order. Words that follow start at *reached* or later."""

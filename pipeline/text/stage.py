@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from pipeline.audio import position
 from pipeline.text.figures import PAUSE, Reader, WordRun, bare
+from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
@@ -75,6 +76,8 @@ class TextStage:
         self._note(said)
         self.redacted: list[tuple[int, int]] = []
         """Where something was said that is redacted, in positions."""
+        self.unknown_languages: dict[str, None] = {}
+        """Languages of words whose number words are not known although the options need them, in order."""
         self._read_in(language)
         last = next((word for word in reversed(said) if word.redacted or not self._redactor.is_glue(word.text)), None)
         self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
@@ -110,6 +113,10 @@ class TextStage:
         return Redactor(frozenset(self._options.redact), Reader(language, asides=True), self._phone_region)
 
     @property
+    def _needs_number_words(self) -> bool:
+        return self._options.numerals or self._redactor.of_figures
+
+    @property
     def held_from(self) -> int | None:
         """The start of the first word that is held; None if none is."""
         return self._held[0][0].start if self._held else None
@@ -125,6 +132,8 @@ class TextStage:
 
     def add(self, word: Word, segment: int) -> list[Placed]:
         """Take the next word. Returns the words that are decided now, in order."""
+        if self._language is not None and self._needs_number_words and self._language not in NUMERAL_LANGUAGES:
+            self.unknown_languages[self._language] = None
         decided = self.reach(word.start)
         self._held.append((word, segment))
         decided += self._take_decided()

@@ -55,6 +55,8 @@ def test_a_card_is_hidden_however_it_is_said(card, numerals):
         ("it expires oh nine twenty seven.", "it expires [CARD]."),
         ("it is 4242 4242 4242 4242. Send $25.00 or $1234 today", "it is [CARD]. Send $25.00 or [CARD] today"),
         ("it expires soon, in room 12.", "it expires soon, in room 12."),
+        ("my card number is 4242 (3.0) 9371 (3.0) 888 (3.0) 1117", "my card number is [CARD] [CARD] [CARD] [CARD]"),
+        ("I gave her 4242 (3.0) 4242 (3.0) 4242", "I gave her 4242 4242 [CARD]"),
         ("the code 123 is public", "the code 123 is public"),
     ],
 )

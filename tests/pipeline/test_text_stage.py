@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.events import Event, Finalized, Partial, SegmentClosed, SpeechStarted, WordsCommitted
+from pipeline.events import Event, Finalized, Partial, SegmentClosed, SpeechStarted, Warned, WordsCommitted
 from pipeline.text.figures import Reader
 from pipeline.text.options import LABELS, OF_FIGURES, REDACTIONS, TextOptions, TextSettings
 from pipeline.text.rewriting import SegmentRewriter, TextRewriter
@@ -285,3 +285,25 @@ def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_pat
 )
 def test_words_are_replaced_and_swear_words_starred(text, options, shown):
     assert text_of(text, options) == shown
+
+
+@pytest.mark.parametrize("options", [TextOptions(numerals=True), TextOptions(redact=("pci",))])
+@pytest.mark.parametrize(("language", "warnings"), [("ru", 1), ("en", 0)])
+def test_readers_are_warned_once_if_number_words_are_not_known(options, language, warnings):
+    rewriter = TextRewriter(TextStage(options))
+    told = [
+        event
+        for number, word in enumerate(said("one two three"))
+        for event in rewriter.receive([WordsCommitted((word,), number, 0)], decided=word.end, language=language)
+    ]
+    assert [event.code for event in told if isinstance(event, Warned)] == ["number_words_unknown"] * warnings
+    whole = SegmentRewriter(TextStage(options))
+    words = tuple(said("one two three"))
+    whole.receive([Segment(words, -0.5, 0.1)], language=language, reached=words[-1].end)
+    assert [note.partition(": ")[0] for note in whole.notes] == ["number_words_unknown"] * warnings
+
+
+def test_other_options_need_no_number_words():
+    stage = TextStage(TextOptions(redact=("email",), profanity_filter=True), language="ru")
+    stage.add(said("one")[0], 0)
+    assert not stage.unknown_languages
