@@ -153,7 +153,10 @@ def _join_numbers(numbers: Sequence[_Number], tokens: Sequence[Token], reader: R
             at == 0 or numbers[at - 1].stop < number.start or tokens[number.start].apart
         )
         said = bare(tokens[number.start].content)
-        other = said in reader.words.others and number.stop - number.start == 1
+        other = number.stop - number.start == 1 and (
+            said in reader.words.others
+            or (said, *(bare(token.content) for token in tokens[number.stop : number.stop + 1])) == reader.words.often
+        )
         if not other and said not in reader.words.hundreds and _is_written(number, tokens, alone=alone):
             joined.append(replace(number, text=_group_digits(number, reader)))
         at += 1

@@ -59,6 +59,8 @@ def test_other_sentences_are_left_as_they_are(text):
         ("nl", "Ik heb vijfentwintig procent.", "Ik heb 25 procent."),
         ("de", "Am dreiundzwanzigsten Mai sind es zwei Millionen fünfhunderttausend.", "Am 23. Mai sind es 2500000."),
         ("de", "Es sind zwölf Komma fünfundzwanzig Grad.", "Es sind 12,25 Grad."),
+        ("fr", "Cent fois, deux cents fois et cent mètres.", "Cent fois, 200 fois et 100 mètres."),
+        ("it", "Cento volte cento euro.", "Cento volte 100 euro."),
         ("fr", "Il fait douze virgule deux cinq.", "Il fait 12,25."),
         ("es", "Vive en la vigésima tercera planta.", "Vive en la 23ª planta."),
         ("it", "Dove sei stato? Mille grazie.", "Dove sei stato? Mille grazie."),
