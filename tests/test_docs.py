@@ -39,7 +39,7 @@ def blocks(language: str) -> list[str]:
     return [block for page in GUIDES for block in pattern.findall(page.read_text(encoding="utf-8"))]
 
 
-def told(block: str, server: Server) -> str:
+def fill_in(block: str, server: Server) -> str:
     """Return *block* with the address, the key and the commands of the test server in place of those of a user."""
     block = block.replace("http://127.0.0.1:8000", server.base)
     block = block.replace("data/operator-key", str(server.data_dir / "operator-key"))
@@ -109,7 +109,7 @@ def test_the_plans_are_documented() -> None:
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if not any(word in block for word in NOT_TRIED)])
 def test_every_command_of_the_guides_runs(block: str, server: Server) -> None:
-    printed = done(["sh", "-euc", told(block, server)], server)
+    printed = done(["sh", "-euc", fill_in(block, server)], server)
     assert printed.strip()
     assert not re.search(r'"status":[45][0-9][0-9]', printed)
 
@@ -117,14 +117,14 @@ def test_every_command_of_the_guides_runs(block: str, server: Server) -> None:
 @pytest.mark.parametrize("block", blocks("python"))
 def test_the_python_of_the_guides_runs(block: str, server: Server) -> None:
     strict = [] if "deepgram" in block else ["-W", "error"]  # its package uses what websockets will give up
-    assert done([sys.executable, *strict, "-c", told(block, server)], server).strip()
+    assert done([sys.executable, *strict, "-c", fill_in(block, server)], server).strip()
 
 
 def test_the_python_of_the_guides_prints_the_text(server: Server) -> None:
     own = [block for block in blocks("python") if "jfk.flac" in block]
     assert len(own) == 3
     for block in own:
-        assert words(JFK) == words(done([sys.executable, "-c", told(block, server)], server))
+        assert words(JFK) == words(done([sys.executable, "-c", fill_in(block, server)], server))
 
 
 def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server) -> None:
@@ -133,7 +133,7 @@ def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server)
         GUIDES[0].read_text(encoding="utf-8"),
         re.MULTILINE | re.DOTALL,
     )
-    expected, answer = json.loads(shown), json.loads(done(["sh", "-euc", told(command, server)], server))
+    expected, answer = json.loads(shown), json.loads(done(["sh", "-euc", fill_in(command, server)], server))
     assert expected.keys() <= answer.keys()
     assert expected["formats"].keys() == answer["formats"].keys()
     assert words(expected["text"]) == words(answer["text"]) == words(JFK)
@@ -143,7 +143,7 @@ def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server)
 
 def test_the_subtitles_that_the_api_page_prints_are_the_ones_that_come(server: Server) -> None:
     [(command, shown)] = re.findall(r"^```sh\n([^`]*?)^```\s*^```text\n(.*?)^```", WIRE, re.MULTILINE | re.DOTALL)
-    assert words(shown) == words(done(["sh", "-euc", told(command, server)], server)) == words(JFK)
+    assert words(shown) == words(done(["sh", "-euc", fill_in(command, server)], server)) == words(JFK)
 
 
 PAGES = [ROOT / "README.md", *(page for place in PLACES for page in sorted((ROOT / place).rglob("*.md")))]

@@ -295,7 +295,6 @@ LIST_PARAMETERS = (
 def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFilter, int]:
     query = request.query_params
     cursor = query.get("cursor")
-    owner = f"{caller.account_id}/{caller.environment}"
     metadata = {name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"}
     if len(metadata) > MAX_METADATA_KEYS:
         raise invalid([FieldError("metadata", "too_many", f"must have at most {MAX_METADATA_KEYS} keys")])
@@ -311,10 +310,14 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         metadata=metadata,
         text=query.get("q"),
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
-        after=None if cursor is None else read_cursor(keys, cursor, owner=owner),
+        after=None if cursor is None else read_cursor(keys, cursor, owner=_owner(caller)),
     ), limit or 20
 
 
 def _cursor_after(job: Job, caller: Caller, keys: SigningKeys) -> str:
-    owner = f"{caller.account_id}/{caller.environment}"
-    return make_cursor(keys, owner=owner, created_at=job.created_at, job_id=job.id)
+    return make_cursor(keys, owner=_owner(caller), created_at=job.created_at, job_id=job.id)
+
+
+def _owner(caller: Caller) -> str:
+    """Whose lists a cursor may continue."""
+    return f"{caller.account_id}/{caller.environment}"

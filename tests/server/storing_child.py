@@ -20,7 +20,7 @@ def tell(what: object) -> None:
     sys.stdout.flush()
 
 
-async def told() -> str:
+async def next_order() -> str:
     return (await asyncio.to_thread(sys.stdin.readline)).strip()
 
 
@@ -29,7 +29,7 @@ async def be_late(storage: Storage) -> None:
     lease = await claim(storage, "late")
     await checkpoint(storage, lease)
     tell(lease.job.id)
-    await told()
+    await next_order()
     tell(await refusals(storage, lease))
 
 

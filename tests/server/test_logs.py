@@ -17,7 +17,7 @@ from tests.server.serving import until
 LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} \w+ +\S")
 
 
-def shown(record: logging.LogRecord) -> list[str]:
+def lines_of(record: logging.LogRecord) -> list[str]:
     return _Text().format(record).splitlines()
 
 
@@ -30,14 +30,14 @@ def record(message: str, *values: object, **fields: object) -> logging.LogRecord
 def test_fields_and_messages_stay_on_their_line_and_send_nothing_to_a_terminal() -> None:
     forged = "/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é"
     for made in (record("request", path=forged), record("asked for %s", forged)):
-        [line] = shown(made)
+        [line] = lines_of(made)
         assert r"/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é" in line
 
 
 def test_a_value_cannot_pass_for_other_fields_of_its_line() -> None:
-    [line] = shown(record("request", path='/x status=200 account="acct_1" \\', status=404))
+    [line] = lines_of(record("request", path='/x status=200 account="acct_1" \\', status=404))
     assert line.endswith(r'request path="/x status=200 account=\"acct_1\" \\" status=404')
-    assert shown(record("request", path="/v1/jobs", said=""))[0].endswith('request path=/v1/jobs said=""')
+    assert lines_of(record("request", path="/v1/jobs", said=""))[0].endswith('request path=/v1/jobs said=""')
 
 
 @pytest.mark.parametrize("char", ["a", "\x1b", "\U000e0001", "ü"])
@@ -51,7 +51,7 @@ def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
     made = record("unexpected error")
     error = ValueError("bad\n12:00:00.000 info    ready\x1b[2J")
     made.exc_info = (type(error), error, None)
-    lines = shown(made)
+    lines = lines_of(made)
     assert [line for line in lines if LINE.match(line)] == lines[:1]
     assert "\x1b" not in "".join(lines)
     assert lines[-1].strip() == r"12:00:00.000 info    ready\x1b[2J"
@@ -64,7 +64,7 @@ def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
         raise error
     except StorageError:
         made.exc_info = sys.exc_info()
-    [line] = shown(made)
+    [line] = lines_of(made)
     assert line.endswith(f"sweep failed: {error} job=job_1")
     assert orjson.loads(_Json().format(made))["error"] == str(error)
 

@@ -9,7 +9,7 @@ from tests.web.browsing import CLIP, NARROW, SAID, Page
 VIEWS = ("#speak", "#files", "#job", "#estimate", "#account", "docs", "live/job_00000000000000000000000000")
 
 
-def shown(page: Page, view: str, key: str) -> None:
+def open_view(page: Page, view: str, key: str) -> None:
     """Open the view with some content."""
     page.open("#files" if view == "#job" else view, key=key)
     match view:
@@ -31,7 +31,7 @@ def shown(page: Page, view: str, key: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_control_has_a_name_and_every_text_enough_contrast(page: Page, key: str, view: str) -> None:
     page.look(still=True)
-    shown(page, view, key)
+    open_view(page, view, key)
     assert page.nameless() == []
     assert page.pale() == []
     paper = page.script("return getComputedStyle(document.documentElement).backgroundColor")

@@ -22,14 +22,14 @@ def deliveries(client: httpx.Client, job_id: str) -> list[dict[str, Any]]:
     return rows
 
 
-def heard(record: dict[str, Any]) -> dict[str, Any]:
+def results_of(record: dict[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in ("text", "words", "language", "duration")}
 
 
 def the_same(record: dict[str, Any]) -> dict[str, Any]:
     """Return what two records must have in common. Requests in the same call change the last digit of probabilities."""
     words = [{**word, "probability": pytest.approx(word["probability"], abs=0.002)} for word in record["words"]]
-    return {**heard(record), "words": words}
+    return {**results_of(record), "words": words}
 
 
 @pytest.mark.timeout(240)
@@ -53,7 +53,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
             record = until_over(client, job_id, max_s=150)
             assert record["status"] == "completed"
             assert record["attempt"] == 2
-            assert heard(record) == the_same(undisturbed)
+            assert results_of(record) == the_same(undisturbed)
             [delivery] = until(lambda: [row for row in deliveries(client, job_id) if row["state"] == "delivered"])
             assert [got.headers["webhook-id"] for got in hook.got] == [delivery["webhook_id"]]
             usage = {row["name"]: row["used"] for row in client.get("/v1/usage").json()["usage"]}

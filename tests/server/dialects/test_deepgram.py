@@ -96,7 +96,7 @@ class Talk:
         return [message for message in self.messages if message["type"] == kind]
 
 
-def said(message: dict[str, Any]) -> str:
+def transcript_of(message: dict[str, Any]) -> str:
     return str(message["channel"]["alternatives"][0]["transcript"])
 
 
@@ -149,7 +149,7 @@ async def test_telephone_audio_is_heard(bundled_server):
             await talk.socket.send(audio[at : at + 400])
         await talk.say("CloseStream")
         await talk.until("Metadata")
-    text = " ".join(said(message) for message in talk.of("Results") if message["is_final"])
+    text = " ".join(transcript_of(message) for message in talk.of("Results") if message["is_final"])
     assert "country" in text
     assert text == text.lower()  # punctuate was not asked for
 
@@ -187,7 +187,7 @@ async def test_livekits_query_is_taken_and_its_messages_have_what_it_indexes(liv
         await talk.say("Finalize")
         last = await talk.until("Results", from_finalize=True)
         assert (last["is_final"], last["speech_final"]) == (True, True)
-        assert "This is the" in said(last)
+        assert "This is the" in transcript_of(last)
         await talk.say("CloseStream")
         await talk.until("Metadata")
         with pytest.raises(ConnectionClosed) as closed:
@@ -215,18 +215,18 @@ def joined(talk: Talk) -> list[dict[str, Any]]:
 async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_server):
     async with talking(live_server, live_server.key()) as talk:
         await talk.say("Finalize")
-        assert said(await talk.until("Results", from_finalize=True)) == ""
+        assert transcript_of(await talk.until("Results", from_finalize=True)) == ""
         await talk.send(silence(1))
         await talk.say("Finalize")
         await talk.say("Finalize")
         first = await talk.until("Results", from_finalize=True)
         second = await talk.until("Results", from_finalize=True)
-        assert (said(first), said(second)) == ("this is", "")
+        assert (transcript_of(first), transcript_of(second)) == ("this is", "")
         await talk.send(silence(1))
         await talk.say("CloseStream")
         await talk.until("Metadata")
     assert len([message for message in talk.of("Results") if message["from_finalize"]]) == 3
-    assert said(joined(talk)[-1]) == "sandbox speaking"
+    assert transcript_of(joined(talk)[-1]) == "sandbox speaking"
 
 
 @in_a_loop
@@ -242,7 +242,7 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
     with live_server.client(me) as client:
         record = client.get("/v1/jobs").json()["data"][0]
         text = client.get(f"/v1/jobs/{record['job_id']}").json()["text"]
-    assert " ".join(map(said, finals)).strip() == text
+    assert " ".join(map(transcript_of, finals)).strip() == text
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def client(hearing: Served) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def sent(client: openai.OpenAI, **members: object) -> str:
+def transcribe(client: openai.OpenAI, **members: object) -> str:
     """Transcribe a second of silence, which the scripted recogniser says its words for."""
     given = {"file": ("a.wav", wav()), "model": "whisper-1", **members}
     return client.audio.transcriptions.create(**given).text  # type: ignore[call-overload]  # members are its test
@@ -41,12 +41,12 @@ def sent(client: openai.OpenAI, **members: object) -> str:
 
 @pytest.mark.parametrize("name", DEFAULTS.values(), ids=DEFAULTS)
 def test_the_default_model_of_a_known_client_is_the_model_that_is_here(client: openai.OpenAI, name: str) -> None:
-    assert sent(client, model=name) == "so my fellow"
+    assert transcribe(client, model=name) == "so my fellow"
 
 
 def test_a_model_that_could_do_more_is_not_promised(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="test is"):
-        sent(client, model="gpt-5-transcribe")
+        transcribe(client, model="gpt-5-transcribe")
 
 
 def test_each_listed_model_can_be_looked_up(client: openai.OpenAI) -> None:
@@ -60,18 +60,18 @@ def test_each_listed_model_can_be_looked_up(client: openai.OpenAI) -> None:
 
 def test_an_operator_names_further_models(tmp_path: Path) -> None:
     with running(tmp_path / "named", ENGINE="scripted", MODEL_ALIASES="house-model, large") as server:
-        assert [taken(server, name) for name in ("house-model", "large", "whisper-1", "other")] == [
+        assert [is_accepted(server, name) for name in ("house-model", "large", "whisper-1", "other")] == [
             True,
             True,
             True,
             False,
         ]
     with running(tmp_path / "any", ENGINE="scripted", MODEL_ALIASES="*") as server:
-        assert taken(server, "other")
+        assert is_accepted(server, "other")
         assert "*" not in {row["id"] for row in server.client(server.new_key()).get("/v1/models").json()["data"]}
 
 
-def taken(server: Server, name: str) -> bool:
+def is_accepted(server: Server, name: str) -> bool:
     form = {"model": name}
     answer = server.client(server.new_key()).post("/v1/audio/transcriptions", files={"file": wav()}, data=form)
     assert answer.status_code in (200, 404)
@@ -81,17 +81,17 @@ def taken(server: Server, name: str) -> bool:
 def test_one_language_in_a_list_is_the_language_and_several_are_detected(
     client: openai.OpenAI, hearing: Served
 ) -> None:
-    sent(client, languages=["de"])
-    sent(client, languages=["en-US", "de"])
-    sent(client, language="de-AT")
+    transcribe(client, languages=["de"])
+    transcribe(client, languages=["en-US", "de"])
+    transcribe(client, language="de-AT")
     assert [options.language for options in hearing.batch.options[-3:]] == ["de", None, "de"]
     with pytest.raises(openai.UnprocessableEntityError) as refused:
-        sent(client, languages=["ja", "ko"])
+        transcribe(client, languages=["ja", "ko"])
     assert refused.value.param == "language"
 
 
 def test_keywords_reach_the_recogniser_before_the_prompt(client: openai.OpenAI, hearing: Served) -> None:
-    sent(client, keywords=["Siobhan", "metoprolol"], prompt="A call about a prescription.")
+    transcribe(client, keywords=["Siobhan", "metoprolol"], prompt="A call about a prescription.")
     hint = hearing.batch.options[-1].hint
     assert hint.index("Siobhan") < hint.index("metoprolol") < hint.index("A call about a prescription.")
 
@@ -113,15 +113,15 @@ def test_our_own_api_takes_keywords_as_a_list_or_as_text(hearing: Served) -> Non
 
 
 def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -> None:
-    assert sent(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
+    assert transcribe(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
     raw = client.audio.transcriptions.with_raw_response.create(
         file=("a.wav", wav()), model="whisper-1", include=["logprobs"]
     )
     assert raw.headers["scribewire-warning"] == 'unknown_parameter;param="include"'
     with pytest.raises(openai.UnprocessableEntityError, match="redact"):
-        sent(client, extra_body={"redact": "pii"})
+        transcribe(client, extra_body={"redact": "pii"})
     vad = {"type": "server_vad", "threshold": 0.5}
-    assert sent(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
+    assert transcribe(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
@@ -130,12 +130,12 @@ def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(
 ) -> None:
     for language in ({}, {"extra_body": {"language": "de"}}):
         given = {"file": ("a.wav", wav()), "model": "whisper-1", "prompt": "A word in English.", **language}
-        told = client.audio.translations.create(**given, response_format="verbose_json")  # type: ignore[call-overload]  # as in sent()
+        told = client.audio.translations.create(**given, response_format="verbose_json")  # type: ignore[call-overload]  # as in transcribe()
         assert (told.text, told.language, told.model_extra["task"]) == ("so my fellow", "english", "translate")
         asked = hearing.batch.options[-1]
         assert (asked.task, asked.hint) == ("translate", "A word in English.")
         assert asked.language == ("de" if language else None)
-    sent(client)
+    transcribe(client)
     assert hearing.batch.options[-1].task == "transcribe"
 
 
@@ -149,7 +149,7 @@ def test_a_model_that_does_not_translate_says_which_ones_do(
     with pytest.raises(openai.UnprocessableEntityError, match="models pull large-v3 brings one that does") as refused:
         client.audio.translations.create(file=("a.wav", wav()), model="whisper-1")
     assert refused.value.param == "model"
-    assert sent(client) == "so my fellow"
+    assert transcribe(client) == "so my fellow"
 
 
 def test_our_own_api_translates_files_and_tells_it_in_the_record(hearing: Served) -> None:

@@ -51,7 +51,7 @@ def speech() -> bytes:
     return bytes((np.interp(at, np.arange(len(samples)), samples) * 32767).astype("<i2").tobytes())
 
 
-async def heard(connection: AsyncRealtimeConnection) -> tuple[str, str]:
+async def next_item(connection: AsyncRealtimeConnection) -> tuple[str, str]:
     """Return the deltas up to the next completed item, and its transcript."""
     said = ""
     while (event := await asyncio.wait_for(connection.recv(), 45)).type != COMPLETED:
@@ -88,7 +88,7 @@ async def test_the_openai_package_commits_and_gets_deltas_that_add_up_to_the_tra
         for at in range(0, len(audio), 4800):
             await connection.input_audio_buffer.append(audio=base64.b64encode(audio[at : at + 4800]).decode())
         await connection.input_audio_buffer.commit()
-        said, transcript = await heard(connection)
+        said, transcript = await next_item(connection)
     assert said == transcript
     assert "ask not what your country can do for you" in transcript
 

@@ -80,7 +80,7 @@ async def received(
 
 
 @asynccontextmanager
-async def kept(folder: Path) -> AsyncIterator[FileBlobs]:
+async def open_blobs(folder: Path) -> AsyncIterator[FileBlobs]:
     blobs = FileBlobs(folder)
     yield blobs
     await blobs.close()
@@ -98,7 +98,7 @@ def left_behind(folder: Path) -> list[str]:
 async def refusal(
     folder: Path, body: bytes | Iterable[bytes], content_type: str = MULTIPART, **options: Any
 ) -> Refused:
-    async with kept(folder) as blobs:
+    async with open_blobs(folder) as blobs:
         with pytest.raises(Refused) as caught:
             async with received(blobs, body, content_type, **options):
                 raise AssertionError("this should have been refused")
@@ -118,7 +118,7 @@ async def test_a_form_gives_its_fields_and_its_file(tmp_path):
         part("output_formats", b"srt"),
         part("prompt", "Grüße".encode()),
     )
-    async with kept(tmp_path) as blobs, received(blobs, body) as it:
+    async with open_blobs(tmp_path) as blobs, received(blobs, body) as it:
         assert it.fields == {"output_formats": ["json", "srt"], "prompt": ["Grüße"]}
         assert it.file is not None
         assert (it.file.bytes, it.file.filename) == (len(audio), "a.mp3")
@@ -136,7 +136,7 @@ def test_any_chunking_gives_the_same_bytes(tmp_path_factory, audio, size, prompt
     body = form(part("prompt", prompt.encode()), part("file", audio, filename="a"), part("wait", b"0"))
 
     async def main() -> None:
-        async with kept(tmp_path_factory.mktemp("up")) as blobs, received(blobs, cut(body, size)) as it:
+        async with open_blobs(tmp_path_factory.mktemp("up")) as blobs, received(blobs, cut(body, size)) as it:
             assert it.fields == {"prompt": [prompt], "wait": ["0"]}
             assert it.file is not None
             assert await stored_bytes(blobs, it.file.blob) == audio
@@ -146,7 +146,7 @@ def test_any_chunking_gives_the_same_bytes(tmp_path_factory, audio, size, prompt
 
 @in_a_loop
 async def test_a_file_that_was_not_kept_is_deleted_after_the_block(tmp_path):
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
             pass
         assert left_behind(tmp_path) == []
@@ -158,7 +158,7 @@ async def test_a_file_that_was_not_kept_is_deleted_after_the_block(tmp_path):
 
 @in_a_loop
 async def test_what_breaks_inside_the_block_deletes_the_file(tmp_path):
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         with pytest.raises(ZeroDivisionError):
             async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
                 raise ZeroDivisionError
@@ -167,21 +167,21 @@ async def test_what_breaks_inside_the_block_deletes_the_file(tmp_path):
 
 @in_a_loop
 async def test_an_empty_file_is_a_file_of_no_bytes(tmp_path):
-    async with kept(tmp_path) as blobs, received(blobs, form(part("file", b"", filename="a"))) as it:
+    async with open_blobs(tmp_path) as blobs, received(blobs, form(part("file", b"", filename="a"))) as it:
         assert it.file is not None
         assert it.file.bytes == 0
 
 
 @in_a_loop
 async def test_a_file_part_needs_no_filename(tmp_path):
-    async with kept(tmp_path) as blobs, received(blobs, form(part("file", b"abc"))) as it:
+    async with open_blobs(tmp_path) as blobs, received(blobs, form(part("file", b"abc"))) as it:
         assert it.file is not None
         assert (it.file.bytes, it.file.filename, it.fields) == (3, None, {})
 
 
 @in_a_loop
 async def test_json_and_urlencoded_say_the_same(tmp_path):
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         said = {"url": "https://x.test/ä b", "wait": "0"}
         async with received(blobs, orjson.dumps(said), "application/json; charset=utf-8") as it:
             from_json = it.fields
@@ -230,7 +230,7 @@ def test_a_file_over_the_cap_is_413_and_leaves_nothing(tmp_path):
 def test_a_file_of_exactly_the_cap_is_taken(tmp_path):
     async def main() -> None:
         body = form(part("file", bytes(MOST), filename="a"))
-        async with kept(tmp_path) as blobs, received(blobs, cut(body, 10_000)) as it:
+        async with open_blobs(tmp_path) as blobs, received(blobs, cut(body, 10_000)) as it:
             assert it.file is not None
             assert it.file.bytes == MOST
 
@@ -259,7 +259,7 @@ def test_a_form_without_a_file_has_a_cap_of_its_own(tmp_path, content_type):
 
 @in_a_loop
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path):
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         gone = request(cut(half, 65_536), MULTIPART, leaves=True)
         with pytest.raises(ClientDisconnect):
@@ -270,7 +270,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
 
 @in_a_loop
 async def test_a_request_that_ends_while_its_file_is_published_leaves_nothing_behind(tmp_path):
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         leaving = asyncio.current_task()
 
         class LeavesAtTheEnd:
@@ -294,7 +294,7 @@ async def test_a_request_that_ends_while_its_file_is_published_leaves_nothing_be
 @in_a_loop
 async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(bodies, "PACE_WINDOW_S", 0.05)
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         silent = request(cut(half, 65_536), MULTIPART, silent=True)
         with pytest.raises(Refused) as caught:
@@ -307,7 +307,7 @@ async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(
 @in_a_loop
 async def test_a_client_that_sends_byte_by_byte_is_given_up_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(bodies, "PACE_WINDOW_S", 0.2)
-    async with asyncio.timeout(10), kept(tmp_path) as blobs:
+    async with asyncio.timeout(10), open_blobs(tmp_path) as blobs:
         slow = request(cut(form(part("file", bytes(5000), filename="a")), 1), MULTIPART, pause_s=0.02)
         with pytest.raises(Refused) as caught:
             async with Uploads(blobs).receive(slow, job_id=PREFIX, most=10**9):
@@ -324,7 +324,7 @@ def test_a_json_body_has_as_few_members_as_a_form(tmp_path, members, fits):
     body = orjson.dumps({f"member_{number}": 1 for number in range(members)})
 
     async def main() -> None:
-        async with kept(tmp_path) as blobs, received(blobs, body, "application/json") as it:
+        async with open_blobs(tmp_path) as blobs, received(blobs, body, "application/json") as it:
             assert len(it.fields) == MAX_FIELDS
 
     if fits:
@@ -347,7 +347,7 @@ async def test_a_file_is_refused_where_the_last_of_the_disk_is_kept(tmp_path):
 @in_a_loop
 async def test_memory_does_not_grow_with_the_file(tmp_path):
     """64 MB come in pieces as uvicorn gives them. Memory holds one piece and what is not written yet."""
-    async with kept(tmp_path) as blobs:
+    async with open_blobs(tmp_path) as blobs:
         piece = bytes(65_536)
 
         def body() -> Iterable[bytes]:

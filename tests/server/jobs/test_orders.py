@@ -30,7 +30,7 @@ ANY_JSON = st.recursive(
 )
 
 
-def asked(
+def parse(
     fields: dict[str, list[object]] | None = None, *, sandbox: bool = False, file: bool = False, **one: object
 ) -> ParsedRequest:
     given = {**(fields or {}), **{name: [value] for name, value in one.items()}}
@@ -39,7 +39,7 @@ def asked(
 
 def refused(**options: object) -> Refused:
     with pytest.raises(Refused) as caught:
-        asked(**options)  # type: ignore[arg-type]  # options of both kinds
+        parse(**options)  # type: ignore[arg-type]  # options of both kinds
     return caught.value
 
 
@@ -55,7 +55,7 @@ def faults(problem: Refused) -> dict[str, str]:
 
 
 def test_a_plain_upload_asks_for_json_and_nothing_else():
-    assert asked(file=True) == ParsedRequest(Order(), None, None, ())
+    assert parse(file=True) == ParsedRequest(Order(), None, None, ())
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_a_plain_upload_asks_for_json_and_nothing_else():
     ],
 )
 def test_formats_come_as_comma_list_repeated_part_or_array(given, formats):
-    assert asked({"output_formats": given}, file=True).order.output_formats == formats
+    assert parse({"output_formats": given}, file=True).order.output_formats == formats
 
 
 @pytest.mark.parametrize(
     ("value", "meant"), [("true", True), ("FALSE", False), ("1", True), ("0", False), (True, True)]
 )
 def test_a_switch_is_true_false_1_or_0(value, meant):
-    assert asked(word_timestamps=value, file=True).order.word_timestamps is meant
+    assert parse(word_timestamps=value, file=True).order.word_timestamps is meant
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_a_bad_member_is_named_with_what_is_wrong(name, value, code):
 )
 def test_subtitles_are_shaped_by_numbers_of_a_form_or_of_json(given):
     shape = SubtitleShape(max_columns=32, max_lines=3, max_cue_s=4.5, columns_per_second=20.0)
-    parsed = asked(file=True, **given)
+    parsed = parse(file=True, **given)
     assert (parsed.order.subtitles, parsed.warnings) == (shape, ())
 
 
 def test_a_number_that_is_left_out_is_as_usual():
-    assert asked(file=True, max_lines=1).order.subtitles == SubtitleShape(max_lines=1)
+    assert parse(file=True, max_lines=1).order.subtitles == SubtitleShape(max_lines=1)
 
 
 def test_everything_wrong_is_said_at_once():
@@ -164,11 +164,11 @@ def test_exactly_one_source_is_wanted():
     assert refused().code == "missing_input"
     assert refused(url=URL, file=True).code == "ambiguous_input"
     assert refused(url=URL, audio_url=URL).code == "ambiguous_input"
-    assert asked(url=URL).url == asked(audio_url=URL).url == URL
+    assert parse(url=URL).url == parse(audio_url=URL).url == URL
 
 
 def test_null_in_json_is_a_member_left_out():
-    assert asked(url=URL, audio_url=None, webhook_url=None, webhook_events=None, metadata=None, wait=None) == asked(
+    assert parse(url=URL, audio_url=None, webhook_url=None, webhook_events=None, metadata=None, wait=None) == parse(
         url=URL
     )
     assert refused(url=None).code == "missing_input"
@@ -177,24 +177,24 @@ def test_null_in_json_is_a_member_left_out():
 def test_webhook_events_need_an_address_and_default_to_both():
     assert faults(refused(file=True, webhook_events="job.failed")) == {"webhook_events": "missing_companion"}
     hook = "https://x.test/hook"
-    assert asked(file=True, webhook_url=hook).order.webhook_events == ("job.completed", "job.failed")
-    assert asked(file=True, webhook_url=hook, webhook_events="job.failed").order.webhook_events == ("job.failed",)
-    assert asked(file=True).order.webhook_events == ()
+    assert parse(file=True, webhook_url=hook).order.webhook_events == ("job.completed", "job.failed")
+    assert parse(file=True, webhook_url=hook, webhook_events="job.failed").order.webhook_events == ("job.failed",)
+    assert parse(file=True).order.webhook_events == ()
 
 
 def test_metadata_is_an_object_in_json_and_its_text_in_a_form():
     meant = {"order": "17", "häh": "日本"}
-    assert asked(file=True, metadata=meant).order.metadata == meant
-    assert asked(file=True, metadata=orjson.dumps(meant).decode()).order.metadata == meant
+    assert parse(file=True, metadata=meant).order.metadata == meant
+    assert parse(file=True, metadata=orjson.dumps(meant).decode()).order.metadata == meant
 
 
 def test_names_that_mean_nothing_are_warned_of():
-    warnings = asked(file=True, output_format="srt").warnings
+    warnings = parse(file=True, output_format="srt").warnings
     assert warnings == ({"code": "unknown_parameter", "param": "output_format"},)
 
 
 def test_several_languages_are_heard_by_a_model_that_hears_them_alone():
-    several = asked(file=True, language="multi").order
+    several = parse(file=True, language="multi").order
     assert (several.language, several.multilingual) == (None, True)
     english = replace(OFFER, languages=frozenset({"en"}))
     with pytest.raises(Refused) as refusal:
@@ -210,7 +210,7 @@ def test_what_depends_on_another_member_is_refused_without_it():
     unknown = refused(file=True, phone_region="XX", redact="phone")
     assert faults(unknown) == {"phone_region": "unknown_value"}
     assert "US" in unknown.errors[0].message
-    text = asked(file=True, sounds_like="true", keywords="Ada, Bob", phone_region="gb", redact="phone").order.text
+    text = parse(file=True, sounds_like="true", keywords="Ada, Bob", phone_region="gb", redact="phone").order.text
     assert (text.sounds_like, text.phone_region) == (("Ada", "Bob"), "GB")
     deepgram = parse_live(QueryParams("sounds_like=true&keyterm=Ada&keywords=Bob:2"), OFFER).order.text
     assert deepgram.sounds_like == ("Ada", "Bob")
@@ -242,9 +242,9 @@ def test_numerals_are_refused_at_openais_door_where_the_language_has_none():
 
 
 def test_scenarios_are_the_sandboxs_alone():
-    assert asked(file=True, sandbox=True, sandbox_scenario="slow").order.scenario == "slow"
+    assert parse(file=True, sandbox=True, sandbox_scenario="slow").order.scenario == "slow"
     assert faults(refused(file=True, sandbox=True, sandbox_scenario="boom")) == {"sandbox_scenario": "unknown_value"}
-    live = asked(file=True, sandbox_scenario="slow")
+    live = parse(file=True, sandbox_scenario="slow")
     assert (live.order.scenario, [warning["param"] for warning in live.warnings]) == (None, ["sandbox_scenario"])
 
 
@@ -261,7 +261,7 @@ def test_scenarios_are_the_sandboxs_alone():
 )  # fmt: skip
 def test_any_json_is_an_order_or_a_422(fields, sandbox):
     try:
-        order = asked(fields, sandbox=sandbox, file=True).order
+        order = parse(fields, sandbox=sandbox, file=True).order
     except Refused as problem:
         refusal: Refused | None = problem
     else:

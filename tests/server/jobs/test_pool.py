@@ -117,7 +117,7 @@ def from_address(source: Peer) -> dict[str, Any]:
     return {"source": Source(type="url", url=source.url + "/talk.wav"), "audio_s": None}
 
 
-async def asked(source: Peer, count: int) -> None:
+async def wait_for_requests(source: Peer, count: int) -> None:
     """Wait until *count* requests have come; then no more may follow for a while."""
     async with asyncio.timeout(MOST_S):
         while len(source.asked) < count:  # noqa: ASYNC110  the peer tells nobody
@@ -130,7 +130,7 @@ async def asked(source: Peer, count: int) -> None:
 async def test_downloads_that_hang_keep_no_worker_from_a_file(tmp_path):
     async with shop(tmp_path) as it, peer(silence) as mute, it.working(count=1):
         hanging = [await it.submit(account=f"evil_{number}", **from_address(mute)) for number in range(5)]
-        await asked(mute, 5)
+        await wait_for_requests(mute, 5)
         assert (await it.over(await it.submit())).state is State.COMPLETED
         jobs = [await it.storage.jobs.get(job_id) for job_id in hanging]
         assert {job.state for job in jobs if job} == {State.PROCESSING}
@@ -146,7 +146,7 @@ async def test_one_accounts_downloads_leave_places_for_those_of_others(tmp_path)
     ):
         for _ in range(MAX_DOWNLOADS_PER_ACCOUNT + 2):
             await it.submit(account="evil", **from_address(mute))
-        await asked(mute, MAX_DOWNLOADS_PER_ACCOUNT)
+        await wait_for_requests(mute, MAX_DOWNLOADS_PER_ACCOUNT)
         assert (await it.over(await it.submit(**from_address(source)))).state is State.COMPLETED
 
 
@@ -165,7 +165,7 @@ async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_un
         began = time.monotonic()
         async with it.working() as workers:
             job_id = await it.submit(**from_address(mute))
-            await asked(mute, 1)
+            await wait_for_requests(mute, 1)
             workers.stop()
         assert time.monotonic() - began < PATIENT.handback_s
         job = await it.storage.jobs.get(job_id)

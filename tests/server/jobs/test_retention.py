@@ -398,10 +398,10 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
 
 def test_results_that_nobody_takes_are_not_kept_for_longer_than_a_day(server, client):
     job_id = ordered(client, wait="0").json()["job_id"]
-    [job] = [job for job in until(lambda: server.wait(found(server.storage, job_id))) if job]
+    [job] = [job for job in until(lambda: server.wait(ended_job(server.storage, job_id))) if job]
     assert job.expires_at - job.finished_at == UNANSWERED_KEPT_MS
 
 
-async def found(storage: Storage, job_id: str) -> list[Any]:
+async def ended_job(storage: Storage, job_id: str) -> list[Any]:
     job = await storage.jobs.get(job_id)
     return [job] if job is not None and job.terminal else []

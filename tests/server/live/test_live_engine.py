@@ -43,7 +43,7 @@ def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple
     rest = np.zeros(words[-1].end + position(1) - past.offsets.position, np.float32)
     recogniser = HearsOtherwise(words)
 
-    async def told() -> list[Word]:
+    async def final_words() -> list[Word]:
         live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None)
         session = live.session(Order(live=LiveOptions()), tenant="t", past=past)
         async with asyncio.TaskGroup() as tasks:
@@ -54,4 +54,4 @@ def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple
             events = [one.event async for one in session.events()]
         return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
 
-    assert spelt((*said, *asyncio.run(told()))) == spelt(words)
+    assert spelt((*said, *asyncio.run(final_words()))) == spelt(words)

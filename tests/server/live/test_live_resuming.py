@@ -33,7 +33,7 @@ def happened(event, *lags_s: float) -> TimedEvent:
     return TimedEvent(event, AT_S, lags_s)
 
 
-def told(*events: TimedEvent, offsets: SessionOffsets = NOTHING) -> LogBatch:
+def render(*events: TimedEvent, offsets: SessionOffsets = NOTHING) -> LogBatch:
     return EventRenderer(offsets).batch(events)
 
 
@@ -42,7 +42,7 @@ def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_words_are_told_with_their_place_their_times_and_their_lag():
-    batch = told(happened(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), offsets=SessionOffsets(words=4, segments=2))
+    batch = render(happened(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), offsets=SessionOffsets(words=4, segments=2))
     assert bodies(batch) == [
         ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
                   "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
@@ -60,7 +60,7 @@ def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
         happened(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
         happened(SpeechEnded(16_000)),
     ]
-    batch = told(*events, offsets=offsets)
+    batch = render(*events, offsets=offsets)
     seen = bodies(batch)
     assert seen[0] == ("speech.started", {"at": 10.05})
     assert [(body["index"], body["segment"], body["start"]) for kind, body in seen if kind == "word"] == [
@@ -73,7 +73,7 @@ def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
 
 
 def test_language_and_warnings_are_events_too():
-    batch = told(happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow")))
+    batch = render(happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow")))
     assert bodies(batch) == [
         ("language", {"language": "de", "probability": 0.9877}),
         ("warning", {"code": "late", "message": "the model is slow"}),
@@ -83,12 +83,12 @@ def test_language_and_warnings_are_events_too():
 def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
     first, second = happened(Partial(WORDS[:1], 0)), happened(Partial(WORDS, 0))
     committed = happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
-    assert orjson.loads(told(first, second).shown[None] or b"") == {
+    assert orjson.loads(render(first, second).shown[None] or b"") == {
         "segment": 0, "text": "Guten日", "start": 0.1, "end": 1.0,
     }  # fmt: skip
-    assert told(first, committed).shown == {None: None}
-    assert told(committed, first).shown[None] is not None
-    nothing = told(happened(Partial((), 3))).shown[None]
+    assert render(first, committed).shown == {None: None}
+    assert render(committed, first).shown[None] is not None
+    nothing = render(happened(Partial((), 3))).shown[None]
     assert orjson.loads(nothing or b"") == {"segment": 0, "text": "", "start": None, "end": None}
 
 
@@ -115,7 +115,7 @@ def stories(draw: st.DrawFn) -> list[list[TimedEvent]]:
     return batches[: draw(st.integers(0, len(batches)))]
 
 
-def kept(
+def store(
     batches: Sequence[Sequence[TimedEvent]], offsets: SessionOffsets, before: SessionPast
 ) -> tuple[list[bytes], list[Event]]:
     """Return what is stored of *batches*, chunks and log, after what was stored before."""
@@ -140,7 +140,7 @@ def open_words(before: SessionPast) -> tuple[Word, ...]:
 
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
-    chunks, log = kept(first, SessionOffsets(), SessionPast())
+    chunks, log = store(first, SessionOffsets(), SessionPast())
     before = read_past(chunks, log)
     said = [
         word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
@@ -165,7 +165,7 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     behind = replace(
         before.offsets, positions={None: before.settled_position()}
     )  # a session that continues reports no word before that
-    chunks, more = kept(second, behind, before)
+    chunks, more = store(second, behind, before)
     again = read_past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
     assert again.offsets.words == len(said) + sum(len(event.words) for event in told_then)

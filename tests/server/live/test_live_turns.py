@@ -111,7 +111,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
         async def probability(self, _turn: object) -> float:
             raise AssertionError("nobody speaks")
 
-    async def told() -> list[object]:
+    async def events() -> list[object]:
         recogniser = ScriptedRecogniser(())
         live = LiveEngine(
             engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=Never()
@@ -122,7 +122,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
             session.end()
             return [one.event async for one in session.events()]
 
-    [end] = asyncio.run(told())
+    [end] = asyncio.run(events())
     assert end == TurnEnded(position(2) - past.offsets.position, None)
 
 

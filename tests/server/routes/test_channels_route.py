@@ -34,7 +34,7 @@ def speak(client: httpx.Client, job: str) -> None:
     client.post(f"/v1/jobs/{job}/audio?final=true", content=PIECE, timeout=120).raise_for_status()
 
 
-def told(answer: httpx.Response) -> Iterator[tuple[str, str, dict[str, object]]]:
+def parse_events(answer: httpx.Response) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Yield (id, type, body) of every event of the stream."""
     place = kind = ""
     for line in answer.iter_lines():
@@ -52,7 +52,7 @@ def test_a_reader_gets_one_session_after_the_other(client: httpx.Client) -> None
     first = begin(client, stage["name"])
     with httpx.stream("GET", stage["events_url"], timeout=60) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        events = told(answer)
+        events = parse_events(answer)
         speak(client, first)
         heard = [next(events)]
         while heard[-1][1] != "job.completed":
@@ -73,7 +73,7 @@ def test_sessions_that_are_over_at_once_are_shown_too(client: httpx.Client) -> N
     stage = channel(client, "short ones")
     speak(client, begin(client, stage["name"]))  # before anybody reads
     with httpx.stream("GET", stage["events_url"], timeout=20) as answer:
-        events = told(answer)
+        events = parse_events(answer)
         for _ in range(3):
             job = begin(client, stage["name"])
             client.post(f"/v1/jobs/{job}/audio?final=true", content=wav(0.1), timeout=20).raise_for_status()
@@ -87,7 +87,7 @@ def test_a_reader_that_comes_back_goes_on_where_it_was(client: httpx.Client) -> 
     job = begin(client, stage["name"])
     speak(client, job)
     with httpx.stream("GET", stage["events_url"], headers={"Last-Event-ID": f"{job}:2"}, timeout=60) as answer:
-        assert next(told(answer))[0] == f"{job}:3"
+        assert next(parse_events(answer))[0] == f"{job}:3"
     refused = httpx.get(stage["events_url"], headers={"Last-Event-ID": "7"})
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_last_event_id")
 
@@ -123,7 +123,7 @@ def test_a_deleted_channel_ends_the_streams_of_its_readers(client: httpx.Client)
     stage = channel(client, "ending")
     with httpx.stream("GET", stage["events_url"], timeout=30) as answer:
         assert client.delete(f"/v1/channels/{stage['channel_id']}").status_code == 204
-        assert list(told(answer)) == []
+        assert list(parse_events(answer)) == []
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 65, 7])

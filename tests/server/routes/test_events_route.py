@@ -86,7 +86,7 @@ def blocks(response: httpx.Response) -> Iterator[list[str]]:
             lines = []
 
 
-def told(lines: list[str]) -> Told | None:
+def parse_event(lines: list[str]) -> Told | None:
     fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
     if "data" not in fields:
         return None
@@ -96,7 +96,7 @@ def told(lines: list[str]) -> Told | None:
 def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[Told]:
     with following(client, job_id, **options) as response:
         assert response.status_code == 200
-        return [event for lines in blocks(response) if (event := told(lines))]
+        return [event for lines in blocks(response) if (event := parse_event(lines))]
 
 
 def unsigned(events: list[Told]) -> list[Told]:
@@ -116,7 +116,7 @@ def test_a_finished_job_is_replayed_whole_and_the_stream_ends(client):
         assert "content-encoding" not in response.headers
         lines = list(blocks(response))
     assert lines[0] == ["retry: 3000"]
-    events = [event for event in map(told, lines) if event]
+    events = [event for event in map(parse_event, lines) if event]
     assert [event.id for event in events] == list(range(1, len(events) + 1))
     assert [event.data["word"] for event in events if event.event == "word"] == ["so", "my", "fellow", "americans"]
     assert [event.data["index"] for event in events if event.event == "word"] == [0, 1, 2, 3]
@@ -137,11 +137,11 @@ def test_without_word_timestamps_segments_are_told_and_no_words(client):
 def test_events_come_while_the_job_runs_and_silence_is_kept_alive(client, held):
     with following(client, held["job_id"]) as response:
         lines = blocks(response)
-        while (event := told(next(lines))) is None or event.event != "job.progress":
+        while (event := parse_event(next(lines))) is None or event.event != "job.progress":
             pass
         assert next(lines) == [": keep-alive"]
         OPEN.set()
-        rest = [event.event for event in map(told, lines) if event]
+        rest = [event.event for event in map(parse_event, lines) if event]
     assert rest == ["word", "segment", "job.completed"]
 
 
@@ -163,7 +163,7 @@ def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
     while not got or not got[-1].event.startswith("job.c"):
         with following(client, job_id, after=got[-1].id if got else None) as response:
             for lines in blocks(response):
-                if event := told(lines):
+                if event := parse_event(lines):
                     got.append(event)
                     break  # leave after one event
                 if lines == [": keep-alive"]:
@@ -196,7 +196,7 @@ def test_deleting_the_job_ends_its_streams(client, held):
         lines = blocks(response)
         next(lines)
         assert client.delete(f"/v1/jobs/{held['job_id']}?force=1").status_code == 204
-        assert all((event := told(block)) is None or not event.event.startswith("job.c") for block in lines)
+        assert all((event := parse_event(block)) is None or not event.event.startswith("job.c") for block in lines)
 
 
 # --- who may read ----------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_many_at_once_find_no_more_seats_than_there_are(server, client, held):
                 statuses.append(response.status_code)
                 if response.status_code == 200:
                     for lines in blocks(response):
-                        if (event := told(lines)) and event.event.startswith("job.c"):
+                        if (event := parse_event(lines)) and event.event.startswith("job.c"):
                             return
 
     threads = [threading.Thread(target=open_one) for _ in range(12)]
@@ -311,7 +311,7 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
             lines = blocks(response)
             next(lines)
             it.call(it.service.begin_stop)
-            seen = [event.event for event in map(told, lines) if event]
+            seen = [event.event for event in map(parse_event, lines) if event]
         assert "job.completed" not in seen
         OPEN.set()
 

@@ -58,7 +58,7 @@ def server(tmp_path_factory):
         yield it
 
 
-def told(client: httpx.Client, url: str) -> str:
+def make_job(client: httpx.Client, url: str) -> str:
     """Make a finished job whose webhook goes to *url*."""
     data = {"webhook_url": url, "wait": "5"}
     return str(client.post("/v1/transcribe", files={"file": ("a.wav", wav())}, data=data).json()["job_id"])
@@ -75,7 +75,7 @@ def delivery(client: httpx.Client, job_id: str, *, attempts: int = 1) -> dict:
 
 def test_a_delivery_is_logged_with_every_attempt(client):
     with receiving(200) as receiver:
-        shown = delivery(client, told(client, receiver.url))
+        shown = delivery(client, make_job(client, receiver.url))
     assert (shown["event"], shown["state"], shown["url"]) == ("job.completed", "delivered", receiver.url)
     [attempt] = shown["attempts"]
     assert (attempt["n"], attempt["status_code"], attempt["error"], attempt["next_attempt_at"]) == (1, 200, None, None)
@@ -90,7 +90,7 @@ def test_a_job_without_a_webhook_has_no_deliveries(client):
 
 def test_redelivery_is_another_attempt_with_the_same_id(client):
     with receiving(500, 200) as receiver:
-        job_id = told(client, receiver.url)
+        job_id = make_job(client, receiver.url)
         first = delivery(client, job_id)
         assert (first["state"], first["attempts"][0]["error"]) == ("pending", "status 500")
         assert first["attempts"][0]["next_attempt_at"] is not None
@@ -103,7 +103,7 @@ def test_redelivery_is_another_attempt_with_the_same_id(client):
 
 def test_a_delivery_of_another_job_cannot_be_redelivered(client):
     with receiving(200) as receiver:
-        job_id, other = told(client, receiver.url), told(client, receiver.url)
+        job_id, other = make_job(client, receiver.url), make_job(client, receiver.url)
         theirs = delivery(client, other)["delivery_id"]
     for delivery_id in (theirs, "dlv_nothing"):
         response = client.post(f"/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver")
@@ -112,7 +112,7 @@ def test_a_delivery_of_another_job_cannot_be_redelivered(client):
 
 def test_an_address_that_says_gone_is_given_up_until_it_is_enabled(client):
     with receiving(410, 200) as receiver:
-        assert delivery(client, told(client, receiver.url))["state"] == "disabled"
+        assert delivery(client, make_job(client, receiver.url))["state"] == "disabled"
         response = client.post(
             "/v1/transcribe", files={"file": ("a.wav", wav())}, data={"webhook_url": receiver.url, "wait": "5"}
         )
@@ -120,7 +120,7 @@ def test_an_address_that_says_gone_is_given_up_until_it_is_enabled(client):
         [skipped] = client.get(f"/v1/jobs/{response.json()['job_id']}/deliveries").json()["data"]
         assert (skipped["state"], skipped["attempts"]) == ("disabled", [])
         assert client.post("/v1/webhooks/enable", json={"url": receiver.url}).json() == {"url": receiver.url}
-        assert delivery(client, told(client, receiver.url))["state"] == "delivered"
+        assert delivery(client, make_job(client, receiver.url))["state"] == "delivered"
     assert len(receiver.got) == 2
 
 

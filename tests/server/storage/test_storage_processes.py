@@ -56,7 +56,7 @@ async def child(
         await process.communicate()
 
 
-async def heard(process: Process) -> Any:
+async def next_line(process: Process) -> Any:
     """Return the next line of *process*, or None when it has ended."""
     assert process.stdout is not None
     line = await process.stdout.readline()
@@ -105,7 +105,7 @@ async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend,
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path) as worker:
-            assert await heard(worker) == job_id
+            assert await next_line(worker) == job_id
             worker.kill()
             await worker.wait()
         clock.advance(s=LEASE_S)
@@ -125,7 +125,7 @@ async def sleep_past_the_lease(
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path, before=before) as worker:
-            assert await heard(worker) == job_id
+            assert await next_line(worker) == job_id
             worker.send_signal(signal.SIGSTOP)
             clock.advance(s=LEASE_S)
             if reaped:
@@ -133,7 +133,7 @@ async def sleep_past_the_lease(
                 await checkpoint(storage, await claim(storage), 1)
             worker.send_signal(signal.SIGCONT)
             await send(worker, "go")
-            refused: list[bool] = await heard(worker)
+            refused: list[bool] = await next_line(worker)
         if all(refused):
             kinds = await types_of(storage, job_id)
             assert kinds.count("word") == (2 if reaped else 1)
@@ -163,7 +163,7 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend
         for _ in range(5):
             async with child("work", tmp_path) as worker:
                 for _ in range(chance.randrange(1, 9)):
-                    await heard(worker)
+                    await next_line(worker)
                 worker.kill()
             clock.advance(s=LEASE_S)
             await storage.jobs.reap(limit=10)
@@ -198,7 +198,7 @@ async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backen
     await backend.opened(tmp_path, clock).close()  # makes it
     for _ in range(3):
         async with child("submit_for_ever", tmp_path) as clients:
-            acknowledged += [await heard(clients) for _ in range(chance.randrange(1, 120))]
+            acknowledged += [await next_line(clients) for _ in range(chance.randrange(1, 120))]
             clients.kill()
             acknowledged += await heard_to_the_end(clients)
     async with backend.stored(tmp_path, clock) as storage:
@@ -221,11 +221,11 @@ async def test_a_full_disk_refuses_clearly_and_loses_nothing_acknowledged(tmp_pa
     if shutil.which("unshare") is None or await returncode(*private, "true"):
         pytest.skip("may not mount a file system here")
     async with child("fill_the_disk", tmp_path, inside=private) as process:
-        accepted = await heard(process)
+        accepted = await next_line(process)
         assert len(accepted) > 3
-        assert await heard(process) == [None, 100_000]  # nothing of the blob that did not fit
-        assert await heard(process) == []  # no accepted job is lost
-        assert await heard(process)  # after space was freed
+        assert await next_line(process) == [None, 100_000]  # nothing of the blob that did not fit
+        assert await next_line(process) == []  # no accepted job is lost
+        assert await next_line(process)  # after space was freed
         assert await process.wait() == 0
 
 

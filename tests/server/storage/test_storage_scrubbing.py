@@ -17,7 +17,7 @@ from tests.server.storing import claim as claimed
 PAGE = Layout(512, 512, mapped=False)
 
 
-def found(folder: Path, mark: str) -> list[str]:
+def files_with(folder: Path, mark: str) -> list[str]:
     """The files in *folder* that hold *mark*. Read by another process: closing a file here would drop its locks."""
     done = subprocess.run(["grep", "-rlaF", mark, str(folder)], capture_output=True, text=True, check=False)
     return done.stdout.split()
@@ -111,7 +111,7 @@ async def test_a_scrub_that_readers_are_in_the_way_of_can_be_repeated(tmp_path):
         assert not await database.scrub()
         reader.execute("ROLLBACK")
     assert await database.scrub()
-    assert await asyncio.to_thread(found, tmp_path, "MARKER") == []
+    assert await asyncio.to_thread(files_with, tmp_path, "MARKER") == []
     await database.close()
 
 

@@ -43,7 +43,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def shown(partials: Partials) -> dict[int | None, tuple[bytes, int]]:
+def newest_partials(partials: Partials) -> dict[int | None, tuple[bytes, int]]:
     return {partial.channel: (partial.body, partial.after) for partial in partials.newest(JOB)}
 
 
@@ -52,12 +52,12 @@ async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(t
     async with relayed(tmp_path, url) as (hears, reads, _):
         hears.show(JOB, b"left", after=3, channel=0)
         hears.show(JOB, b"right", after=3, channel=1)
-        await until(lambda: shown(reads) == {0: (b"left", 3), 1: (b"right", 3)})
+        await until(lambda: newest_partials(reads) == {0: (b"left", 3), 1: (b"right", 3)})
         hears.end(JOB, channel=0)
         hears.move(JOB, after=4)
-        await until(lambda: shown(reads) == {1: (b"right", 4)})
+        await until(lambda: newest_partials(reads) == {1: (b"right", 4)})
         hears.end(JOB, channel=1)
-        await until(lambda: shown(reads) == {})
+        await until(lambda: newest_partials(reads) == {})
 
 
 @in_a_loop
@@ -65,8 +65,8 @@ async def test_a_node_of_an_older_program_is_understood(tmp_path, url):
     """It names no channel: it has one partial of a session, or none."""
     async with relayed(tmp_path, url) as (_, reads, older):
         async with asyncio.timeout(20):
-            while shown(reads) != {None: (b"so my", 7)}:  # what is sent before the other node listens is lost
+            while newest_partials(reads) != {None: (b"so my", 7)}:  # what is sent before the other node listens is lost
                 await older.send(orjson.dumps({"job": JOB, "after": 7, "body": "so my"}))
                 await asyncio.sleep(0.05)
         await older.send(orjson.dumps({"job": JOB}))
-        await until(lambda: shown(reads) == {})
+        await until(lambda: newest_partials(reads) == {})

@@ -57,7 +57,7 @@ class ToyRoutes:
     async def create(self, request: Request, caller: Caller) -> Response:
         tell, mark = request.query_params.get("tell"), request.query_params.get("mark", "!")
 
-        def asked(_received: Received) -> ParsedRequest:
+        def parse(_received: Received) -> ParsedRequest:
             if tell is None:
                 return ParsedRequest(Order(), None, None, ())
             callback = {"dialect": NAME, "mark": mark}
@@ -65,7 +65,7 @@ class ToyRoutes:
                 Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback), None, None, ()
             )
 
-        _, submitted = await self.parts.transcriptions.accept(request, caller, asked, raw=True)
+        _, submitted = await self.parts.transcriptions.accept(request, caller, parse, raw=True)
         if tell is not None:
             return json_response({"number": submitted.job.id})
         return await answer_finished(request, submitted.job, _say, self.parts.shared)

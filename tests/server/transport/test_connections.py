@@ -328,7 +328,7 @@ def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log
 # --- answers that are not read ---------------------------------------------------------------------------------------
 
 
-def asked(server: Served, key: str, path: str, *, kept: int = 4096) -> socket.socket:
+def request_unread(server: Served, key: str, path: str, *, kept: int = 4096) -> socket.socket:
     """A connection that asks for *path* and does not read the answer. Its system keeps *kept* bytes of it."""
     host, port = server.base.removeprefix("http://").split(":")
     client = socket.socket()
@@ -360,7 +360,7 @@ def test_a_client_that_does_not_read_loses_its_seat_and_its_connection(tmp_path,
     with hurried(tmp_path, unread_s=0.5, limits=one_seat) as server, server.new_client() as client:
         path = f"/v1/jobs/{long_job(server, client)}/{place}"
         key = client.headers["authorization"].removeprefix("Bearer ")
-        with asked(server, key, path):
+        with request_unread(server, key, path):
             until(lambda: client.head(path).status_code == 429, max_s=5)
             until(lambda: client.head(path).status_code == 200, max_s=10)
         assert client.get(path).status_code == 200
@@ -372,7 +372,7 @@ def test_a_slow_reader_keeps_its_connection(tmp_path):
         expected = int(client.head(path).headers["content-length"])
         key = client.headers["authorization"].removeprefix("Bearer ")
         began = time.monotonic()
-        with asked(server, key, path, kept=128 * 1024) as reader:
+        with request_unread(server, key, path, kept=128 * 1024) as reader:
             seen = b""
             while len(seen.partition(b"\r\n\r\n")[2]) < expected:
                 part = reader.recv(128 * 1024)
