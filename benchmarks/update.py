@@ -5,7 +5,7 @@
 
 Each system runs in its own process with one thread, and both take turns on the same audio. An update is the work for
 one partial: here a greedy call with word times, there WhisperModel.transcribe() with its defaults and word times.
-Encoding is the model's encoder alone, with log-mel, in the window that the model's fit gives to such an update.
+Encoding is the model's encoder alone, with log-mel, in the window that the model's window sizes give to such an update.
 Writes benchmarks/results/update.json, for made speech update-made.json.
 """
 
@@ -41,7 +41,7 @@ def ours(model: str) -> Timed:
         return engine.recognise([DecodeRequest(samples=samples, start=0, language="en", final=False)])
 
     def encode(samples: Samples) -> object:
-        window_s = engine.fit.window_s(len(samples), final=False)
+        window_s = engine.sizes.window_s(len(samples), final=False)
         return engine._encode([samples], window_s)  # noqa: SLF001  engines have no public encoder
 
     return {"update": update, "encode": encode}

@@ -134,15 +134,15 @@ def _windows(config: Config) -> Finding:
     try:
         loaded = choose(settings(config))
         with closing(loaded.engine):
-            if loaded.unfitted is not None:
-                loaded.unfitted.run()
-            fit = getattr(loaded.engine, "fit", None)
+            if loaded.unmeasured is not None:
+                loaded.unmeasured.run()
+            sizes = getattr(loaded.engine, "sizes", None)
     except PipelineError as error:
         return Finding("windows", well=False, detail=str(error))
-    if fit is None:
+    if sizes is None:
         return Finding("windows", well=True, detail="not of this engine's kind")
-    live = f"at least {fit.partial_s} s for partials, {fit.final_s} s for finals"
-    return Finding("windows", well=True, detail=f"{live}; files are cut into jobs of at most {fit.job_s} s")
+    live = f"at least {sizes.partial_s} s for partials, {sizes.final_s} s for finals"
+    return Finding("windows", well=True, detail=f"{live}; files are cut into jobs of at most {sizes.job_s} s")
 
 
 def _no_model(config: Config) -> Finding:

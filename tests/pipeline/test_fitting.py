@@ -10,9 +10,9 @@ import pytest
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import fitting
-from pipeline.recognition.engines.fitting import Clip, bundled_speech, measure_fit
+from pipeline.recognition.engines.fitting import Clip, bundled_speech, measure_sizes
 from pipeline.recognition.engines.prompts import WINDOWS_S
-from pipeline.recognition.engines.windows import FULL, JOBS_S, Fit
+from pipeline.recognition.engines.windows import FULL, JOBS_S, WindowSizes
 from pipeline.words import Word
 
 TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905  a list of words would be hard to read
@@ -42,30 +42,30 @@ class Script:
     def __init__(self, lost: Callable[[int, float], float]) -> None:
         self.lost = lost
 
-    def __call__(self, fit: Fit, request: DecodeRequest) -> RecognitionResult:
+    def __call__(self, sizes: WindowSizes, request: DecodeRequest) -> RecognitionResult:
         told = np.round(100 * request.samples[:: RATE // 50]).astype(int)
         numbers = [one for one, other in pairwise([*told, 0]) if one and one != other]
-        window_s = fit.window_s(len(request.samples), final=request.final)
+        window_s = sizes.window_s(len(request.samples), final=request.final)
         share = self.lost(window_s, len(request.samples) / RATE)
         words = [Word(TEXT[number - 1], 0, 1, 1.0) for number in numbers]
         return RecognitionResult(tuple(words[round(share * len(words)) :]), "en", 1.0, -0.1, 0.0)
 
 
-def fit(lost: Callable[[int, float], float]) -> Fit:
-    return measure_fit(Script(lost), CLIPS)
+def sizes(lost: Callable[[int, float], float]) -> WindowSizes:
+    return measure_sizes(Script(lost), CLIPS)
 
 
 def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
-    assert fit(lambda _window, _length: 0.0) == Fit(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
+    assert sizes(lambda _window, _length: 0.0) == WindowSizes(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
 
 
 def test_a_model_that_needs_full_windows_keeps_them() -> None:
-    assert fit(lambda window, _length: 0.0 if window == 30 else 0.2) == FULL
+    assert sizes(lambda window, _length: 0.0 if window == 30 else 0.2) == FULL
 
 
 @pytest.mark.parametrize("min_s", [7, 10, 15, 20])
 def test_a_model_has_its_least_window(min_s: int) -> None:
-    found = fit(lambda window, _length: 0.9 if window < min_s else 0.0)
+    found = sizes(lambda window, _length: 0.9 if window < min_s else 0.0)
     assert (found.partial_s, found.final_s) == (min_s, min_s)
     assert found.job_s >= min_s - 1, "a shorter job is heard in the same window"
 
@@ -76,14 +76,16 @@ def test_jobs_are_longer_when_short_ones_lose_words(
 ) -> None:
     """Utterances alone lose as many words in full windows, so short windows are not worse."""
     monkeypatch.setattr(fitting, "TOLERATED", 0.1)  # the last job is short too
-    assert fit(lambda _window, length: 0.3 if length < heard_s else 0.0) == Fit(WINDOWS_S[0], WINDOWS_S[0], job_s)
+    assert sizes(lambda _window, length: 0.3 if length < heard_s else 0.0) == WindowSizes(
+        WINDOWS_S[0], WINDOWS_S[0], job_s
+    )
 
 
 def test_a_voice_that_the_model_does_not_know_has_no_say() -> None:
     strange = [replace(clip, voice="strange", samples=np.zeros_like(clip.samples)) for clip in CLIPS]
-    good = measure_fit(Script(lambda _window, _length: 0.0), [*CLIPS, *strange])
-    assert good == Fit(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
-    assert measure_fit(Script(lambda _window, _length: 0.0), strange) == FULL, "nothing can be told"
+    good = measure_sizes(Script(lambda _window, _length: 0.0), [*CLIPS, *strange])
+    assert good == WindowSizes(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
+    assert measure_sizes(Script(lambda _window, _length: 0.0), strange) == FULL, "nothing can be told"
 
 
 def test_the_bundled_speech_is_a_minute_of_people_and_some_spanish() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pipeline.audio import RATE
 from pipeline.recognition.engine import TASKS, DecodeRequest
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.windows import FULL, Fit
+from pipeline.recognition.engines.windows import FULL, WindowSizes
 from tests.pipeline.layouts import make_model
 from tests.pipeline.noting import Noting
 from tests.pipeline.sounds import SPEECH, read
@@ -59,12 +59,12 @@ def test_a_language_is_detected_where_there_is_a_choice(layout: Layout, engine: 
     assert (probability == 1.0) == (not layout.multilingual)
 
 
-@pytest.mark.parametrize(("fit", "final"), [(FULL, False), (Fit(5, 5, 4), True)], ids=["partial", "final"])
+@pytest.mark.parametrize(("sizes", "final"), [(FULL, False), (WindowSizes(5, 5, 4), True)], ids=["partial", "final"])
 def test_whatever_it_says_is_words_in_order_inside_the_window(
-    engine: WhisperEngine, fit: Fit, *, final: bool, monkeypatch: pytest.MonkeyPatch
+    engine: WhisperEngine, sizes: WindowSizes, *, final: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", lambda _text, **_numbers: None)  # nonsense
-    monkeypatch.setattr(engine, "fit", fit)
+    monkeypatch.setattr(engine, "sizes", sizes)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     languages = sorted({"en", "ja"} & engine.languages)
     requests = [

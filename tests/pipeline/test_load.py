@@ -15,10 +15,10 @@ from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines import windows as fits
-from pipeline.recognition.engines.load import EngineSettings, Fitting, Loaded, choose, load
+from pipeline.recognition.engines import windows as known_windows
+from pipeline.recognition.engines.load import EngineSettings, Loaded, WindowMeasurement, choose, load
 from pipeline.recognition.engines.models import PUBLISHED, pull
-from pipeline.recognition.engines.windows import FULL, Fit
+from pipeline.recognition.engines.windows import FULL, WindowSizes
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
@@ -33,13 +33,13 @@ def test_the_named_engine_is_loaded() -> None:
 
 # --- which windows suit a model --------------------------------------------------------------------------------------
 
-QUICK = Fit(7, 10, 14)
+QUICK = WindowSizes(7, 10, 14)
 
 
-def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> tuple[Fit, Fitting | None]:
+def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> tuple[WindowSizes, WindowMeasurement | None]:
     loaded = choose(EngineSettings(engine="whisper", model=model, windows=wanted, cache_dir=cache))
     loaded.engine.close()
-    return loaded.engine.fit, loaded.unfitted  # type: ignore[attr-defined]  # a WhisperEngine
+    return loaded.engine.sizes, loaded.unmeasured  # type: ignore[attr-defined]  # a WhisperEngine
 
 
 @pytest.fixture
@@ -52,33 +52,33 @@ def strange(tmp_path: Path) -> str:
     return str(folder)
 
 
-def measuring(monkeypatch: pytest.MonkeyPatch, found: Fit) -> list[RecognitionResult]:
+def measuring(monkeypatch: pytest.MonkeyPatch, found: WindowSizes) -> list[RecognitionResult]:
     """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[RecognitionResult] = []
 
-    def measure_fit(hear: Any, clips: Any) -> Fit:
+    def measure_sizes(hear: Any, clips: Any) -> WindowSizes:
         request = DecodeRequest(samples=clips[0].samples[: position(2)], start=0, language=clips[0].language)
-        heard.append(hear(Fit(20, 20, 19), request))
+        heard.append(hear(WindowSizes(20, 20, 19), request))
         return found
 
-    monkeypatch.setattr(loading, "measure_fit", measure_fit)
+    monkeypatch.setattr(loading, "measure_sizes", measure_sizes)
     return heard
 
 
 def test_known_models_need_no_measuring(tmp_path: Path) -> None:
-    assert windows(tmp_path) == (Fit(5, 5, 4), None)
-    assert windows(tmp_path, "tiny.en") == (Fit(10, 15, 19), None)
+    assert windows(tmp_path) == (WindowSizes(5, 5, 4), None)
+    assert windows(tmp_path, "tiny.en") == (WindowSizes(10, 15, 19), None)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
 def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path: Path, model: str) -> None:
-    [known] = [fit for digest, (_, fit) in fits.KNOWN_FITS.items() if digest == digest_of(model)]
-    assert loading._find_known_fit(folder_of(model)) == known
+    [known] = [sizes for digest, (_, sizes) in known_windows.KNOWN_SIZES.items() if digest == digest_of(model)]
+    assert loading._find_known_sizes(folder_of(model)) == known
     weights = bytearray((folder_of(model) / "model.bin").read_bytes())
     weights[-1] ^= 1
     (tmp_path / "model.bin").write_bytes(weights)
-    assert loading._find_known_fit(tmp_path) is None
+    assert loading._find_known_sizes(tmp_path) is None
 
 
 def test_windows_can_be_given(tmp_path: Path, strange: str) -> None:
@@ -91,10 +91,10 @@ def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
 ) -> None:
     heard = measuring(monkeypatch, QUICK)
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    assert loaded.engine.fit == FULL  # type: ignore[attr-defined]  # a WhisperEngine
-    assert loaded.unfitted is not None
-    assert loaded.unfitted.run() == QUICK
-    assert (len(heard), loaded.engine.fit) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
+    assert loaded.engine.sizes == FULL  # type: ignore[attr-defined]  # a WhisperEngine
+    assert loaded.unmeasured is not None
+    assert loaded.unmeasured.run() == QUICK
+    assert (len(heard), loaded.engine.sizes) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
     loaded.engine.close()
     assert windows(tmp_path, strange) == (QUICK, None)
 
@@ -107,15 +107,15 @@ def test_notes_that_cannot_be_read_are_made_again(
     path = tmp_path / "scribewire-windows.json"
     path.write_bytes(notes.encode("utf-8", "surrogateescape"))
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    assert loaded.unfitted is not None
-    loaded.unfitted.run()
+    assert loaded.unmeasured is not None
+    loaded.unmeasured.run()
     loaded.engine.close()
     assert "7 10 14" in json.loads(path.read_text()).values()
 
 
 @pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
 def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
-    assert loading._parse_fit(noted) is None
+    assert loading._parse_sizes(noted) is None
 
 
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
@@ -124,8 +124,8 @@ def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     measuring(monkeypatch, QUICK)
     (tmp_path / "cache").write_text("a file where the folder should be")
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache"))
-    assert loaded.unfitted is not None
-    assert loaded.unfitted.run() == QUICK
+    assert loaded.unmeasured is not None
+    assert loaded.unmeasured.run() == QUICK
     loaded.engine.close()
     assert "the measurement cannot be stored" in caplog.text
 

@@ -21,7 +21,7 @@ from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.windows import FULL, KNOWN_FITS, Fit
+from pipeline.recognition.engines.windows import FULL, KNOWN_SIZES, WindowSizes
 from pipeline.words import Word, join_words
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 
@@ -29,7 +29,7 @@ bootstrap.prepare()
 from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 MODEL = SPEECH / "tiny-whisper"
-SHORT = next(fit for size, fit in KNOWN_FITS.values() if size == (MODEL / "model.bin").stat().st_size)
+SHORT = next(sizes for size, sizes in KNOWN_SIZES.values() if size == (MODEL / "model.bin").stat().st_size)
 TOGETHER = 8  # requests in one call
 KNOWN = [clip for clip in CLIPS if clip["file"].startswith("espeak/") and clip["seconds"] < 15]
 OTHER = [clip for clip in CLIPS if clip["file"].startswith("other/")]
@@ -37,7 +37,7 @@ OTHER = [clip for clip in CLIPS if clip["file"].startswith("other/")]
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(MODEL, model="tiny-whisper", fit=SHORT)
+    engine = WhisperEngine(MODEL, model="tiny-whisper", sizes=SHORT)
     yield engine
     engine.close()
 
@@ -155,17 +155,17 @@ def test_the_same_request_gives_the_same_answer(engine: WhisperEngine) -> None:
 
 
 @pytest.mark.parametrize("row", OTHER, ids=lambda row: str(row["file"]))
-@pytest.mark.parametrize("fit", [SHORT, FULL], ids=["short", "full"])
-def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[str, Any], fit: Any) -> None:
+@pytest.mark.parametrize("sizes", [SHORT, FULL], ids=["short", "full"])
+def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[str, Any], sizes: Any) -> None:
     """Even without voice detection before it."""
     samples = clip(row["file"])
-    engine.fit = fit
+    engine.sizes = sizes
     try:
         answers = [
             engine.recognise([request(part)])[0] for part in (samples, samples[: position(3)], samples[: RATE // 2])
         ]
     finally:
-        engine.fit = SHORT
+        engine.sizes = SHORT
     assert [heard.words for heard in answers] == [()] * 3
     assert all(heard.rejected for heard in answers)
 
@@ -209,7 +209,7 @@ def test_the_least_windows_of_partials_and_finals_are_the_fits(
         shape = engine.bucket(request(np.zeros(round(seconds * RATE), np.float32), final=final))
         return shape.window_s  # type: ignore[attr-defined, no-any-return]  # a bucket is a Shape
 
-    monkeypatch.setattr(engine, "fit", Fit(10, 15, 19))
+    monkeypatch.setattr(engine, "sizes", WindowSizes(10, 15, 19))
     assert [window_s(seconds, final=False) for seconds in (1, 9, 9.1, 14.1, 29.9)] == [10, 10, 15, 20, 30]
     assert [window_s(seconds, final=True) for seconds in (1, 9, 14, 19, 19.1)] == [15, 15, 15, 20, 30]
     assert engine.longest_job == 19 * RATE
@@ -221,9 +221,9 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
     """They were grouped when both fitted into the same window."""
     samples = clip("espeak/en_07.flac")
     short, long = request(samples[: 2 * RATE]), request(samples)
-    monkeypatch.setattr(engine, "fit", FULL)
+    monkeypatch.setattr(engine, "sizes", FULL)
     assert engine.bucket(short) == engine.bucket(long)
-    monkeypatch.setattr(engine, "fit", SHORT)
+    monkeypatch.setattr(engine, "sizes", SHORT)
     heard = engine.recognise([short, long])
     assert same(heard[1], engine.recognise([long])[0])
     assert heard[0].words
@@ -311,7 +311,7 @@ def test_a_folder_that_is_no_model_is_refused_with_its_name(tmp_path: Path) -> N
 
 
 def test_a_closed_engine_fails_and_closes_again() -> None:
-    engine = WhisperEngine(MODEL, model="tiny-whisper", fit=SHORT)
+    engine = WhisperEngine(MODEL, model="tiny-whisper", sizes=SHORT)
     engine.close()
     engine.close()
     with pytest.raises(EngineFailed):

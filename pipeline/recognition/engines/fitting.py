@@ -19,7 +19,7 @@ import numpy as np
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.prompts import PAD_S, WINDOWS_S
-from pipeline.recognition.engines.windows import FULL, JOBS_S, Fit
+from pipeline.recognition.engines.windows import FULL, JOBS_S, WindowSizes
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Word
 
@@ -34,8 +34,8 @@ _UNKNOWN_VOICE = 0.5  # a voice with a higher error rate in full windows says no
 _NOISE_DB = 15.0
 _PAUSE = np.zeros(RATE // 2, np.float32)  # between the clips of a job
 
-Hear: TypeAlias = Callable[[Fit, DecodeRequest], RecognitionResult]
-"""Recognises one request in the windows of a fit."""
+Hear: TypeAlias = Callable[[WindowSizes, DecodeRequest], RecognitionResult]
+"""Recognises one request in windows of these sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
         ]
 
 
-def measure_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
+def measure_sizes(hear: Hear, clips: Sequence[Clip]) -> WindowSizes:
     """Return the shortest windows in which a model makes no more errors than in full ones. Takes minutes.
 
     Each clip is recognised without and with noise. Partials use the windows that are found for finals.
@@ -87,14 +87,17 @@ def measure_fit(hear: Hear, clips: Sequence[Clip]) -> Fit:
     alone = [part for part in short if part.voice in known]
     most = _errors(hear, FULL, alone) + TOLERATED * sum(len(part.said) for part in alone)
     window_s = next(
-        (one for one in WINDOWS_S[:-1] if known and _errors(hear, Fit(one, one, FULL.job_s), alone) <= most),
+        (one for one in WINDOWS_S[:-1] if known and _errors(hear, WindowSizes(one, one, FULL.job_s), alone) <= most),
         WINDOWS_S[-1],
     )
     # Even shorter jobs would be recognised in the same window.
-    lengths = [Fit(window_s, window_s, job_s) for job_s in JOBS_S if job_s + PAD_S >= min(window_s, JOBS_S[-1])]
-    jobs = {fit: list(_join_parts([part for part in parts if part.voice in known], fit.longest_job)) for fit in lengths}
+    lengths = [WindowSizes(window_s, window_s, job_s) for job_s in JOBS_S if job_s + PAD_S >= min(window_s, JOBS_S[-1])]
+    jobs = {
+        sizes: list(_join_parts([part for part in parts if part.voice in known], sizes.longest_job))
+        for sizes in lengths
+    }
     most = _errors(hear, lengths[-1], jobs[lengths[-1]]) + TOLERATED * sum(len(job.said) for job in jobs[lengths[-1]])
-    return next((fit for fit in lengths[:-1] if known and _errors(hear, fit, jobs[fit]) <= most), lengths[-1])
+    return next((sizes for sizes in lengths[:-1] if known and _errors(hear, sizes, jobs[sizes]) <= most), lengths[-1])
 
 
 def _known_voices(hear: Hear, parts: Sequence[Excerpt]) -> set[str]:
@@ -107,13 +110,13 @@ def _known_voices(hear: Hear, parts: Sequence[Excerpt]) -> set[str]:
     }
 
 
-def _errors(hear: Hear, fit: Fit, parts: Sequence[Excerpt]) -> int:
+def _errors(hear: Hear, sizes: WindowSizes, parts: Sequence[Excerpt]) -> int:
     """Return the number of missing units plus that of wrong ones; a loop counts as a lost excerpt."""
     errors = 0
     for part in parts:
         request = DecodeRequest(samples=part.samples, start=0, language=part.language, final=True)
         said = [unit.text for unit in units_of([Word(text, 0, 0, 1.0) for text in part.said])]
-        heard = [unit.text for unit in units_of(hear(fit, request).words)]
+        heard = [unit.text for unit in units_of(hear(sizes, request).words)]
         same = sum(block.size for block in SequenceMatcher(None, said, heard, autojunk=False).get_matching_blocks())
         errors += min(len(said), len(said) + len(heard) - 2 * same)
     return errors

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measure_fit
+from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measure_sizes
 from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_FITS, Fit
+from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.whisper import WhisperEngine
@@ -37,7 +37,7 @@ class EngineSettings:
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one call of the model
-    windows: Literal["auto", "full"] | Fit = "auto"  # auto: what is known to suit the model, or full ones
+    windows: Literal["auto", "full"] | WindowSizes = "auto"  # auto: what is known to suit the model, or full ones
     download_wait_s: float = 900.0
     cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
 
@@ -49,10 +49,10 @@ class Loaded:
     engine: Engine
     bundled: bool = False  # it has the small model of the installation
     instead_of: str | None = None  # the model that was unavailable
-    unfitted: "Fitting | None" = None  # measures which windows suit the model; None: they are known
+    unmeasured: "WindowMeasurement | None" = None  # measures which windows suit the model; None: they are known
 
 
-class Fitting:
+class WindowMeasurement:
     """Measures which windows suit a model of which nobody knows it. Without that it uses full windows."""
 
     def __init__(self, engine: "WhisperEngine", key: str, notes: Path) -> None:
@@ -60,17 +60,17 @@ class Fitting:
         self._key = key
         self._notes = notes
 
-    def run(self) -> Fit:
-        """Measure, which takes minutes, set the result as the engine's fit, and store it for the next start."""
+    def run(self) -> WindowSizes:
+        """Measure, which takes minutes, give the result to the engine, and store it for the next start."""
         clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
-        fit = measure_fit(lambda fit, request: self._engine.recognise([request], fit=fit)[0], clips)
-        self._engine.fit = fit
+        sizes = measure_sizes(lambda sizes, request: self._engine.recognise([request], sizes=sizes)[0], clips)
+        self._engine.sizes = sizes
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)
-            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _fit_text(fit)}, indent=1))
+            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _sizes_text(sizes)}, indent=1))
         except OSError as error:
             log.warning("the measurement cannot be stored and will be needed again: %s", error)
-        return fit
+        return sizes
 
 
 def load(settings: EngineSettings) -> Engine:
@@ -136,33 +136,33 @@ def _whisper(settings: EngineSettings) -> Loaded:
             log.warning("the model is unavailable, another one takes its place: %s", unavailable)
         else:
             break
-    unfitted = None
+    unmeasured = None
     match settings.windows:
-        case Fit():
-            engine.fit = settings.windows
+        case WindowSizes():
+            engine.sizes = settings.windows
         case "full":
-            engine.fit = FULL
+            engine.sizes = FULL
         case _:
             key, notes = _fingerprint(engine, model.folder), cache_folder(settings.cache_dir) / _NOTES
-            fit = _find_known_fit(model.folder) or _parse_fit(_read(notes).get(key))
-            engine.fit = fit or FULL
-            unfitted = None if fit else Fitting(engine, key, notes)
-            if unfitted is not None:
+            sizes = _find_known_sizes(model.folder) or _parse_sizes(_read(notes).get(key))
+            engine.sizes = sizes or FULL
+            unmeasured = None if sizes else WindowMeasurement(engine, key, notes)
+            if unmeasured is not None:
                 log.info(
                     "hears in full windows; `scribewire doctor` measures shorter ones", extra={"model": model.name}
                 )
     instead_of = None if name == names[0] else Path(names[0]).name
-    return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unfitted=unfitted)
+    return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unmeasured=unmeasured)
 
 
-def _find_known_fit(folder: Path) -> Fit | None:
-    """Return the fit of the model in *folder* if KNOWN_FITS has it. Only the ends of a file of such a size are read."""
+def _find_known_sizes(folder: Path) -> WindowSizes | None:
+    """Return the sizes for the model in *folder*, if known. Only the ends of a file of a known size are read."""
     weights = folder / "model.bin"
     size = weights.stat().st_size
-    if size not in {known for known, _ in KNOWN_FITS.values()}:
+    if size not in {known for known, _ in KNOWN_SIZES.values()}:
         return None
-    _, fit = KNOWN_FITS.get(hashlib.sha256(_ends_of(weights)).hexdigest(), (0, None))
-    return fit
+    _, sizes = KNOWN_SIZES.get(hashlib.sha256(_ends_of(weights)).hexdigest(), (0, None))
+    return sizes
 
 
 def _ends_of(weights: Path) -> bytes:
@@ -173,17 +173,17 @@ def _ends_of(weights: Path) -> bytes:
         return first + file.read()
 
 
-def _fit_text(fit: Fit) -> str:
-    return f"{fit.partial_s} {fit.final_s} {fit.job_s}"
+def _sizes_text(sizes: WindowSizes) -> str:
+    return f"{sizes.partial_s} {sizes.final_s} {sizes.job_s}"
 
 
-def _parse_fit(noted: object) -> Fit | None:
-    """Return the fit that _fit_text() wrote, or None for anything else."""
+def _parse_sizes(noted: object) -> WindowSizes | None:
+    """Return the sizes that _sizes_text() wrote, or None for anything else."""
     if not isinstance(noted, str):
         return None
     match [int(part) for part in noted.split() if part.isdecimal()]:
         case [partial_s, final_s, job_s] if {partial_s, final_s} <= set(WINDOWS_S) and job_s in JOBS_S:
-            return Fit(partial_s, final_s, job_s)
+            return WindowSizes(partial_s, final_s, job_s)
     return None
 
 

@@ -37,7 +37,7 @@ from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better,
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
-from pipeline.recognition.engines.windows import FULL, Fit
+from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.recognition.merging import merge
 from pipeline.recognition.spoken_form import plain
@@ -88,15 +88,15 @@ class WhisperEngine:
         device: str | None = None,
         compute_type: str | None = None,
         threads: int | None = None,
-        fit: Fit = FULL,
+        sizes: WindowSizes = FULL,
     ) -> None:
         """Load the model in *folder*. Raises ModelUnavailable if it is not a Whisper model.
 
         *compute_type* None is int8 on a CPU and float16 on CUDA. *threads* None chooses the threads of a call by the
-        size of the model. windows.py finds the *fit* that suits a model; full windows suit every Whisper model.
+        size of the model. windows.py finds the *sizes* that suits a model; full windows suit every Whisper model.
         """
         self.model = model
-        self.fit = fit
+        self.sizes = sizes
         self.device = chosen_device(device)
         self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
         self.max_batch = _MAX_BATCH[self.device]
@@ -136,31 +136,33 @@ class WhisperEngine:
     @property
     def longest_job(self) -> int:
         """See Engine."""
-        return self.fit.longest_job
+        return self.sizes.longest_job
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         """Return the Shape of the request: its window, prompt length and search. See Engine."""
         self._task(request, request.language or "")
-        return self._shape(request, self.fit)
+        return self._shape(request, self.sizes)
 
-    def recognise(self, requests: Sequence[DecodeRequest], *, fit: Fit | None = None) -> list[RecognitionResult]:
+    def recognise(
+        self, requests: Sequence[DecodeRequest], *, sizes: WindowSizes | None = None
+    ) -> list[RecognitionResult]:
         """See Engine. Finals that fail a gate or are doubtful are decoded once more, and so is speech without words.
 
-        *fit* gives the windows; None uses those that suit the model.
+        *sizes* gives the windows; None uses those that suit the model.
         """
-        fit = fit or self.fit  # read once, because another thread may change it
+        sizes = sizes or self.sizes  # read once, because another thread may change it
         try:
-            answers = self._recognise(requests, fit)
+            answers = self._recognise(requests, sizes)
             return [
-                self._fill_gaps(request, heard, fit) if request.final else heard
+                self._fill_gaps(request, heard, sizes) if request.final else heard
                 for request, heard in zip(requests, answers, strict=True)
             ]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
 
-    def _recognise(self, requests: Sequence[DecodeRequest], fit: Fit) -> list[RecognitionResult]:
-        # If the fit has changed since these requests were grouped, their windows may differ: the longest fits all.
-        shape = max((self._shape(request, fit) for request in requests), key=lambda shape: shape.window_s)
+    def _recognise(self, requests: Sequence[DecodeRequest], sizes: WindowSizes) -> list[RecognitionResult]:
+        # If the sizes have changed since these requests were grouped, their windows may differ: the longest fits all.
+        shape = max((self._shape(request, sizes) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
         for row, request in enumerate(requests):
             if request.final and needs_second_look(hypotheses[row]):
@@ -182,7 +184,7 @@ class WhisperEngine:
             for said, its_words in zip(hypotheses, words, strict=True)
         ]
 
-    def _fill_gaps(self, request: DecodeRequest, heard: RecognitionResult, fit: Fit) -> RecognitionResult:
+    def _fill_gaps(self, request: DecodeRequest, heard: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
         """Recognise speech for which *heard* has no words once more by itself, and return *heard* with the words found.
 
         A translation that has words is returned as it is: its words do not show which speech they belong to.
@@ -201,7 +203,7 @@ class WhisperEngine:
                 start=first,
                 language=heard.language or request.language,
             )
-            [missed] = self._recognise([part], fit)
+            [missed] = self._recognise([part], sizes)
             words = merge(heard.words, missed.words, stretch)
             fresh = [word for word in words if word not in heard.words]
             if fresh:
@@ -216,7 +218,7 @@ class WhisperEngine:
         sums: dict[str, float] = {}
         try:
             for window in windows:
-                encoded = self._encode([raise_level(window)], self.fit.window_s(len(window), final=True))
+                encoded = self._encode([raise_level(window)], self.sizes.window_s(len(window), final=True))
                 for language, probability in self._languages(encoded)[0].items():
                     sums[language] = sums.get(language, 0.0) + probability * len(window)
         except RuntimeError as error:
@@ -380,8 +382,8 @@ class WhisperEngine:
             for row in self._model.detect_language(encoded.states)
         ]
 
-    def _shape(self, request: DecodeRequest, fit: Fit) -> Shape:
-        window_s = fit.window_s(len(request.samples), final=request.final)
+    def _shape(self, request: DecodeRequest, sizes: WindowSizes) -> Shape:
+        window_s = sizes.window_s(len(request.samples), final=request.final)
         return Shape(window_s, len(self._prefix(request)), request.final, len(self._prefix_tokens(request)))
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ JOBS_S = (4, 9, 14, 19, 28)
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class WindowSizes:
     """Which windows suit one model. All in seconds."""
 
     partial_s: int  # the shortest window of a partial, one of WINDOWS_S
@@ -32,10 +32,16 @@ class Fit:
         return window_for(samples, self.final_s if final else self.partial_s)
 
 
-FULL = Fit(30, 30, 28)
+FULL = WindowSizes(30, 30, 28)
 
-KNOWN_FITS: Mapping[str, tuple[int, Fit]] = {
-    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (75_537_502, Fit(10, 15, 19)),  # tiny.en
-    "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (5_421_057, Fit(5, 5, 4)),  # the test model
+KNOWN_SIZES: Mapping[str, tuple[int, WindowSizes]] = {
+    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (
+        75_537_502,
+        WindowSizes(10, 15, 19),
+    ),  # tiny.en
+    "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (
+        5_421_057,
+        WindowSizes(5, 5, 4),
+    ),  # the test model
 }
 """The size of model.bin in bytes and what suits the model, by the SHA-256 of its first and last MiB."""
