@@ -23,7 +23,7 @@ def said(text: str) -> list[Word]:
     return words
 
 
-def told(words: Sequence[Word], options: TextOptions, *, language: str = "en", patient: bool = False) -> list[Word]:
+def rewrite(words: Sequence[Word], options: TextOptions, *, language: str = "en", patient: bool = False) -> list[Word]:
     """Return what the text stage makes of *words*."""
     stage = TextStage(options, language=language, patient=patient)
     decided = [placed for word in words for placed in stage.add(word, 0)]
@@ -31,4 +31,4 @@ def told(words: Sequence[Word], options: TextOptions, *, language: str = "en", p
 
 
 def text_of(text: str, options: TextOptions, *, language: str = "en", patient: bool = False) -> str:
-    return join_words(told(said(text), options, language=language, patient=patient))
+    return join_words(rewrite(said(text), options, language=language, patient=patient))

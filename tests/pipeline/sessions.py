@@ -86,7 +86,7 @@ def session_of(recogniser: ScriptedRecogniser, words: tuple[Word, ...] = SPOKEN)
     return Session(StreamCore(StreamOptions()), vad=Voice(words), recogniser=recogniser, tenant="acct")
 
 
-async def heard(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:
+async def run_session(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:
     """Run a whole session: *feed*, then the end."""
     happened: list[TimedEvent] = []
 
@@ -109,7 +109,7 @@ async def streamed(
 ) -> tuple[Session, list[TimedEvent]]:
     """Run a whole session that hears *words*."""
     session = session_of(recogniser, words)
-    return session, await heard(session, feed)
+    return session, await run_session(session, feed)
 
 
 def committed(happened: Iterable[TimedEvent]) -> tuple[Word, ...]:

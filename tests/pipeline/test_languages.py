@@ -25,7 +25,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Chunk, Word
-from tests.pipeline.sessions import Voice, committed, heard, virtually
+from tests.pipeline.sessions import Voice, committed, run_session, virtually
 from tests.server.serving import isolation
 
 SPEECH = Path(__file__).parents[1] / "speech"
@@ -67,7 +67,7 @@ def test_each_turn_of_a_stream_has_its_language_and_readers_are_told_of_each_cha
     async def main() -> None:
         core = StreamCore(StreamOptions(multilingual=True))
         session = Session(core, vad=Voice(words), recogniser=ScriptedRecogniser(), tenant="acct")
-        happened = await heard(session, feed)
+        happened = await run_session(session, feed)
         events = [one.event for one in happened]
         assert [event.language for event in events if isinstance(event, LanguageDetected)] == ["en", "es", "en"]
         closed = [event.segment for event in events if isinstance(event, SegmentClosed)]

@@ -14,7 +14,7 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Word, join_words
 from tests.pipeline.listening import assert_well_formed, perfect, stream, talk, voice
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, heard, in_real_time, virtually
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, in_real_time, run_session, virtually
 
 CALL_S = 0.1
 WORDS = talk(45)  # 18 s without a pause
@@ -27,7 +27,7 @@ def lags_of(latency: str) -> list[float]:
     async def main() -> None:
         core = StreamCore(with_latency(StreamOptions(), latency))
         session = Session(core, vad=Voice(WORDS), recogniser=ScriptedRecogniser(WORDS, takes=(CALL_S,)), tenant="acct")
-        happened = await heard(session, in_real_time(WORDS[-1].end + position(2)))
+        happened = await run_session(session, in_real_time(WORDS[-1].end + position(2)))
         assert [word.text for word in committed(happened)] == [word.text for word in WORDS]
         lags.extend(lag for one in happened for lag in one.lags_s)
 

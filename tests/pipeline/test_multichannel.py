@@ -19,7 +19,7 @@ from tests.pipeline.sessions import (
     ScriptedRecogniser,
     at_once,
     committed,
-    heard,
+    run_session,
     session_of,
     streamed,
     virtually,
@@ -49,7 +49,7 @@ def of_channel(happened: Sequence[TimedEvent], channel: int) -> list[object]:
 def test_each_channel_is_heard_as_if_it_were_alone():
     async def main() -> None:
         session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)], skipped=[0, 0])
-        happened = await heard(session, whole)
+        happened = await run_session(session, whole)
         for channel, words in enumerate((SPOKEN, OTHER)):
             _, alone = await streamed(at_once(), ScriptedRecogniser(words), words=words)
             expected = [one.event for one in alone if not isinstance(one.event, Partial)]
@@ -64,7 +64,7 @@ def test_each_channel_is_heard_as_if_it_were_alone():
 def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
     async def main() -> None:
         session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=3.0)], skipped=[0, 0])
-        happened = await heard(session, live)
+        happened = await run_session(session, live)
         lags_s = [lag_s for one in happened if one.channel == 0 for lag_s in one.lags_s]
         assert max(lags_s) < 2
         assert len(lags_s) == len(SPOKEN)
@@ -89,7 +89,7 @@ def test_one_event_tells_that_every_channel_is_decided():
 
     async def main() -> None:
         session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=1.0)], skipped=[0, 0])
-        happened = await heard(session, feed)
+        happened = await run_session(session, feed)
         told = [(n, one.event.at) for n, one in enumerate(happened) if isinstance(one.event, Finalized)]
         assert [at for _, at in told] == [places[0], places[2]]
         for number, at in told:
@@ -112,7 +112,7 @@ def test_a_channel_that_is_further_goes_on_at_its_own_place():
 
     async def main() -> None:
         session = MultichannelSession([one_channel(OTHER), one_channel(moved)], skipped=[0, skip])
-        happened = await heard(session, feed)
+        happened = await run_session(session, feed)
         heard_late = committed([one for one in happened if one.channel == 1])
         assert [word.text for word in heard_late] == [word.text for word in moved]
         assert [one.channel for one in happened if isinstance(one.event, Finalized)] == [None]
@@ -137,7 +137,7 @@ def test_what_is_decided_counts_silence_and_not_what_is_still_open():
                 await asyncio.sleep(0.1)
             seen.append((session.statistics().counts.words, dict(session.decided_positions())))
 
-        words = committed(await heard(session, feed))
+        words = committed(await run_session(session, feed))
         [(count, decided)] = seen
         assert position(1.4) < decided[1] < position(3)
         assert 0 < count < len(words)

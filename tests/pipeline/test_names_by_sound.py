@@ -11,7 +11,7 @@ from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from server.model import bounds
-from tests.pipeline.saying import said, text_of, told
+from tests.pipeline.saying import rewrite, said, text_of
 
 NAMES = ("Kubernetes", "Scribewire", "Ada Lovelace", "New York", "metoprolol")
 ORDER = TextOptions(sounds_like=NAMES)
@@ -51,14 +51,14 @@ def test_of_two_matches_the_closer_one_wins():
 
 def test_a_name_is_one_word_with_its_times_and_says_what_was_heard():
     words = said("on cooper netties now")
-    [_, name, _] = told(words, ORDER)
+    [_, name, _] = rewrite(words, ORDER)
     assert (name.text, name.start, name.end, name.heard) == (
         "Kubernetes",
         words[1].start,
         words[2].end,
         "cooper netties",
     )
-    assert told(said("on Kubernetes now"), ORDER) == said("on Kubernetes now")
+    assert rewrite(said("on Kubernetes now"), ORDER) == said("on Kubernetes now")
 
 
 def test_what_was_replaced_or_hidden_is_no_name():

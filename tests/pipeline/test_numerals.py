@@ -9,7 +9,7 @@ from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import TextOptions, TextSettings
 from pipeline.text.stage import TextStage
 from pipeline.words import join_words
-from tests.pipeline.saying import said, text_of, told
+from tests.pipeline.saying import rewrite, said, text_of
 
 NUMERALS = TextOptions(numerals=True)
 
@@ -73,7 +73,7 @@ def test_other_languages_are_read_by_their_own_words(language, text, written):
 
 def test_a_number_has_the_times_of_its_words_and_keeps_what_was_heard():
     words = said("about twenty five people")
-    number = told(words, NUMERALS)[1]
+    number = rewrite(words, NUMERALS)[1]
     assert (number.text, number.heard) == ("25", "twenty five")
     assert (number.start, number.end) == (words[1].start, words[2].end)
 

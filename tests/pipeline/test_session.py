@@ -28,8 +28,8 @@ from tests.pipeline.sessions import (
     Voice,
     at_once,
     committed,
-    heard,
     in_real_time,
+    run_session,
     session_of,
     streamed,
     virtually,
@@ -164,7 +164,7 @@ def test_while_nothing_can_change_windows_are_processed_together():
         session = Session(
             StreamCore(StreamOptions()), vad=counted, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
         )
-        await heard(session, in_real_time())
+        await run_session(session, in_real_time())
 
     virtually(main())
     assert sum(calls) == -(-LENGTH // WINDOW)

@@ -23,7 +23,7 @@ from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
 from tests.pipeline.listening import spoken
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, heard, in_real_time, virtually
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, in_real_time, run_session, virtually
 from tests.pipeline.sounds import SPEECH
 
 TWO_PHRASES = spoken(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
@@ -65,7 +65,7 @@ def hear(
     async def main() -> None:
         core, recogniser = StreamCore(options), ScriptedRecogniser(words, takes=(0.15,))
         session = Session(core, vad=Voice(words), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
-        happened.extend(await heard(session, feed or in_real_time(position(LENGTH_S))))
+        happened.extend(await run_session(session, feed or in_real_time(position(LENGTH_S))))
 
     virtually(main())
     return happened
@@ -135,7 +135,7 @@ def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
         session = Session(
             StreamCore(semantic()), vad=noise, recogniser=ScriptedRecogniser(()), tenant="acct", turn_ends=ends
         )
-        assert turns(await heard(session, in_real_time(position(3)))) == []
+        assert turns(await run_session(session, in_real_time(position(3)))) == []
 
     virtually(main())
     assert len(ends.asked) == 1
