@@ -39,7 +39,6 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
-from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
@@ -251,7 +250,7 @@ class Bench:
     def _session(self, scheduler: Scheduler, name: str) -> Session:
         return Session(
             StreamCore(self._options),
-            vad=self._voice.stream(release_db_s=LIVE_RELEASE_DB_S),
+            vad=self._voice.stream(),
             recogniser=scheduler,
             tenant=name,
         )

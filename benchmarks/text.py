@@ -35,7 +35,6 @@ from benchmarks.tracks import Track
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
 from pipeline.events import WordsCommitted
-from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
@@ -120,7 +119,7 @@ class _Bench(Bench):
         core = StreamCore(self._options)
         return Session(
             core,
-            vad=self._voice.stream(release_db_s=LIVE_RELEASE_DB_S),
+            vad=self._voice.stream(),
             recogniser=scheduler,
             tenant=name,
             text=rewriter,

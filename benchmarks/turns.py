@@ -31,7 +31,6 @@ from benchmarks.tracks import Track, listed
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.events import Event, SegmentClosed, WordsCommitted
-from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines.load import EngineSettings, load
@@ -164,7 +163,7 @@ class Bench:
         async def main() -> None:
             scheduler = Scheduler(self._engine)
             for track, found in tracks:
-                core, vad = StreamCore(options_of(system)), self._voice.stream(release_db_s=LIVE_RELEASE_DB_S)
+                core, vad = StreamCore(options_of(system)), self._voice.stream()
                 session = Session(core, vad=vad, recogniser=scheduler, turn_ends=ends)
                 count(tally, track, found, await play(track, session))
             scheduler.close()

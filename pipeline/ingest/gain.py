@@ -7,6 +7,7 @@ not changed by a single bit there. Silence and noise are raised too, by at most 
 pipeline may take loudness alone for speech.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,12 +26,15 @@ QUIET_DB, SILENT_DB = -45.0, -60.0
 """Speech below the first level, in decibels relative to full scale, or nothing but sound below the second, is so quiet
 that users should know."""
 
-FILE_RELEASE_DB_S, LIVE_RELEASE_DB_S = 36.0, 12.0
+SLOW_DB_S, FAST_DB_S = 12.0, 48.0
 """How fast the known level of a stream falls, in decibels a second.
 
-The faster it falls, the sooner a voice is heard that has become quieter, and the louder is the noise in a pause. Live
-sessions end turns by pauses, so theirs falls more slowly.
+It falls fast while it is ABOVE_DB above the quietest sound of the last RECENT samples, otherwise slowly. The faster it
+falls, the sooner a voice is heard that has become quieter, but the louder are breath and noise in a pause, which has to
+end a turn.
 """
+
+ABOVE_DB, RECENT = 20.0, position(4)
 
 QUIET_INPUT = "quiet_input"
 """The code of a warning of such an input."""
@@ -48,10 +52,10 @@ _OFFSET = 0.02  # a mean of the samples above this is a fault of the sound card
 class GainControl:
     """Follows the level of one stream. Its result depends on the windows alone, not on how many come together."""
 
-    def __init__(self, release_db_s: float = FILE_RELEASE_DB_S) -> None:
-        self._release_db = release_db_s * WINDOW / RATE
+    def __init__(self) -> None:
         self.level_db = _MIN_DB  # of the loudest sound of the last seconds
         self._recent = [_MIN_DB] * SUSTAINED
+        self._quiet: deque[float] = deque(maxlen=RECENT // WINDOW)  # each is the loudest of SUSTAINED windows
 
     def __call__(self, windows: Windows) -> Windows:
         """Return the next windows, of shape (n, WINDOW), raised so that speech of the level so far is loud enough.
@@ -66,7 +70,9 @@ class GainControl:
 
     def _gain_db(self, level_db: float) -> float:
         self._recent = [*self._recent[1:], level_db]
-        self.level_db = max(min(self._recent), self.level_db - self._release_db)
+        self._quiet.append(max(self._recent))
+        fall = FAST_DB_S if self.level_db > min(self._quiet) + ABOVE_DB else SLOW_DB_S
+        self.level_db = max(min(self._recent), self.level_db - fall * WINDOW / RATE)
         return min(max(0.0, _SPEECH_DB - self.level_db), MAX_GAIN_DB)
 
 

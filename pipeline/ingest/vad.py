@@ -15,7 +15,7 @@ import onnxruntime
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.framer import Windows
-from pipeline.ingest.gain import FILE_RELEASE_DB_S, GainControl
+from pipeline.ingest.gain import GainControl
 
 CONTEXT = 64
 MEMORY = (1, 1, 128)
@@ -58,23 +58,18 @@ class VoiceDetector:
         calm(np.zeros((CALM, WINDOW), np.float32))
         self._calm = calm.memory
 
-    def stream(self, *, release_db_s: float = FILE_RELEASE_DB_S) -> "VoiceStream":
-        """Return a detector for one stream, with its own state, as if the stream began after a second of silence.
-
-        *release_db_s* is how fast the level falls by which quiet audio is raised (see GainControl).
-        """
-        return VoiceStream(self._session, self._calm, gain=GainControl(release_db_s))
+    def stream(self) -> "VoiceStream":
+        """Return a detector for one stream, with its own state, as if the stream began after a second of silence."""
+        return VoiceStream(self._session, self._calm)
 
 
 class VoiceStream:
     """Detects speech in one stream, in order. It is not thread-safe."""
 
-    def __init__(
-        self, session: onnxruntime.InferenceSession, memory: Memory | None = None, *, gain: GainControl | None = None
-    ) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, memory: Memory | None = None) -> None:
         """*memory* is the state of another stream, or None for an empty one."""
         self._session = session
-        self._gain = gain or GainControl()
+        self._gain = GainControl()
         self._context = np.zeros(CONTEXT, np.float32)
         self._h, self._c = memory or (np.zeros(MEMORY, np.float32), np.zeros(MEMORY, np.float32))
 

@@ -7,7 +7,6 @@ from typing import Protocol
 from pipeline.audio import Samples, position
 from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
-from pipeline.ingest.gain import LIVE_RELEASE_DB_S
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.multichannel import MultichannelSession
@@ -137,7 +136,7 @@ class LiveEngine:
         if eagerness is not None:
             open_until = past.open_turns.get(channel)
             options = with_turn_checks(options, eagerness, None if open_until is None else open_until - origin)
-        vad = self.voice.stream(release_db_s=LIVE_RELEASE_DB_S) if self.voice else _all_speech
+        vad = self.voice.stream() if self.voice else _all_speech
         recogniser = (
             _OffsetRecogniser(self.recogniser, origin, settled, past.last_units(channel))
             if settled
