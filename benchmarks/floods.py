@@ -5,7 +5,8 @@ pings, empty appends, chunks of one byte, headers, fields of a query, escapes in
 /healthz over its own connection every 20 ms, and a customer speaks into a live session. Both are measured undisturbed
 first. Writes benchmarks/results/floods.json: for each flood, how long the bystander waited, how late the customer's
 words were and how many it lost, and by how much the log grew. With --cluster two nodes share a PostgreSQL and a
-bucket: strangers flood the one, those who wait are at the other, and benchmarks/results/floods-cluster.json is written.
+bucket: strangers flood the one, those who wait are at the other, a further bystander (flooded_healthz_ms) asks the
+flooded one, and benchmarks/results/floods-cluster.json is written.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from benchmarks.flood_items import FRAMES, OPENING_FRAMES, handshake, requests
 from benchmarks.measure import ROOT, spread, write
 from benchmarks.serving import Serving, serving
 from tests.server.buckets import bucket_service
@@ -38,80 +40,7 @@ PIECE_S = 0.1
 SECOND = 32_000  # bytes of audio
 PIECES_PER_S = 20  # of a stranger's connection
 SETTLE_S = 0.3
-EMPTY_BINARY = b"\x82\x80\0\0\0\0"
-EMPTY_PING = b"\x89\x80\0\0\0\0"
-EMPTY_TEXT = b"\x81\x80\0\0\0\0"
-FRAGMENT = b"\x00\x80\0\0\0\0"
 BAD = "?token=st_bad"
-
-
-def text_frame(text: str) -> bytes:
-    """A masked frame, with zeros as its mask."""
-    assert len(text) < 126
-    return bytes((0x81, 0x80 | len(text))) + bytes(4) + text.encode()
-
-
-FRAMES: Mapping[str, bytes] = {
-    "pings": EMPTY_PING,
-    "empty frames": EMPTY_BINARY,
-    "empty texts": EMPTY_TEXT,
-    "fragments": FRAGMENT,
-    "empty objects": text_frame("{}"),
-    "empty appends": text_frame('{"type":"input_audio_buffer.append","audio":""}'),
-    "keep-alives": text_frame('{"type":"keep_alive"}'),
-}
-"""What is sent over an open WebSocket, again and again."""
-
-
-def head(method: str, path: str, key: str, *more: str) -> bytes:
-    own = [f"Authorization: Bearer {key}"] if key else []
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *own, *more, "", ""]).encode()
-
-
-def requests(kind: str, method: str, path: str, key: str) -> tuple[bytes, bytes]:
-    """The first bytes of a connection, and what is sent after them again and again."""
-    plain = urlsplit(path).path
-    match kind:
-        case "chunks":
-            return head("POST", plain, key, "Transfer-Encoding: chunked", "Content-Type: audio/wav"), b"1\r\na\r\n"
-        case "headers":
-            return b"", head(method, plain, key, *["a:"] * 5000)
-        case "some headers":
-            return b"", head(method, plain, key, *["a:"] * 80)
-        case "query fields":
-            return b"", head(method, f"{plain}?token={'a&' * 15_000}", key)
-        case "some query fields":
-            return b"", head(method, f"{plain}?token={'a&' * 30}", key)
-        case "escapes":
-            return b"", head(method, plain + "%1b" * 1200, key)
-        case "some escapes":
-            return b"", head(method, plain + "%1b" * 300, key)
-        case _:
-            return b"", head(method, plain, key)
-
-
-HTTP_KINDS = (
-    "chunks",
-    "headers",
-    "some headers",
-    "query fields",
-    "some query fields",
-    "escapes",
-    "some escapes",
-    "requests",
-)
-
-
-def handshake(path: str, key: str) -> bytes:
-    return head(
-        "GET",
-        path,
-        key,
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +114,7 @@ async def _talk(
         writer.write(handshake(path, flood.key))
         await reader.readuntil(b"\r\n\r\n")
         item = FRAMES[flood.kind]
-        if flood.kind == "fragments":
-            writer.write(b"\x02\x80\0\0\0\0")
+        writer.write(OPENING_FRAMES.get(flood.kind, b""))
     else:
         first, item = requests(flood.kind, method, path, flood.key)
         writer.write(first)
@@ -303,14 +231,19 @@ class Customer:
         return {"words": len(self.lags_s), "end": self.end, "lag_s": spread(self.lags_s or [0.0])}
 
 
-def watch(server: Serving, seconds: float, *, key: str) -> dict[str, Any]:
-    """What a bystander and a customer see for so long."""
+def watch(server: Serving, seconds: float, *, key: str, also: Serving | None = None) -> dict[str, Any]:
+    """What a bystander and a customer see for so long, and a bystander at the server *also*."""
     bystander, customer = Bystander(server.base), Customer(server.base, key)
-    speaking = threading.Thread(target=customer.speak, args=(seconds,))
-    speaking.start()
+    other = None if also is None else Bystander(also.base)
+    works = [customer.speak] if other is None else [customer.speak, other.wait]
+    threads = [threading.Thread(target=work, args=(seconds,)) for work in works]
+    for thread in threads:
+        thread.start()
     bystander.wait(seconds)
-    speaking.join()
-    return {"healthz_ms": bystander.to_json(), "live": customer.to_json()}
+    for thread in threads:
+        thread.join()
+    seen: dict[str, Any] = {"healthz_ms": bystander.to_json(), "live": customer.to_json()}
+    return seen if other is None else {**seen, "flooded_healthz_ms": other.to_json()}
 
 
 # --- the floods ------------------------------------------------------------------------------------------------------
@@ -392,7 +325,8 @@ def measure(server: Serving, flood: Flood, seconds: float, key: str, *, waiting_
     log_bytes = server.log.stat().st_size
     with strangers(server.base, [flood], seconds, sent):
         time.sleep(SETTLE_S)
-        seen = watch(waiting_at, seconds - SETTLE_S, key=key)
+        also = None if waiting_at is server else server
+        seen = watch(waiting_at, seconds - SETTLE_S, key=key, also=also)
     return {
         **seen,
         "sent": {name: sent[name] for name in ("connections", "bytes")},

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from hypothesis import strategies as st
 
-from benchmarks.floods import FRAMES, HTTP_KINDS, handshake, requests
+from benchmarks.flood_items import FRAMES, HTTP_KINDS, OPENING_FRAMES, handshake, requests
 from scripts.fuzzing.serving import HANG_S, QUIET_S, Fuzzed
 from scripts.fuzzing.target import Finding, Target
 
@@ -35,8 +35,9 @@ class Floods:
         key, path = (self._key if keyed else ""), "/sandbox" + path
         if method == "WS":
             first, item = handshake(path if keyed else f"{path}?token=st_bad", key), FRAMES[kind[0]]
+            opening = OPENING_FRAMES.get(kind[0], b"")
         else:
-            first, item = requests(kind[1], method, path, key)
+            (first, item), opening = requests(kind[1], method, path, key), b""
         with (
             suppress(ConnectionError, TimeoutError),
             socket.create_connection(self._server.address, HANG_S, (STRANGER, 0)) as connection,
@@ -45,7 +46,7 @@ class Floods:
             connection.sendall(first)
             if method == "WS":
                 connection.recv(1)
-            connection.sendall(item * max(1, size // len(item)))
+            connection.sendall(opening + item * max(1, size // len(item)))
             self._look()
             while connection.recv(65_536):
                 pass

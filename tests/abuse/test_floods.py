@@ -1,7 +1,7 @@
 """Small things in great numbers: each kind at each door of the app, while a bystander and a customer go on.
 
-The doors are those of the app, so a new one is among them. benchmarks/floods.py has the kinds, and measures them one by
-one and for longer.
+The doors are those of the app, so a new one is among them. benchmarks/flood_items.py has the kinds, and
+benchmarks/floods.py measures them one by one and for longer.
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.floods import FRAMES, HTTP_KINDS, Bystander, Flood, strangers
+from benchmarks.flood_items import FRAMES, HTTP_KINDS
+from benchmarks.floods import Bystander, Flood, strangers
 from server.app import EntryPoint
 from tests.abuse.arena import Arena, Stranger
 from tests.server.serving import served
