@@ -133,7 +133,7 @@ class Agreement:
         With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
         enough. With *opening* so little was said so far that words that are not very probable wait for what follows.
         """
-        fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self._select_fresh(words, until)]
+        fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self.select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
         count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
         if opening:
@@ -142,7 +142,7 @@ class Agreement:
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""
-        fresh = self._select_fresh(words, until)
+        fresh = self.select_fresh(words, until)
         fresh = fresh[: self._count_before_loop(fresh, fastest=self._options.fastest)]
         count = _count_leading(fresh, lambda word: word.end <= until - guard)
         return self._commit([_Candidate(word) for word in fresh], count)
@@ -169,7 +169,7 @@ class Agreement:
             self._end = committed[-1].end
         return committed
 
-    def _select_fresh(self, words: Sequence[Word], until: int) -> list[Word]:
+    def select_fresh(self, words: Sequence[Word], until: int) -> list[Word]:
         """Return the words after the committed ones, in order and clipped to the time between those and *until*."""
         fresh: list[Word] = []
         floor = self._end

@@ -152,18 +152,17 @@ def _near(old: Unit, new: Unit) -> bool:
 def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:
     """Return whether words can be parted before unit *at*: between two words, or where final words end within one.
 
-    So "526-018" is parted after a final "526", "5 2 6" or "26", and not after a final "36", nor "888888" in the middle
-    after the same: a model may stretch a number over the pause and the words after it.
+    So "526-018" is parted after a final "526", "5 2 6" or "26", and not after a final "36". All of the last final word
+    must come before: a model may stretch "8888" over the pause after it, and its middle is not where it goes on.
     """
     if not 0 < at < len(units) or units[at - 1].word != units[at].word:
         return True
     if units[at - 1].upto is None or not tail:
         return False
     front = sum(unit.word == units[at].word for unit in units[:at])
-    if front < sum(unit.word == tail[-1].word for unit in tail):
-        return False
-    count = min(FIGURES, front)
-    return [unit.sound for unit in tail[-count:]] == [unit.sound for unit in units[at - count : at]]
+    whole = sum(unit.word == tail[-1].word for unit in tail)
+    count = max(whole, min(FIGURES, front))
+    return [unit.sound for unit in tail[-count:]] == [unit.sound for unit in units[max(0, at - count) : at]]
 
 
 def _cut(word: Word, upto: int, start: int) -> list[Word]:

@@ -415,8 +415,8 @@ class StreamCore:
         """Return whether the audio of *ask* begins before the first turn, and *words* lack speech in that turn.
 
         They are those of the *answer* that are of the turn. A final lacks speech only if a word of an earlier turn
-        stands for it, or if it has no words where the last partial had some: the engine itself looks for other speech,
-        unless it is short.
+        stands for it, or if it has no new words where the last partial had some: the engine itself looks for other
+        speech, unless it is short.
         """
         turn = self._turns.first
         assert turn is not None
@@ -426,7 +426,7 @@ class StreamCore:
         voiced = self._window.voiced_spans(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
         if ask.aim is Aim.PARTIAL:
             return bool(unheard(words, voiced))
-        if not words and self._agreement.pending:
+        if self._agreement.pending and not self._segment and not self._agreement.select_fresh(words, ask.end):
             return True
         return bool(unheard(words, voiced)) and not unheard(answer, voiced)
 

@@ -129,6 +129,8 @@ def test_a_long_number_goes_on_after_its_last_final_figures_though_its_beginning
     said = [("is", 0.7, 0.9), ("you", 0.9, 1.0), ("a", 1.0, 1.4), ("9", 1.4, 1.5), ("7", 1.5, 1.9)]
     again = [("is", 0.7, 0.9), ("UAE-9702", 0.9, 2.5), ("from", 2.5, 2.8)]
     assert fresh_text(said, again, 1.9) == "02 from"
+    again = [("0-1", 0.0, 0.4), ("2,3", 0.4, 1.0), ("please", 1.0, 1.2)]
+    assert fresh_text([("0-1-2", 0.0, 0.6)], again, 0.6) == "3 please"
     again = [("order", 27.9, 28.2), ("8888888.", 28.4, 31.0), ("Send", 31.0, 31.3)]  # over a pause
     assert fresh_text([("order", 27.9, 28.2), ("8888888.", 28.4, 29.6)], again, 29.6) == "Send"
 
@@ -233,6 +235,17 @@ def test_a_turn_over_which_a_model_stretches_the_last_word_before_it_is_heard_by
 
     run = stream(voice(words, words[-1].end + position(1)), listen)
     assert run.text == "order number please it is in here"
+
+
+def test_a_turn_over_which_a_model_stretches_a_number_is_heard_by_itself():
+    words = spoken(("is", 1.0, 1.4), ("66495", 1.4, 2.8), ("040", 4.2, 5.1))
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        whole = request.final and request.start < words[0].end and request.start + len(request.samples) > words[-1].end
+        stretched = spoken(("is", 1.0, 1.4), ("66495", 1.4, 5.1))
+        return heard(stretched) if whole else perfect(words)(request)
+
+    assert stream(voice(words, words[-1].end + position(1)), listen).text == "is 66495 040"
 
 
 @pytest.mark.parametrize("word", ["oh", "no"])
