@@ -58,7 +58,7 @@ TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
 
 _SEPARATORS = "-.,:/ "  # between the figures of a number
 
-CHANGE = 0.01  # what it costs to change a word, so that of equal ways the first hearing stays
+CHANGE = 0.01  # what it costs to change a word, or to put one a second out of order, so that the best of equal ways wins
 
 
 def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int = NEAR) -> tuple[Word, ...]:
@@ -224,7 +224,10 @@ class _Comparison:
         # For each unit of a piece: the word of the first hearing that has it, and whether it lies in *span*.
         self._in_first = [
             [
-                (ours[here[number]].word if number in here else None, _middle(theirs[number], span))
+                (
+                    ours[here[number]].word if number in here else None,
+                    _is_inside(theirs[number], span, NEAR if piece.is_part else 0),
+                )
                 for number in piece.units
             ]
             for piece in self._pieces
@@ -240,10 +243,16 @@ class _Comparison:
 
     def _ordered(self, row: Span, run: Span) -> bool:
         """Return whether the words stay in order if *run* takes the place of *row*."""
-        first, last = self._pieces[run[0]].word, self._pieces[run[1] - 1].word
-        before = not row[0] or self._first[row[0] - 1].start <= first.start + self._near
-        behind = row[1] == len(self._first) or last.start <= self._first[row[1]].start + self._near
-        return before and behind
+        return max(self._too_early(row, run), self._too_late(row, run)) <= self._near
+
+    def _too_early(self, row: Span, run: Span) -> int:
+        """Return by how many samples the first word of *run* starts before the word that it would follow."""
+        return max(0, self._first[row[0] - 1].start - self._pieces[run[0]].word.start) if row[0] else 0
+
+    def _too_late(self, row: Span, run: Span) -> int:
+        """Return by how many samples the last word of *run* starts after the word that would follow it."""
+        follows = row[1] < len(self._first)
+        return max(0, self._pieces[run[1] - 1].word.start - self._first[row[1]].start) if follows else 0
 
     def _cost(self, row: Span, run: Span) -> float:
         twice = lost = crowded = 0
@@ -257,7 +266,9 @@ class _Comparison:
             lost += sum(pair is None or not run[0] <= pair < run[1] for pair in self._in_again[number])
         for number in (*range(row[0]), *range(row[1], len(self._first))):
             crowded += sum(_overlap(self._first[number], piece.word) for piece in self._pieces[run[0] : run[1]])
-        changed = row[1] - row[0] + run[1] - run[0]
+        changed: float = row[1] - row[0] + run[1] - run[0]
+        if run[0] < run[1]:
+            changed += (self._too_early(row, run) + self._too_late(row, run)) / RATE
         return TWICE * twice + LOST * lost + CROWDED * crowded / RATE + CHANGE * changed
 
 
@@ -270,6 +281,11 @@ class _Piece:
     whole: Word  # of which it is a part
     begin: int  # where its text begins in that of *whole*
     end: int
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its times are guesses."""
+        return self.begin > 0 or self.end < len(self.whole.text)
 
 
 def _pieces(words: Sequence[Word], units: Sequence[Unit], known: Container[int]) -> Iterator[_Piece]:
@@ -304,9 +320,9 @@ def _join_pieces(pieces: Sequence[_Piece]) -> Iterator[Word]:
             yield replace(run[0].word, text=text, end=run[-1].word.end)
 
 
-def _middle(unit: Unit, span: Span) -> bool:
-    """Return whether the middle of *unit* lies in *span*."""
-    return span[0] <= (unit.start + unit.end) // 2 < span[1]
+def _is_inside(unit: Unit, span: Span, near: int) -> bool:
+    """Return whether the middle of *unit* lies in *span*, or at most *near* away."""
+    return span[0] - near <= (unit.start + unit.end) // 2 < span[1] + near
 
 
 def _overlap(one: Word, other: Word) -> int:

@@ -64,6 +64,10 @@ def test_a_silence_without_words_around_it_takes_all_that_is_heard_in_it():
     assert merged([("early", 0.1, 0.5)], [], 9.0, 10.1) == "early"
 
 
+def test_a_figure_that_only_the_second_hearing_has_comes_behind_the_one_that_both_have():
+    assert merged([("zero", 0.0, 0.2)], [("0.1", 0.0, 0.4)], 0.2, 0.4) == "zero 1"
+
+
 @given(
     words=dictations(),
     lost=st.tuples(st.integers(0, 29), st.integers(0, 12)),
