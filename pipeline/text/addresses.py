@@ -59,6 +59,7 @@ _BEGUN_SURELY = re.compile(
 _LOCAL_BEGUN = re.compile(f"{_PART}?(?:[DJU]+{_PART})*[DJU]+{_PART}?$|[LlN]*L[LlN]*$|l[lN]*l$")
 _LOCAL_CUT_OFF = re.compile(
     f"{_PART}?(?:[DJU]+{_PART})*[DU](?:{_PART}[DJU])*{_PART}?$|N*(?:[Ll]N*){{{LEAST_SPELLED},}}$"
+    f"|(?:{_PART}?(?:[DJU]+{_PART})+|[LlN]+L[LlN]*|L[LlN]+)[A@]{_HOST}$"
 )
 _LAST = re.compile(f"{_LOCAL}$")
 _FROM_THE_START = re.compile(f"(?:{_LOCAL}[DJU]?)?(?:[A@]{_HOST}(?:D+{_LABEL})*D*)?")

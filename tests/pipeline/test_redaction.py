@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.text.options import REDACTIONS, TextOptions
@@ -242,6 +242,7 @@ def spoken_addresses(draw: st.DrawFn) -> str:
 
 @settings(max_examples=max(100, settings.default.max_examples), deadline=None)
 @given(spoken_addresses())
+@example("ann dash (0.9) q r s (0.9) at (0.9) sign my dot com")
 def test_no_part_of_any_address_is_left_in_files_and_nothing_after_at_is_live(address):
     options = TextOptions(redact=("email",))
     assert text_of(f"write to: {address}, thanks", options, patient=True) == "write to: [EMAIL], thanks"
