@@ -58,7 +58,7 @@ TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
 
 _SEPARATORS = "-.,:/ "  # between the figures of a number
 
-CHANGE = 0.01  # what it costs to change a word, or to put one a second out of order, so that the best of equal ways wins
+CHANGE = 0.01  # of a changed word, and of a second out of order, so that the best of equal ways wins
 
 
 def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int = NEAR) -> tuple[Word, ...]:
