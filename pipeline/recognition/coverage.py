@@ -2,9 +2,10 @@
 
 Whisper may end its answer after the first of several sentences, or leave one out. Nothing in the answer shows that, but
 the voice detector does. Whisper also stretches words over pauses, so each word is first shortened to the longest time
-that it can take. If there is then at least UNHEARD of speech between two words, or after the last one, it was missed;
-people pause between the groups of a number, so pauses in it do not count. whisper.py calls unheard() for files and
-finals, stream.py for partials. merging.py joins the two answers.
+that it can take. If there is then at least UNHEARD of speech between two words, or after the last one, it was missed.
+People pause between the groups of a number, so less than UNHEARD belongs to its neighbour, whatever pause is between
+them. What is longer is recognised by itself: if several sentences are asked for again together, the answer may be the
+same. whisper.py calls unheard() for files and finals, stream.py for partials. merging.py joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,9 @@ from pipeline.words import Word
 UNHEARD = position(0.8)
 """The least speech without a word that is worth hearing again. Less is a drawn-out vowel or a breath."""
 
+PAUSE = position(0.5)
+"""The silence that separates two stretches of speech that are both long enough."""
+
 
 def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     """Return the spans with at least UNHEARD of speech that no word covers. Each begins and ends with speech.
@@ -25,12 +29,24 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
     for start, end in _subtract(voiced, list(_word_spans(words, voiced))):
-        if stretches and not _word_begins(words, stretches[-1][1], start):
+        if stretches and not _word_begins(words, stretches[-1][1], start) and not _is_apart(stretches[-1], start):
             stretches[-1][1] = end
             stretches[-1][2] += end - start
         else:
             stretches.append([start, end, end - start])
-    return [(start, end) for start, end, voice in stretches if voice >= UNHEARD]
+    joined: list[list[int]] = []
+    for start, end, voice in stretches:
+        if joined and voice < UNHEARD and not _word_begins(words, joined[-1][1], start):
+            joined[-1][1] = end
+            joined[-1][2] += voice
+        else:
+            joined.append([start, end, voice])
+    return [(start, end) for start, end, voice in joined if voice >= UNHEARD]
+
+
+def _is_apart(stretch: Sequence[int], start: int) -> bool:
+    """Return whether speech that begins at *start* is another stretch, because this one is long enough by itself."""
+    return stretch[2] >= UNHEARD and start - stretch[1] >= PAUSE
 
 
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:

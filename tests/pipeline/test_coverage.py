@@ -31,6 +31,12 @@ def test_groups_of_figures_that_pause_count_together_unless_a_word_begins_betwee
     assert unheard(said(("54", 3.4, 4.1), ("uh", 5.5, 5.6)), voiced) == []
 
 
+def test_sentences_with_a_pause_between_them_are_sought_one_by_one_and_a_short_rest_with_the_one_before() -> None:
+    voiced = spans((0.5, 2.0), (4.0, 6.0), (6.6, 7.0))
+    assert unheard([], voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
+    assert unheard(said(("so", 0.0, 0.3)), voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
+
+
 def test_a_word_that_is_drawn_over_a_sentence_does_not_hide_it() -> None:
     words = said(("world.", 0.0, 6.0), ("And", 6.0, 6.3))
     [(start, end)] = unheard(words, spans((0.0, 0.6), (2.0, 6.3)))
