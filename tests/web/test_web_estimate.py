@@ -49,7 +49,7 @@ def test_the_account_shows_limits_and_use_and_forgets_its_key(page: Page, server
     made = httpx.post(f"{server.base}/v1/keys", json={}).json()["key"]
     page.open("#account", key=made)
     page.until_text("#usage", "0 of 5 used")
-    assert "30 requests a minute" in page.text("#limits")
+    page.until_text("#limits", "30 requests a minute")
     assert page.text("#key-shown") == f"{made[:12]}…{made[-4:]}"
     page.click("#key-forget")
     page.driver.switch_to.alert.accept()
