@@ -1,8 +1,8 @@
 """A server whose file operations fail when a test wants it, at the border to the operating system (Linux).
 
 The commands come as lines on the socket that FAULTS_AT names: `arm COUNT ERRNO` lets the operation number COUNT on a
-file below the data folder fail, from then on counted from 1; `count` answers how many there were, and the one that
-failed. Further arguments: as ever.
+file below the data folder fail, from then on counted from 1; with a KIND behind it, such as os.link, only operations of
+that kind count. `count` answers how many there were, and the one that failed. Further arguments: as ever.
 """
 
 import errno
@@ -33,14 +33,16 @@ class Faults:
         self._count = 0
         self._failing = 0  # the number of the one that fails; 0: none is counted
         self._errno = 0
+        self._kind = ""
         self._failed = ""
 
     def obey(self, command: str) -> str:
         """Do what the command says and return the answer."""
         with self._lock:
             match command.split():
-                case ["arm", count, number]:
+                case ["arm", count, number, *kind]:
                     self._count, self._failing, self._errno, self._failed = 0, int(count), int(number), ""
+                    self._kind = "".join(kind)
                 case ["count"]:
                     self._failing = 0
         return f"{self._count} {self._failed}"
@@ -64,7 +66,7 @@ class Faults:
         if not isinstance(path, str) or not path.startswith(self._folder) or "scribewire.db" in path:
             return
         with self._lock:
-            if not self._failing:
+            if not self._failing or self._kind not in ("", what):
                 return
             self._count += 1
             if self._count == self._failing:
