@@ -60,6 +60,7 @@ LONG = (
     "tests/pipeline/test_layouts.py",
     "tests/pipeline/test_whisper.py",
     "tests/server/storage/test_storage_processes.py",
+    "tests/server/transport/test_websocket_frames.py",
     "tests/test_recipes.py",
     "tests/web/",
 )
