@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby
 
-from pipeline.words import UNNAMED, Segment, SpeakerTurn, Word
+from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Word
 
 
 class SpeakerTimes:
@@ -70,6 +70,18 @@ def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> lis
         for speaker, words in groupby(segment.words, partial(times.speaker_of, channel=segment.channel))
     ]
     return sorted(parts, key=lambda part: part.start)
+
+
+def final_turns(chunks: Sequence[Chunk]) -> tuple[SpeakerTurn, ...] | None:
+    """Return the turns of all speakers, which the last chunk has; None where voices are not told apart."""
+    return next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
+
+
+def segments_in_time(chunks: Sequence[Chunk]) -> list[Segment]:
+    """Return all segments in order of their starts, cut where the speaker changes if the chunks have turns."""
+    segments = [segment for chunk in chunks for segment in chunk.segments]
+    turns = final_turns(chunks)
+    return sorted(segments, key=lambda segment: segment.start) if turns is None else by_speaker(segments, turns)
 
 
 def spoken_words(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[SpeakerTurn]:

@@ -218,7 +218,7 @@ def _groups(
     ops = Ops(parts, ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]))
     if "api" not in domain.roles:
         return [ops, LiveRequests(parts)] if "live" in domain.roles else [ops]
-    subtitles = Subtitles(access=parts.access, jobs=parts.jobs, events=parts.storage.events)
+    subtitles = Subtitles(parts)
     following = ChannelFollowing(
         channels=parts.storage.channels, jobs=parts.jobs, following=domain.following, closing=domain.closing
     )

@@ -133,7 +133,7 @@ def build_domain(
     records = Records(storage.jobs, storage.blobs, links, session_registry, callbacks)
     eraser = Eraser(storage, metrics, alone=not config.clustered)
     egress, prober = open_egress(config), Prober(isolation, storage.blobs, storage.rates)
-    deliveries, sender = _webhooks(limits, storage, records=records, egress=egress, eraser=eraser, metrics=metrics)
+    sender = WebhookSender(egress, limits.webhooks, DeliverySlots())
     workers = build_workers(
         name, config, limits=limits, storage=storage, engines=engines, egress=egress, prober=prober, metrics=metrics
     )
@@ -154,7 +154,7 @@ def build_domain(
         session_registry=session_registry,
         following=Following(storage, partials, records, eraser, metrics, closing),
         workers=workers,
-        deliveries=deliveries,
+        deliveries=Deliveries(storage, records, sender, eraser, metrics),
         eraser=eraser,
         partial_relay=None if storage.relay is None else PartialRelay(partials, storage.relay),
         housekeeping=Housekeeping(chores, metrics),
@@ -212,24 +212,6 @@ def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config
         if engine.live.speakers is not None:
             metrics.watch_speakers(environment, engine.live.speakers.cpu_s)
     return metrics
-
-
-def _webhooks(
-    limits: Limits, storage: Storage, *, records: Records, egress: Egress, eraser: Eraser, metrics: Metrics
-) -> tuple[Deliveries, WebhookSender]:
-    """What sends the webhooks of ended jobs, and what sends single ones. They share their slots."""
-    rules, slots = limits.webhooks, DeliverySlots()
-    sender = WebhookSender(egress, rules, slots)
-    deliveries = Deliveries(
-        storage=storage,
-        records=records,
-        webhook_sender=sender,
-        eraser=eraser,
-        slots=slots,
-        metrics=metrics,
-        rules=rules,
-    )
-    return deliveries, sender
 
 
 def open_egress(config: Config) -> Egress:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pipeline.attribution import by_speaker
+from pipeline.attribution import by_speaker, final_turns
 from pipeline.audio import RATE, seconds
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, SpeakerTurn, Transcript, Word
@@ -42,7 +42,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     for channel in {segment.channel for segment in segments}:
         _check_order(word for segment in segments if segment.channel == channel for word in segment.words)
     segments.sort(key=lambda segment: segment.start)
-    turns = next((chunk.turns for chunk in reversed(ordered) if chunk.turns is not None), None)
+    turns = final_turns(ordered)
     if turns is not None:
         turns = tuple(inside for turn in turns if (inside := _turn_inside(turn, duration)).start < inside.end)
         segments = by_speaker(segments, turns)

@@ -26,7 +26,7 @@ async def answer_finished(
         _require_results(over, asked_at)
         response = await make(over)
     response.headers.update(warning_header(job))
-    return await deliver_results(response, request, over, eraser=parts.eraser, asked_at=asked_at)
+    return await deliver_results(response, request, over, parts, asked_at=asked_at)
 
 
 def _require_results(job: Job, asked_at: int) -> None:

@@ -62,7 +62,7 @@ class SessionOpener:
         These clients close a socket and open the next one at once, and some give up for good if that is refused. So an
         account at its limit of sessions is not refused while one of them is ending: it waits for that end.
         """
-        parsed = ParsedRequest(order, None, None, tuple(warnings))
+        parsed = ParsedRequest(order, warnings=tuple(warnings))
         try:
             self.parts.session_registry.admit(caller.environment, order)
             return await self.parts.acceptance.accept(caller.customer, parsed)

@@ -109,10 +109,8 @@ def byte_range(header: str, size: int) -> ByteRange | None:
     empty content. Raises RangeNotSatisfiable.
     """
     match = _RANGE.fullmatch(header.strip(" \t"))
-    if match is None or size == 0:
-        return None
-    first, last = match.groups()
-    if not first and not last:
+    first, last = match.groups() if match is not None else ("", "")
+    if size == 0 or not (first or last):
         return None
     if not first:
         start, stop = max(0, size - int(last)), size

@@ -221,22 +221,18 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
 
     An unexpected error is logged and answered with 500, without details.
     """
-    path: str = request.scope["path"]
+    path, request_id = request.scope["path"], request.state.request_id
     problem = problem_of(error)
     if problem is None:
-        log.error(
-            "unexpected error",
-            exc_info=error,
-            extra={"request_id": request.state.request_id, "path": path_for_log(path)},
-        )
+        place = {"request_id": request_id, "path": path_for_log(path)}
+        log.error("unexpected error", exc_info=error, extra=place)
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code
     if shape is not None:
-        request_id = request.state.request_id
         headers = {**problem.headers, **shape.headers(problem, request_id)}
         status = shape.statuses.get(problem.code, problem.status)
         return json_response(shape.body(problem, request_id), status, headers=headers)
-    body = problem.to_json(instance=quote(path), request_id=request.state.request_id)
+    body = problem.to_json(instance=quote(path), request_id=request_id)
     return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
 
 

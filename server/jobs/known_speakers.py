@@ -5,9 +5,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 
-import orjson
-
-from server.jobs.members import Fields, InvalidValue, Member, Members, Parser
+from server.jobs.members import Fields, InvalidValue, Member, Members, Parser, texts
 from server.model import bounds
 from server.model.errors import FieldError
 
@@ -16,29 +14,15 @@ _MAX_HEAD = 200  # characters; matching takes time by their square
 _TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
 
 
-def _texts(values: Sequence[object]) -> list[str]:
-    items: list[object] = []
-    for value in map(_parse_list, values):
-        items += value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in items):
-        raise InvalidValue("invalid_type", "must be a list of strings")
+def _few_texts(values: Sequence[object]) -> list[str]:
+    items = texts(values)
     if len(items) > bounds.MAX_SPEAKERS[-1]:
         raise InvalidValue("too_many", f"must be at most {bounds.MAX_SPEAKERS[-1]}, got {len(items)}")
-    return [str(item) for item in items]
-
-
-def _parse_list(value: object) -> object:
-    """The list that a form has as JSON text, or the value itself."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError:
-            raise InvalidValue("invalid_json", "must be a JSON array, or the part repeated") from None
-    return value
+    return items
 
 
 def _names(values: Sequence[object]) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in _texts(values))
+    names = tuple(name.strip() for name in _few_texts(values))
     for name in names:
         if not 1 <= len(name) <= bounds.MAX_SPEAKER_CHARS or not name.isprintable():
             raise InvalidValue(
@@ -53,7 +37,7 @@ def _names(values: Sequence[object]) -> tuple[str, ...]:
 
 def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:
     recordings = []
-    for text in _texts(values):
+    for text in _few_texts(values):
         end = text.find(",", 0, _MAX_HEAD)
         if end < 0 or _HEAD.fullmatch(text, 0, end) is None:
             raise InvalidValue("invalid_value", "must be data URLs in base64, as data:audio/wav;base64,...")

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import orjson
+
 from server.model import bounds
 from server.model.errors import FieldError, invalid
 
@@ -203,6 +205,25 @@ def _whole_seconds(values: Sequence[object]) -> int:
 
 
 whole_seconds = Parser(_whole_seconds, {"type": "integer", "minimum": 0})
+
+
+def texts(values: Sequence[object]) -> list[str]:
+    """The texts of a member that is repeated, or a JSON array, which forms send as text."""
+    items: list[object] = []
+    for value in map(_parse_array, values):
+        items += value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in items):
+        raise InvalidValue("invalid_type", "must be a list of strings")
+    return [str(item) for item in items]
+
+
+def _parse_array(value: object) -> object:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise InvalidValue("invalid_json", "must be text or a JSON array of texts") from None
+    return value
 
 
 def whole_in(allowed: range) -> Parser[int]:

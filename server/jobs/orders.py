@@ -27,9 +27,9 @@ class ParsedRequest:
     """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: unknown)."""
 
     order: Order
-    url: str | None
-    wait_s: int | None
-    warnings: tuple[Mapping[str, str], ...]
+    url: str | None = None
+    wait_s: int | None = None
+    warnings: tuple[Mapping[str, str], ...] = ()
     known_speakers: Mapping[str, bytes] = field(default_factory=dict)  # a recording of each person, by name
 
 
@@ -65,13 +65,8 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     )
 
 
-def parse_live_order(
-    fields: Fields, *, offer: Offer
-) -> tuple[Order, Mapping[str, bytes], tuple[Mapping[str, str], ...]]:
-    """The order of a live session, a recording of each known speaker by name, and warnings.
-
-    Raises Refused invalid_parameter.
-    """
+def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
+    """Parse a request for a live session. Raises Refused invalid_parameter."""
     fields = without_brackets(fields)
     members = Members(fields)
     encoding = members.get(declared.ENCODING)
@@ -96,8 +91,9 @@ def parse_live_order(
     order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
+    warnings += unknown_members(fields, {member.name for member in declared.LIVE_MEMBERS})
     order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
-    return order, people, (*warnings, *unknown_members(fields, {member.name for member in declared.LIVE_MEMBERS}))
+    return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 
 def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from pipeline.attribution import speaker_runs
+from pipeline.attribution import final_turns, speaker_runs
 from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
@@ -134,9 +134,8 @@ def source_key(job_id: str) -> str:
 
 def final_speakers(chunks: Sequence[Chunk]) -> list[NewEvent]:
     """The event with the final speaker of every word, from the turns of the last chunk."""
-    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), ())
     segments = [segment for chunk in chunks for segment in chunk.segments]
-    runs = speaker_runs(segments, turns)
+    runs = speaker_runs(segments, final_turns(chunks) or ())
     return [NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": True}))]
 
 

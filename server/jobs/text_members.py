@@ -3,20 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
-
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.phones import regions
 from pipeline.text.stage import MAX_HELD_WORDS
-from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset
+from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset, texts
 from server.model import bounds
 from server.model.errors import FieldError
 
 
 def _replacements(values: Sequence[object]) -> tuple[str, ...]:
     """Replacements, each as heard:wanted, in repeated fields or in a JSON array."""
-    pairs = _texts(values)
+    pairs = _distinct(values)
     for pair in pairs:
         heard, colon, _ = pair.partition(":")
         if not colon or not any(sign.isalnum() for sign in heard):
@@ -30,7 +28,7 @@ def _replacements(values: Sequence[object]) -> tuple[str, ...]:
 
 def _terms(values: Sequence[object]) -> tuple[str, ...]:
     """Terms to look for: repeated or a JSON array, so that a term may have a comma."""
-    found = _texts(values)
+    found = _distinct(values)
     for term in found:
         if not any(sign.isalnum() for sign in term):
             raise InvalidValue("invalid_value", f"must be words, not {term[:100]!r}")
@@ -42,28 +40,16 @@ def _region(values: Sequence[object]) -> str:
     return one_of(regions())(values)
 
 
-def _items(value: object) -> list[object]:
-    """The items of a JSON array, which forms send as text; any other text is one item."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            raise InvalidValue("invalid_json", "must be text or a JSON array of texts") from None
-    return value if isinstance(value, list) else [value]
-
-
-def _texts(values: Sequence[object]) -> tuple[str, ...]:
-    items = [item for value in values for item in _items(value)]
-    texts = tuple(dict.fromkeys(" ".join(item.split()) for item in items if isinstance(item, str)))
-    if not all(isinstance(item, str) for item in items):
-        raise InvalidValue("invalid_type", "must be a list of strings")
-    if not all(text.isprintable() for text in texts):
+def _distinct(values: Sequence[object]) -> tuple[str, ...]:
+    """The texts of a member, each once, with single spaces."""
+    found = tuple(dict.fromkeys(" ".join(text.split()) for text in texts(values)))
+    if not all(text.isprintable() for text in found):
         raise InvalidValue("invalid_value", "must be text without control characters")
-    if len(texts) > bounds.MAX_TEXT_TERMS:
-        raise InvalidValue("too_many", f"must be at most {bounds.MAX_TEXT_TERMS}, got {len(texts)}")
-    if sum(map(len, texts)) > bounds.MAX_KEYWORDS_CHARS:
+    if len(found) > bounds.MAX_TEXT_TERMS:
+        raise InvalidValue("too_many", f"must be at most {bounds.MAX_TEXT_TERMS}, got {len(found)}")
+    if sum(map(len, found)) > bounds.MAX_KEYWORDS_CHARS:
         raise InvalidValue("too_long", f"must have at most {bounds.MAX_KEYWORDS_CHARS} characters together")
-    return texts
+    return found
 
 
 FORM_TERMS = {"type": "string", "description": "The part may be repeated, or have a JSON array"}

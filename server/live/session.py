@@ -6,8 +6,7 @@ The session continues when its writer leaves. The next writer continues where th
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
@@ -94,45 +93,29 @@ class LiveSession:
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
         self._ignores_audio = False  # True: the rest of the intake's audio is ignored
-        self._writers = Writers(rules, metrics)
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = intake_of(
             self.job.order, isolation, self._take_in, room=session.wait_for_room, position=self._heard, part=part
         )
+        self._writers = Writers(self, self._intake, rules, metrics, max_bytes=plan.upload_bytes)
 
     # --- for writers -------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def seat(self) -> AsyncIterator["Seat"]:
+    def seat(self) -> AbstractAsyncContextManager[Seat]:
         """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy."""
-        async with self._writers.seat(self) as seat:
-            yield seat
+        return self._writers.seat()
 
     @property
     def ending(self) -> bool:
         """Whether the session takes no more audio. The audio that it has is still being recognised."""
         return self._ending.is_set()
 
-    async def take(self, data: bytes) -> bool:
-        """Take the next bytes, as fast as they are recognised. Returns False when the session takes no more."""
-        if self.ending:
-            return False
-        with self._writers.taking(data):
-            await self._intake.take(data)
-        if self._intake.received_bytes > self._plan.upload_bytes:
-            self.end(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
-        return not self.ending
-
     def count_lost_writer(self) -> None:
         """Note that a writer's connection ended. It counts as lost unless the session is ending anyway."""
         if not self.ending:
             self._metrics.live_dropped.inc()
-
-    def keep_alive(self) -> None:
-        """Note that the writer is there, or was until now."""
-        self._writers.keep_alive()
 
     def finalize(self) -> float:
         """Decide all words of the audio so far, as if the speaker had stopped.
@@ -140,7 +123,6 @@ class LiveSession:
         Returns the end of that audio in seconds of the stream. The event `finalized` follows with this time as `at`,
         unless has_finalized() is already true for it.
         """
-        self.keep_alive()
         if self.ending:
             return self.finalized
         return self._journal.seconds_at(self._session.finalize())

@@ -32,7 +32,6 @@ from server.live.session_lease import SessionLease
 from server.live.writers import finished_refusal
 from server.metrics import Metrics
 from server.model.errors import Refused
-from server.model.events import Event
 from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
@@ -40,7 +39,6 @@ from server.storage.ports import Storage
 from server.streams.partials import Partials
 from server.waiting import racing
 
-LOG_PAGE = 500  # events of a log that are read at once
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
 GIVING_UP_S = 3.0  # how long a writer waits for another node to give its session up
@@ -325,9 +323,7 @@ class SessionRegistry:
         return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))
 
     async def _past(self, job: Job, chunks: Sequence[bytes]) -> SessionPast:
-        log: list[Event] = []
-        while page := await self._parts.storage.events.read(job.id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
-            log += page
+        log = await self._parts.storage.events.read_all(job.id)
         # Hours of words, for which the event loop must not wait.
         return await asyncio.to_thread(read_past, chunks, log, job.order.live_channels)
 

@@ -1,15 +1,16 @@
 """The writers of a live session: one at a time. Also decides how long the session waits for a sign of life.
 
-session.py has one Writers. A connection holds a Seat while it writes.
+session.py has one Writers. A connection holds a Seat while it writes, and its audio goes from there into the intake.
 """
 
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
+from server.live.intake import Intake
 from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.model.errors import Refused
@@ -21,42 +22,53 @@ class WritableSession(Protocol):
 
     @property
     def ending(self) -> bool: ...
-    async def take(self, data: bytes) -> bool: ...
     def finalize(self) -> float: ...
-    def keep_alive(self) -> None: ...
-    def end(self) -> None: ...
+    def end(self, why: Refused | None = None) -> None: ...
 
 
 class Seat:
     """A writer's place at a session. Its methods raise Refused ingest_busy once another writer has taken it."""
 
-    def __init__(self, session: WritableSession) -> None:
+    def __init__(self, session: WritableSession, writers: "Writers") -> None:
         self._session = session
+        self._writers = writers
         self.lost = asyncio.Event()
         """Set when another writer took this seat, after a long silence of this one."""
 
     async def take(self, data: bytes) -> bool:
-        return await self._ours().take(data)
+        """Take the next bytes, as fast as they are recognised. Returns False when the session takes no more."""
+        self._check()
+        return await self._writers.take(data)
 
     def finalize(self) -> float:
-        return self._ours().finalize()
+        """See LiveSession.finalize()."""
+        self.keep_alive()
+        return self._session.finalize()
 
     def keep_alive(self) -> None:
-        self._ours().keep_alive()
+        """Note that the writer is there."""
+        self._check()
+        self._writers.note_sign_of_life()
 
     def end(self) -> None:
-        self._ours().end()
+        self._check()
+        self._session.end()
 
-    def _ours(self) -> WritableSession:
+    def _check(self) -> None:
         if self.lost.is_set():
             raise Refused("ingest_busy", "another writer has taken over")
-        return self._session
 
 
 class Writers:
     """The writers of one session, one after the other."""
 
-    def __init__(self, rules: LiveRules, metrics: Metrics) -> None:
+    def __init__(
+        self, session: WritableSession, intake: Intake, rules: LiveRules, metrics: Metrics, *, max_bytes: int
+    ) -> None:
+        """*max_bytes* of audio end the session."""
+        self._session = session
+        self._intake = intake
+        self._max_bytes = max_bytes
         self._rules = rules
         self._metrics = metrics
         self._seat: Seat | None = None
@@ -65,41 +77,49 @@ class Writers:
         self._sign_of_life = self._audio_at = time.monotonic()
 
     @asynccontextmanager
-    async def seat(self, session: WritableSession) -> AsyncIterator[Seat]:
-        """The right to write to *session* while the block lasts. Raises Refused ingest_finished, ingest_busy."""
-        if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
-            await set_within(self._vacant, self._rules.seat_s)
-        if session.ending:
-            raise finished_refusal()
-        if self._seat is not None:
-            if not self.gone:
-                raise Refused("ingest_busy", "another writer is connected to this session")
-            self._seat.lost.set()
-            self._metrics.live_takeovers.inc()
-        seat = self._seat = Seat(session)
+    async def seat(self) -> AsyncIterator[Seat]:
+        """The right to write to the session while the block lasts. Raises Refused ingest_finished, ingest_busy."""
+        await self._make_room()
+        seat = self._seat = Seat(self._session, self)
         self._vacant.clear()
-        self.keep_alive()
+        self.note_sign_of_life()
         try:
             yield seat
         finally:
             if self._seat is seat:
                 self._seat = None
                 self._vacant.set()
-                self.keep_alive()
+                self.note_sign_of_life()
 
-    @contextmanager
-    def taking(self, data: bytes) -> Iterator[None]:
-        """Mark that the block takes *data*, as fast as it is recognised. Meanwhile the writer is not silent."""
+    async def _make_room(self) -> None:
+        """Wait for the writer that is there to leave, and take its place if it is gone."""
+        if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
+            await set_within(self._vacant, self._rules.seat_s)
+        if self._session.ending:
+            raise finished_refusal()
+        if self._seat is not None:
+            if not self.gone:
+                raise Refused("ingest_busy", "another writer is connected to this session")
+            self._seat.lost.set()
+            self._metrics.live_takeovers.inc()
+
+    async def take(self, data: bytes) -> bool:
+        """See Seat.take(). The writer is not silent while it waits here."""
+        if self._session.ending:
+            return False
         self._taking = True
         try:
-            yield
+            await self._intake.take(data)
         finally:
             self._taking = False
-            self.keep_alive()
+            self.note_sign_of_life()
             if data:
                 self._audio_at = self._sign_of_life
+        if self._intake.received_bytes > self._max_bytes:
+            self._session.end(Refused("payload_too_large", f"the plan takes {self._max_bytes} bytes"))
+        return not self._session.ending
 
-    def keep_alive(self) -> None:
+    def note_sign_of_life(self) -> None:
         """Note that the writer is there, or was until now."""
         self._sign_of_life = time.monotonic()
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from server.model.errors import BadLimits
+from server.model.errors import BadLimits, QuotaExceeded, RateLimited
 
 SIGNUP_PLAN = "free"
 """The plan of accounts that people make themselves."""
@@ -70,6 +70,11 @@ class Count:
     used: int
     limit: int | None
     resets_at: int
+
+    def check(self, name: str) -> None:
+        """Raise QuotaExceeded for the allowance *name* if the call was not allowed."""
+        if not self.allowed:
+            raise QuotaExceeded(name, limit=self.limit or 0, used=self.used, resets_at=self.resets_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +149,8 @@ class WindowUse:
     @property
     def remaining(self) -> int:
         return max(0, self.limit - self.used)
+
+    def check(self) -> None:
+        """Raise RateLimited if the request does not fit into the window."""
+        if not self.allowed:
+            raise RateLimited(self.name, limit=self.limit, used=self.used, resets_at=self.resets_at)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import orjson
 
-from pipeline.attribution import by_speaker
+from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import SCHEMA, search_members, word_object
 from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import TextOptions
@@ -127,11 +127,7 @@ class Records:
 
 def _search_members(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
     """The members from the stored chunks, as JSON that is copied into answers."""
-    chunks = [unpack_chunk(body) for body in bodies]
-    segments = sorted((segment for chunk in chunks for segment in chunk.segments), key=lambda segment: segment.start)
-    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
-    if turns is not None:
-        segments = by_speaker(segments, turns)
+    segments = segments_in_time([unpack_chunk(body) for body in bodies])
     found: dict[str, Any] = search_members(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
     if order.word_timestamps:
         found["words"] = [word_object(*pair) for pair in words_in_time(segments)]

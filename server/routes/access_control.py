@@ -24,7 +24,7 @@ from server.http.operation import Auth, Operation
 from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
-from server.model.errors import DiskFull, QuotaExceeded, RateLimited, RequestError, StorageBusy
+from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
 from server.routes.address_counters import address_of, check_account
 from server.storage.ports import AccountStore, Counter, RateCounter
 
@@ -69,7 +69,7 @@ class AccessControl:
             caller = self._anonymous(request)
             if operation.auth is Auth.FREE:
                 limit = self.limits.keyless.free_requests_per_minute
-                _check_rate(self._free.hit(caller.address, now=now_ms(), limit=limit))
+                self._free.hit(caller.address, now=now_ms(), limit=limit).check()
         try:
             _check_body(request, operation, caller.plan)
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
@@ -119,14 +119,14 @@ class AccessControl:
         hashed, limit = digest(secret), self.limits.keyless.refused_keys_per_minute
         familiar = hashed in self._familiar
         if not familiar:
-            _check_rate(self._refused.look(address, limit=limit))
+            self._refused.look(address, limit=limit).check()
         try:
             found = await self._find_working_key(secret, hashed)
         except (MalformedKey, Problem):
             self._familiar.discard(hashed)
             window = await self._refused.count(address, limit=limit)
             if not familiar:
-                _check_rate(window)
+                window.check()
             raise
         self._remember(hashed)
         return found
@@ -197,7 +197,7 @@ class AccessControl:
             window = await self.shared_rates.hit(subject, limit=limit)
         if not window.allowed:
             _tell_rate(request, window)
-        _check_rate(window)
+        window.check()
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:
@@ -235,12 +235,6 @@ def _tell_rate(request: HTTPConnection, window: WindowUse | None) -> None:
     """Add the number of requests left to a refusal that comes before the handler. Other answers get it later."""
     if window is not None:
         request.state.limit_headers = limit_headers([window], now=now_ms())
-
-
-def _check_rate(window: WindowUse) -> None:
-    """Raises RateLimited if the request does not fit into *window*."""
-    if not window.allowed:
-        raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:

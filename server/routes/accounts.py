@@ -21,7 +21,6 @@ from server.http.schema_parts import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import bounds
 from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
-from server.model.errors import QuotaExceeded
 from server.model.instants import iso, iso_or_none
 from server.routes.access_control import bearer
 from server.routes.estimates import estimates_of
@@ -143,9 +142,8 @@ class Accounts:
             return json_response(new_key(account, issued), 201)
         await self._count_signup(caller)
         account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **wanted)
-        return json_response(
-            new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(wanted["environment"]).current}, 201
-        )
+        secret = account.webhook_secret_of(wanted["environment"]).current
+        return json_response(new_key(account, issued) | {"webhook_secret": secret}, 201)
 
     def _is_signup_token(self, credential: str) -> bool:
         token = self.parts.config.signup_token
@@ -163,8 +161,7 @@ class Accounts:
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
         subject = anonymous_subject(self.parts.keys.secrets[self.parts.keys.current], caller.address, day=day.name)
         count = await self.parts.storage.counters.take(subject, quota)
-        if not count.allowed:
-            raise QuotaExceeded("signups", limit=limit, used=count.used, resets_at=count.resets_at)
+        count.check("signups")
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:
         return json_response({"object": "list", "data": [_key_body(key) for key in await self._keys(caller)]})

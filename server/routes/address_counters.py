@@ -19,7 +19,6 @@ from server.clock import now_ms
 from server.http.address_limits import ConnectionUse
 from server.http.problems import Problem
 from server.logs import log
-from server.model.errors import RateLimited
 from server.waiting import TokenBucket
 
 LOG_BYTES, LOG_BYTES_PER_S = 300_000, 11_000
@@ -92,9 +91,7 @@ class AddressCounters:
 
     def check_refusals(self, scope: Scope) -> None:
         address = address_of(scope, self.trusted_proxies)
-        window = self._refused.hit(address, now=now_ms(), limit=self.refusals_per_minute)
-        if not window.allowed:
-            raise RateLimited(window.name, limit=window.limit, used=window.used, resets_at=window.resets_at)
+        self._refused.hit(address, now=now_ms(), limit=self.refusals_per_minute).check()
 
     def may_log(self, scope: Scope, line_bytes: int) -> bool:
         address = address_of(scope, self.trusted_proxies)

@@ -27,7 +27,7 @@ from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, 
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.model.accounts import Count, Quota
-from server.model.errors import FieldError, QuotaExceeded
+from server.model.errors import FieldError
 from server.model.instants import iso
 from server.model.jobs import State
 from server.routes.parts import RouteParts
@@ -157,8 +157,7 @@ class Estimates:
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
         count = await self.parts.storage.counters.take(asker.subject, quota)
-        if not count.allowed:
-            raise QuotaExceeded("estimates", limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
+        count.check("estimates")
         try:
             yield count
         except BaseException:

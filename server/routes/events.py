@@ -60,7 +60,7 @@ class EventStreams:
         ]
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
-        job = await admit_reader(request, Scope.EVENTS, access=self.parts.access, jobs=self.parts.jobs)
+        job = await admit_reader(request, Scope.EVENTS, self.parts)
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))

@@ -153,7 +153,7 @@ class Jobs:
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
             return answer.not_modified()
-        return await deliver_results(answer, request, job, eraser=self.parts.eraser, asked_at=asked_at)
+        return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self.parts.links.keys)

@@ -142,7 +142,7 @@ class LiveRequests:
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
-        return await deliver_results(answer, request, job, eraser=self.parts.eraser, asked_at=asked_at)
+        return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
 
     def _addresses(self, job: Job, expires_s: int) -> Mapping[str, str]:
         """Where the audio goes and the events come from, for so long (s since 1970 UTC)."""
@@ -183,9 +183,7 @@ class LiveRequests:
 
     async def send_audio(self, request: Request, _caller: Caller) -> Response:
         final = query_switch(request, "final")
-        live = await self.parts.session_registry.open(
-            await live_job(request, access=self.parts.access, jobs=self.parts.jobs)
-        )
+        live = await self.parts.session_registry.open(await live_job(request, self.parts))
         async with live.seat() as seat:
             try:
                 await _pour(request, live, seat)
@@ -200,7 +198,7 @@ class LiveRequests:
         return await self._progress(live.job)
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
-        job = await live_job(request, access=self.parts.access, jobs=self.parts.jobs)
+        job = await live_job(request, self.parts)
         if not job.terminal:
             live = await self.parts.session_registry.open(job)
             live.end()
@@ -224,8 +222,7 @@ class LiveRequests:
 def _parse(body: bytes, offer: Offer) -> ParsedRequest:
     """What a request for a session asks for. Raises Problem invalid_json, Refused invalid_parameter."""
     fields = {name: [value] for name, value in json_object(body).items()}
-    order, people, warnings = parse_live_order(fields, offer=offer)
-    return ParsedRequest(order, None, None, warnings, people)
+    return parse_live_order(fields, offer=offer)
 
 
 async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:

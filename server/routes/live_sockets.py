@@ -46,7 +46,7 @@ class LiveSockets:
 
     async def _write(self, socket: Socket) -> None:
         self.parts.access.check_page(socket.websocket)
-        job = await live_job(socket.websocket, access=self.parts.access, jobs=self.parts.jobs)
+        job = await live_job(socket.websocket, self.parts)
         after = await self._place(socket.websocket, job)
         await socket.accept()
         live = await self.parts.session_registry.open(job)
@@ -130,7 +130,7 @@ class LiveSockets:
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket
         self.parts.access.check_page(websocket)
-        job = await admit_reader(websocket, Scope.EVENTS, access=self.parts.access, jobs=self.parts.jobs)
+        job = await admit_reader(websocket, Scope.EVENTS, self.parts)
         after = await self._place(websocket, job)
         await socket.accept()
         seat, job_id = self.parts.stream_limits.reading(job), job.id

@@ -16,8 +16,8 @@ from server.model.errors import FieldError, Refused, invalid
 from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
-from server.routes.access_control import AccessControl
 from server.routes.address_counters import check_account
+from server.routes.parts import RouteParts
 from server.storage.job_store import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over
@@ -102,20 +102,22 @@ class _ResultDelivery(Response):
             await super().__call__(scope, receive, send)
 
 
-async def deliver_results(answer: Response, request: Request, job: Job, *, eraser: Eraser, asked_at: int) -> Response:
+async def deliver_results(
+    answer: Response, request: Request, job: Job, parts: RouteParts, *, asked_at: int
+) -> Response:
     """*answer*, which has the results of *job*, to a request of *asked_at*. Results that are not kept are then erased.
 
     If the client left while it waited, it has no answer, and they stay.
     """
     gives = job.erased_after_delivery and job.shows_results(asked_at) and request.method != "HEAD"
-    return _ResultDelivery(answer, job.id, eraser) if gives and not await request.is_disconnected() else answer
+    return _ResultDelivery(answer, job.id, parts.eraser) if gives and not await request.is_disconnected() else answer
 
 
 def no_such_job() -> Refused:
     return Refused("job_not_found", "there is no such job")
 
 
-async def admit_reader(connection: HTTPConnection, scope: Scope, *, access: AccessControl, jobs: JobStore) -> Job:
+async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
     """The job of the path, for its owner by key or for a holder of a token of *scope* for this job.
 
     Raises Refused and what AccessControl.check_token() raises.
@@ -123,19 +125,18 @@ async def admit_reader(connection: HTTPConnection, scope: Scope, *, access: Acce
     job_id = connection.path_params["job_id"]
     token = connection.query_params.get("token")
     if token is None:
-        caller = await access.identify(connection)
-        return await own_job(jobs, caller, job_id)
-    access.check_token(token, job_id=job_id, scope=scope)
-    job = await jobs.get(job_id)
+        return await own_job(parts.jobs, await parts.access.identify(connection), job_id)
+    parts.access.check_token(token, job_id=job_id, scope=scope)
+    job = await parts.jobs.get(job_id)
     if job is None or job.environment != connection.state.environment:
         raise no_such_job()
     check_account(connection, job.account)
     return job
 
 
-async def live_job(connection: HTTPConnection, *, access: AccessControl, jobs: JobStore) -> Job:
+async def live_job(connection: HTTPConnection, parts: RouteParts) -> Job:
     """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
-    job = await admit_reader(connection, Scope.INGEST, access=access, jobs=jobs)
+    job = await admit_reader(connection, Scope.INGEST, parts)
     if job.order.live is None:
         raise Refused("not_found", "this job is no live session")
     return job

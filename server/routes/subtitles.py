@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipeline.attribution import spoken_words, word_turn
+from pipeline.attribution import final_turns, spoken_words, word_turn
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
 from pipeline.documents.stored import unpack_chunk
@@ -31,11 +31,9 @@ from server.jobs.orders import subtitle_shape
 from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.access_control import AccessControl
+from server.routes.parts import RouteParts
 from server.routes.requests import JOB_ID, READER_CODES, admit_reader
-from server.storage.job_store import EventLog, JobStore
 
-LOG_PAGE = 500  # events of a log that are read at once
 MAX_SHAPES = 4  # pending shapes of a job other than its own; each costs what the next line says
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
@@ -49,13 +47,11 @@ Rendering: TypeAlias = tuple[str, State, SubtitleShape]
 """The subtitles of a job in one of its states and in one shape."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Subtitles:
     """The handler for growing subtitles."""
 
-    access: AccessControl
-    jobs: JobStore
-    events: EventLog
+    parts: RouteParts
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
     _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary, init=False)
     """Locks by account, while in use: an account has one file of subtitles made at a time."""
@@ -82,11 +78,11 @@ class Subtitles:
         ]
 
     async def show(self, request: Request, _caller: Caller) -> Response:
-        return await self.answer(request, await admit_reader(request, Scope.EVENTS, access=self.access, jobs=self.jobs))
+        return await self.answer(request, await admit_reader(request, Scope.EVENTS, self.parts))
 
     async def answer_newest(self, request: Request, job_id: str | None) -> Response:
         """The subtitles of this session of a channel. Raises the errors of answer()."""
-        return await self.answer(request, None if job_id is None else await self.jobs.get(job_id))
+        return await self.answer(request, None if job_id is None else await self.parts.jobs.get(job_id))
 
     async def answer(self, request: Request, job: Job | None) -> Response:
         """The subtitles of *job* in the shape that the query asks for; without a job there are none yet.
@@ -125,16 +121,11 @@ class Subtitles:
 
     async def _render(self, job: Job, shape: SubtitleShape) -> bytes:
         async with self._turns.setdefault(job.account, asyncio.Semaphore(1)):
-            chunks = await self.jobs.chunks(job.id)
-            log = await self._log(job) if job.order.diarize and not job.terminal else ()
+            chunks = await self.parts.jobs.chunks(job.id)
+            running = job.order.diarize and not job.terminal
+            log = await self.parts.storage.events.read_all(job.id) if running else ()
             voices = log if job.order.diarize else None
             return await asyncio.get_running_loop().run_in_executor(self._thread, _render_chunks, chunks, shape, voices)
-
-    async def _log(self, job: Job) -> Sequence[Event]:
-        log: list[Event] = []
-        while page := await self.events.read(job.id, after=log[-1].seq if log else 0, limit=LOG_PAGE):
-            log += page
-        return log
 
 
 def _parse_shape(request: Request) -> SubtitleShape | None:
@@ -153,7 +144,7 @@ def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[
     """
     chunks = [unpack_chunk(body) for body in bodies]
     segments = [segment for chunk in chunks for segment in chunk.segments]
-    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
+    turns = final_turns(chunks)
     said: Sequence[SpeakerTurn] | None = None
     if turns is not None:
         said = spoken_words(segments, turns)

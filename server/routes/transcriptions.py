@@ -167,6 +167,6 @@ class Transcriptions:
         place = self.parts.links.job_path(job)
         if job.terminal:
             response = json_response(record, headers={**headers, "Content-Location": place})
-            return await deliver_results(response, request, job, eraser=self.parts.eraser, asked_at=asked_at)
+            return await deliver_results(response, request, job, self.parts, asked_at=asked_at)
         headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)

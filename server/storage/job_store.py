@@ -208,6 +208,10 @@ class EventLog(Protocol):
 
     async def read(self, stream: str, *, after: int, limit: int) -> list[Event]: ...
 
+    async def read_all(self, stream: str) -> list[Event]:
+        """Every event so far, read page by page: a long session has tens of thousands."""
+        ...
+
     async def last(self, stream: str) -> int:
         """The highest number, 0 if the stream is empty or unknown."""
         ...

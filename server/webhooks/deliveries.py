@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from server.accounts.limits import WebhookRules
 from server.clock import now_ms
 from server.faults import contain
 from server.jobs.erasing import Eraser
@@ -18,7 +17,7 @@ from server.records.records import Records
 from server.storage.ports import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
-from server.webhooks.delivery_slots import Crowded, DeliverySlots
+from server.webhooks.delivery_slots import Crowded
 from server.webhooks.sender import GONE, Reply, WebhookSender
 
 MARGIN_S = 15.0  # a claimed delivery stays reserved for this much longer than an attempt may take
@@ -28,17 +27,15 @@ MAX_FAILURES = 100  # failed attempts within an hour, none of them a success, th
 FAILING_MS = 30 * 60 * 1000  # if the first of them is at least this old: a short outage disables nothing
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Deliveries:
     """The loop over the outbox."""
 
     storage: Storage
     records: Records
-    webhook_sender: WebhookSender
+    sender: WebhookSender
     eraser: Eraser
-    slots: DeliverySlots
     metrics: Metrics
-    rules: WebhookRules
     poll_s: float = 1.0
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
@@ -50,18 +47,18 @@ class Deliveries:
         async with asyncio.TaskGroup() as tasks:
             while not self._stopping.is_set():
                 for delivery in await self._claim_due():
-                    self.slots.take(delivery.account, delivery.host)
+                    self.sender.slots.take(delivery.account, delivery.host)
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
         """The deliveries to send now, possibly none after waiting for a moment."""
-        await self.slots.wait_for_free()
+        await self.sender.slots.wait_for_free()
         try:
             return await self.storage.outbox.claim_due(
-                limit=self.slots.free,
-                busy_s=self.rules.timeout_s + MARGIN_S,
+                limit=self.sender.slots.free,
+                busy_s=self.sender.rules.timeout_s + MARGIN_S,
                 wait_s=self.poll_s,
-                crowding=self.slots.crowding(),
+                crowding=self.sender.slots.crowding(),
             )
         except Exception:  # noqa: BLE001  the next round may succeed
             self.metrics.faults.labels("outbox").inc()
@@ -88,7 +85,7 @@ class Deliveries:
             await set_within(self._stopping, CROWDED_PAUSE_S)
             return None
         finally:
-            self.slots.leave(delivery.account, delivery.host)
+            self.sender.slots.leave(delivery.account, delivery.host)
 
     async def _send(self, delivery: Delivery) -> Reply | None:
         """The receiver's reply; None if the job was deleted meanwhile. Raises Crowded, StorageError."""
@@ -103,7 +100,7 @@ class Deliveries:
         except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
             log.exception("a webhook could not be written", extra={"delivery": delivery.id})
             return Reply(None, 0, "the server failed to send it")
-        reply = await self.webhook_sender.send(
+        reply = await self.sender.send(
             delivery.url,
             orjson.dumps(announcement.body),
             account=account,
@@ -118,7 +115,7 @@ class Deliveries:
         if reply.error is not None and reply.status_code != GONE:
             delay_s = delay_after(
                 delivery.tried + 1,
-                schedule_s=self.rules.delays_s,
+                schedule_s=self.sender.rules.delays_s,
                 roll=random.random(),  # noqa: S311  jitter
                 retry_after_s=reply.retry_after_s,
             )
@@ -142,7 +139,7 @@ class Deliveries:
 
     def _hopeless(self, health: AddressHealth, at: int) -> str | None:
         """Why an address is called no more after an attempt at the instant *at*; None if it is."""
-        if health.exhausted >= self.rules.exhausted_before_disable:
+        if health.exhausted >= self.sender.rules.exhausted_before_disable:
             return f"{health.exhausted} deliveries ran out"
         if health.failures >= MAX_FAILURES and at - (health.failing_since or at) >= FAILING_MS:
             return f"{health.failures} attempts failed within an hour"

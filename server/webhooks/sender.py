@@ -20,8 +20,6 @@ from server.webhooks.delivery_slots import Crowded, DeliverySlots
 from server.webhooks.signing import signed_headers
 
 USER_AGENT = "scribewire/1"
-
-
 GONE = 410
 
 
@@ -67,16 +65,12 @@ class WebhookSender:
         self, url: str, body: bytes, account: Account, secrets: Sequence[str], webhook_id: str
     ) -> tuple[int, str | None]:
         """The status and the Retry-After header of the answer."""
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": USER_AGENT,
-            **signed_headers(secrets, message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body),
-        }
+        signed = signed_headers(secrets, message_id=webhook_id, timestamp_s=now_ms() // 1000, body=body)
         sending = self.egress.request(
             "POST",
             self.egress.parse(url),
             asker=account.id,
-            headers=headers,
+            headers={"Content-Type": "application/json", "User-Agent": USER_AGENT, **signed},
             content=body,
             timeouts=RequestTimeouts(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s),
             place=partial(self.slots.at, account.id),

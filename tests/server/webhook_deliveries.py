@@ -94,13 +94,11 @@ async def office(
 
         def deliveries(**options: Any) -> Deliveries:
             return Deliveries(
-                storage=storage,
-                records=Records(storage.jobs, storage.blobs, links, NobodyLive()),
-                eraser=Eraser(storage, Metrics()),
-                webhook_sender=WebhookSender(egress, settled, slots),
-                slots=slots,
-                metrics=metrics,
-                rules=settled,
+                storage,
+                Records(storage.jobs, storage.blobs, links, NobodyLive()),
+                WebhookSender(egress, settled, slots),
+                Eraser(storage, Metrics()),
+                metrics,
                 poll_s=0.05,
                 **options,
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
-from pipeline.attribution import SpeakerTimesByChannel, by_speaker
+from pipeline.attribution import SpeakerTimesByChannel, by_speaker, final_turns
 from pipeline.documents.formats import word_object
 from pipeline.documents.paragraphs import paragraphs_of
 from pipeline.documents.search import search_objects
@@ -105,22 +105,26 @@ def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Mess
     spoken: dict[int, list[Segment]] = {chunk.channel or 0: [] for chunk in chunks}
     for chunk in chunks:
         spoken[chunk.channel or 0] += chunk.segments
-    turns = next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
+    turns = final_turns(chunks)
     if turns is not None:
         spoken = {number: by_speaker(segments, turns) for number, segments in spoken.items()}
     times = None if turns is None else SpeakerTimesByChannel(turns)
     channels = [_channel(job, spoken[number], shape, times) for number in sorted(spoken)]
     results: dict[str, Any] = {"channels": channels}
     if shape.utterances:
-        phrases = sorted(
-            ((_phrase(segment, times), number) for number, segments in spoken.items() for segment in segments),
-            key=lambda one: float(one[0][0]["start"]),
-        )
-        results["utterances"] = [
-            {"id": f"{job.id}-{count}", "channel": number, **_utterance(phrase, shape)}
-            for count, (phrase, number) in enumerate(phrases)
-        ]
+        results["utterances"] = _utterances(job, spoken, shape, times)
     return {"metadata": {**_metadata(job, shape), "channels": len(spoken)}, "results": results}
+
+
+def _utterances(
+    job: Job, spoken: Mapping[int, Sequence[Segment]], shape: DeepgramShape, times: SpeakerTimesByChannel | None
+) -> Sequence[Mapping[str, Any]]:
+    """The segments of all channels in the order of their starts."""
+    phrases = ((_phrase(segment, times), number) for number, segments in spoken.items() for segment in segments)
+    return [
+        {"id": f"{job.id}-{count}", "channel": number, **_utterance(phrase, shape)}
+        for count, (phrase, number) in enumerate(sorted(phrases, key=lambda one: float(one[0][0]["start"])))
+    ]
 
 
 def callback_body(job: Job, bodies: Sequence[bytes] | None) -> Message:

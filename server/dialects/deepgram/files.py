@@ -84,7 +84,7 @@ class FileHandler:
                 raise Problem("empty_file", "the body has no bytes")
             shape = replace(shape, sha256=(received.file.sha256 if received.file is not None else None) or "")
             url = url_of(received.fields) if received.file is None else None
-            return ParsedRequest(_with_callback(listening, shape), url, None, listening.warnings)
+            return ParsedRequest(_with_callback(listening, shape), url, warnings=listening.warnings)
 
         _, submitted = await self.transcriptions.accept(request, caller, parse, raw=True)
         job = submitted.job

@@ -164,9 +164,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     multi = members.has("language") and members.fields["language"][0] == MULTI
     language = None if multi else members.take("language", language_among(offer), None)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
-    text = replace(
-        text_options(members, language=language, names=hints, redact=_redactions), paragraphs=False
-    )  # of the answer
+    text = text_options(members, language=language, names=hints, redact=_redactions)
     diarize = members.take("diarize", boolean, False)
     if diarize and not offer.speakers:
         members.errors.append(FieldError("diarize", "not_offered", NOT_INSTALLED))
@@ -178,7 +176,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
         keywords=hints,
         word_timestamps=True,
         live=live,
-        text=text,
+        text=replace(text, paragraphs=False),  # those of the answer are its own
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from pipeline.attribution import by_speaker
+from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.engine import TRANSLATE
@@ -83,12 +83,7 @@ def segment_name(number: int) -> str:
 
 def _in_time(chunks: Iterable[bytes]) -> Sequence[Segment]:
     """Return the segments of stored chunks in the order of the transcript."""
-    found = [unpack_chunk(body) for body in chunks]
-    segments = [segment for chunk in found for segment in chunk.segments]
-    turns = next((chunk.turns for chunk in reversed(found) if chunk.turns is not None), None)
-    if turns is not None:
-        return by_speaker(segments, turns)
-    return sorted(segments, key=lambda segment: segment.start)
+    return segments_in_time([unpack_chunk(body) for body in chunks])
 
 
 def _verbose_segment(number: int, segment: Segment) -> Mapping[str, Any]:

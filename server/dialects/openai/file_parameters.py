@@ -97,7 +97,8 @@ class ResponseOptions:
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
-        return ParsedRequest(order, None, None, unknown_members(given_names, KNOWN | KNOWN_SPEAKERS), people)
+        warnings = unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
+        return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 
 def _people(fields: Mapping[str, list[object]], order: Order) -> Mapping[str, bytes]:

@@ -100,16 +100,15 @@ class TranscriptionConfig:
             interim_results=False,
             endpointing_ms=_silence_ms(self.turn_detection),
             ends_at_once=not self.semantic,
+            latency=DELAYS.get(self.transcription.get("delay") or "medium"),
         )
-        live = replace(live, latency=DELAYS.get(self.transcription.get("delay") or "medium"))
         if self.turn_detection is not None and self.semantic:
             live = replace(live, endpointing=SEMANTIC, eagerness=self.turn_detection["eagerness"])
-        prompt = str(self.transcription.get("prompt") or "")
         return Order(
             word_timestamps=True,
             language=self.language,
             multilingual=self.multilingual,
-            prompt=prompt,
+            prompt=str(self.transcription.get("prompt") or ""),
             keywords=self.terms,
             live=live,
         )

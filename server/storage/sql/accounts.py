@@ -11,7 +11,7 @@ from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
 from server.storage.remembered import Remembered
-from server.storage.sql.database import Database, Transaction, insert, read_method, write_method
+from server.storage.sql.database import Database, Transaction, insert, read_method, select_number, write_method
 from server.storage.sql.rows import UNBOUNDED, SqlRow, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
@@ -28,13 +28,14 @@ def _add(tx: Transaction, key: ApiKey) -> None:
     """Store *key*. Raises TooManyKeys if the account has MAX_KEYS that work; forgets the oldest of those that ended."""
     owner = {"account": key.account, "now": tx.now, "kept": MAX_ENDED_KEYS, "all": UNBOUNDED}
     tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (key.account,))  # nobody else counts its keys meanwhile
-    (working,) = tx.all(
+    working = select_number(
+        tx,
         "SELECT count(*) AS n FROM keys"
         " WHERE account = :account AND revoked_at IS NULL AND coalesce(expires_at, :now + 1) > :now",
         owner,
     )
-    if working["n"] >= MAX_KEYS:
-        raise TooManyKeys("keys", limit=MAX_KEYS, used=working["n"])
+    if working >= MAX_KEYS:
+        raise TooManyKeys("keys", limit=MAX_KEYS, used=working)
     tx.run(
         "DELETE FROM keys WHERE id IN (SELECT id FROM keys"
         " WHERE account = :account AND (revoked_at IS NOT NULL OR expires_at <= :now)"

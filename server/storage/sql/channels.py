@@ -5,7 +5,7 @@ from dataclasses import asdict
 from server.model.bounds import MAX_CHANNELS
 from server.model.channels import Channel
 from server.model.errors import TooManyChannels
-from server.storage.sql.database import Database, Transaction, insert, read_method, write_method
+from server.storage.sql.database import Database, Transaction, insert, read_method, select_number, write_method
 from server.storage.sql.rows import SqlRow
 
 
@@ -40,12 +40,9 @@ def _add(tx: Transaction, channel: Channel) -> Channel:
     there = _find_named(tx, channel.account, channel.environment, channel.name)
     if there is not None:
         return there
-    (row,) = tx.all(
-        "SELECT count(*) AS n FROM channels WHERE account = ? AND environment = ?",
-        (channel.account, channel.environment),
-    )
-    if row["n"] >= MAX_CHANNELS:
-        raise TooManyChannels("channels", limit=MAX_CHANNELS, used=row["n"])
+    counting = "SELECT count(*) AS n FROM channels WHERE account = ? AND environment = ?"
+    if (used := select_number(tx, counting, (channel.account, channel.environment))) >= MAX_CHANNELS:
+        raise TooManyChannels("channels", limit=MAX_CHANNELS, used=used)
     insert(tx, "channels", **asdict(channel))
     return channel
 

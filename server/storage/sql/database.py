@@ -135,6 +135,12 @@ def marks(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+def select_number(tx: Transaction, sql: str, parameters: Parameters = ()) -> int:
+    """The one number that *sql* selects, as n."""
+    (row,) = tx.all(sql, parameters)
+    return int(row["n"])
+
+
 def insert(tx: Transaction, table: str, **values: object) -> None:
     """Insert a row of these *values*, by the names of its columns."""
     tx.run(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks(values)})", tuple(values.values()))  # noqa: S608  names of ours

@@ -10,7 +10,7 @@ from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, State
 from server.storage.sql.database import Database, Transaction, read_method
 
-PAGE = 500  # events that a tail holds at most
+PAGE = 500  # events that are read at once
 
 
 def append(tx: Transaction, job_id: str, events: Sequence[NewEvent]) -> list[Event]:
@@ -57,6 +57,12 @@ class SqlEvents:
 
     read = read_method(_read)
     last = read_method(_last)
+
+    async def read_all(self, stream: str) -> list[Event]:
+        found: list[Event] = []
+        while page := await self.read(stream, after=found[-1].seq if found else 0, limit=PAGE):
+            found += page
+        return found
 
     def tail(self, stream: str, *, after: int) -> "Tail":
         return Tail(self.database, stream, after)

@@ -11,7 +11,7 @@ from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
-from server.storage.sql.database import Database, Transaction, insert, read_method, write_method
+from server.storage.sql.database import Database, Transaction, insert, read_method, select_number, write_method
 from server.storage.sql.due import choose
 from server.storage.sql.rows import UNBOUNDED, SqlRow
 
@@ -72,11 +72,8 @@ def _full(tx: Transaction, account: str, url: str) -> str | None:
 
 
 def _count_pending(tx: Transaction, condition: str, *values: str) -> int:
-    (row,) = tx.all(
-        f"SELECT count(*) AS n FROM deliveries WHERE state = 'pending' AND {condition}",  # noqa: S608  constants above
-        values,
-    )
-    return int(row["n"])
+    sql = f"SELECT count(*) AS n FROM deliveries WHERE state = 'pending' AND {condition}"  # noqa: S608  constants above
+    return select_number(tx, sql, values)
 
 
 def _id(prefix: Prefix, tx: Transaction) -> str:
@@ -117,8 +114,8 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) 
 
 def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
     # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
-    (last,) = tx.all("SELECT coalesce(max(n), 0) AS n FROM attempts WHERE delivery = ?", (delivery_id,))
-    insert(tx, "attempts", delivery=delivery_id, **asdict(replace(attempt, n=max(attempt.n, last["n"] + 1))))
+    last = select_number(tx, "SELECT coalesce(max(n), 0) AS n FROM attempts WHERE delivery = ?", (delivery_id,))
+    insert(tx, "attempts", delivery=delivery_id, **asdict(replace(attempt, n=max(attempt.n, last + 1))))
 
 
 def _note_health(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhausted: bool) -> AddressHealth:
@@ -208,8 +205,7 @@ def _enable(tx: Transaction, account: str, url: str) -> None:
 
 
 def _backlog(tx: Transaction) -> int:
-    (row,) = tx.all("SELECT count(*) AS waiting FROM deliveries WHERE state = 'pending'")
-    return int(row["waiting"])
+    return select_number(tx, "SELECT count(*) AS n FROM deliveries WHERE state = 'pending'")
 
 
 class SqlOutbox:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from server.model.accounts import Count, Quota
-from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
+from server.model.accounts import Quota
+from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
 from server.storage.sql import fairness
 from server.storage.sql.counters import look, take
-from server.storage.sql.database import Transaction, insert
+from server.storage.sql.database import Transaction, insert, select_number
 from server.storage.sql.endings import QUEUE_TOPIC
 from server.storage.sql.events import append, status_event
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
@@ -45,7 +45,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
             return Submitted(job_of(_row(tx, earlier["job"])), replayed=True)
     for quota in new.quotas:  # first: of two reasons to refuse, this one does not pass within a minute
-        _require(take(tx, new.account, quota), quota)
+        take(tx, new.account, quota).check(quota.name)
     # The account's place in the queue stays locked until the commit, so that nobody else counts its jobs meanwhile.
     virtual_time = fairness.enter(tx, new.account, fairness.counted_s(new.audio_s) / new.weight)
     _check_queue(tx, new.environment, kind=_class(new), max_queued=max_queued)
@@ -72,38 +72,31 @@ def check_room(
 ) -> None:
     """Raise what submit() would raise now for a file of this account. Takes nothing."""
     for quota in quotas:
-        _require(look(tx, account, quota), quota)
+        look(tx, account, quota).check(quota.name)
     _check_queue(tx, environment, kind=BATCH, max_queued=max_queued)
     _check_active(tx, account, environment, max_active=max_active)
-
-
-def _require(count: Count, quota: Quota) -> None:
-    if not count.allowed:
-        raise QuotaExceeded(quota.name, limit=count.limit or 0, used=count.used, resets_at=count.resets_at)
 
 
 def _check_queue(tx: Transaction, environment: str, *, kind: int, max_queued: int) -> None:
     """Raise QueueFull if as many files of the environment wait as may: the sandbox takes no room from production."""
     if kind == BATCH:
-        (queued,) = tx.all(
-            "SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ? AND environment = ?",
-            (BATCH, environment),
-        )
-        if queued["n"] >= max_queued:
-            raise QueueFull(f"{queued['n']} jobs are waiting")
+        waiting = "SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ? AND environment = ?"
+        if (queued := select_number(tx, waiting, (BATCH, environment))) >= max_queued:
+            raise QueueFull(f"{queued} jobs are waiting")
 
 
 def _check_active(tx: Transaction, account: str, environment: str, *, max_active: int | None) -> None:
     """Raise ConcurrencyLimited if the account has as many unfinished files as its plan allows."""
     if max_active is None:
         return
-    (active,) = tx.all(
+    active = select_number(
+        tx,
         "SELECT count(*) AS n FROM jobs"
         " WHERE account = ? AND environment = ? AND class = ? AND state IN ('queued', 'processing')",
         (account, environment, BATCH),
     )
-    if active["n"] >= max_active:
-        raise ConcurrencyLimited("jobs", limit=max_active, used=active["n"])
+    if active >= max_active:
+        raise ConcurrencyLimited("jobs", limit=max_active, used=active)
 
 
 def _check_live(tx: Transaction, new: NewJob) -> None:

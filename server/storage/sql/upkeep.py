@@ -7,7 +7,7 @@ from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import ErasedPart, Erasure, ErasureReason
 from server.storage.sql.accounts import TOPIC
-from server.storage.sql.database import Database, Transaction, marks, write_method
+from server.storage.sql.database import Database, Transaction, marks, select_number, write_method
 from server.storage.sql.submission import KEY_KEPT_MS
 
 COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
@@ -71,8 +71,7 @@ class SqlUpkeep:
 
 
 def _last_erasure(tx: Transaction) -> int:
-    (row,) = tx.all("SELECT coalesce(max(number), 0) AS number FROM erasures")
-    return int(row["number"])
+    return select_number(tx, "SELECT coalesce(max(number), 0) AS n FROM erasures")
 
 
 def _forget_rows(tx: Transaction) -> int:

@@ -55,7 +55,7 @@ def faults(problem: Refused) -> dict[str, str]:
 
 
 def test_a_plain_upload_asks_for_json_and_nothing_else():
-    assert parse(file=True) == ParsedRequest(Order(), None, None, ())
+    assert parse(file=True) == ParsedRequest(Order())
 
 
 @pytest.mark.parametrize(

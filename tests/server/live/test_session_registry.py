@@ -229,10 +229,10 @@ class SlowLog:
         self._slow = slow
         self.go = asyncio.Event()
 
-    async def read(self, stream: str, *, after: int, limit: int) -> list[Event]:
+    async def read_all(self, stream: str) -> list[Event]:
         if stream in self._slow:
             await self.go.wait()
-        return await self._events.read(stream, after=after, limit=limit)
+        return await self._events.read_all(stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -74,7 +75,7 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
     monkeypatch.setattr(module, "SHARED_S", 0.5)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(access=None, jobs=storage.jobs, events=storage.events)
+        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         answers = await asyncio.gather(*(subtitles.answer(asking(), job) for _ in range(1000)))
         assert {bytes(answer.body) for answer in answers} == {b"WEBVTT\n\n"}
         await subtitles.answer(asking("max_lines=1"), job)
@@ -88,7 +89,7 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
 async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(access=None, jobs=storage.jobs, events=storage.events)
+        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         shapes = (subtitles.answer(asking(f"max_columns={columns}"), job) for columns in range(10, 30))
         *answers, usual = await asyncio.gather(*shapes, subtitles.answer(asking(), job), return_exceptions=True)
         refused = [answer for answer in answers if isinstance(answer, Problem)]
@@ -107,7 +108,7 @@ async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, 
     monkeypatch.setattr(module, "SHARED_S", 0.01)
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(access=None, jobs=storage.jobs, events=storage.events)
+        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         asked = []
         for columns in range(10, 18):
             asked.append(asyncio.create_task(subtitles.answer(asking(f"max_columns={columns}"), job)))

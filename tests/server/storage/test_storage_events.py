@@ -23,6 +23,7 @@ async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert await storage.events.last(job_id) == len(events)
         assert await storage.events.read(job_id, after=2, limit=3) == events[2:5]
+        assert await storage.events.read_all(job_id) == events
 
 
 @in_a_loop
@@ -30,6 +31,7 @@ async def test_an_unknown_stream_is_empty(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         assert await storage.events.last("job_none") == 0
         assert await storage.events.read("job_none", after=0, limit=10) == []
+        assert await storage.events.read_all("job_none") == []
         assert [event async for event in storage.events.tail("job_none", after=0)] == []
 
 

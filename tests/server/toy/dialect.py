@@ -59,11 +59,9 @@ class ToyRoutes:
 
         def parse(_received: Received) -> ParsedRequest:
             if tell is None:
-                return ParsedRequest(Order(), None, None, ())
+                return ParsedRequest(Order())
             callback = {"dialect": NAME, "mark": mark}
-            return ParsedRequest(
-                Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback), None, None, ()
-            )
+            return ParsedRequest(Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback))
 
         _, submitted = await self.parts.transcriptions.accept(request, caller, parse, raw=True)
         if tell is not None:
