@@ -84,10 +84,14 @@ class WordRun:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads the figures of one language. *asides*: what people say in between, such as "okay", parts no number."""
+    """Reads the figures of one language.
+
+    *asides*: what people say in between, such as "okay", parts no number. *ranges*: nor does "or".
+    """
 
     language: str | None
     asides: bool = False
+    ranges: bool = False
     words: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +102,7 @@ class Reader:
         if figures := _FIGURE.findall(_with_usual_figures(text)):
             return len(figures) >= MANY_FIGURES or not is_code(text)
         plain = bare(text)
-        if plain in self.words.zeros or plain in self.words.times:
+        if any(plain in some for some in (self.words.zeros, self.words.times, self.words.variants)):
             return True
         if not self.words.spelled or plain in self.words.scales:
             return False
@@ -118,6 +122,7 @@ class Reader:
             or text in GLUE_SIGNS
             or any(plain in some for some in (known.glue, known.mistaken, known.scales, known.units))
             or (self.asides and plain in known.asides)
+            or (self.ranges and plain in known.ranges)
         )
 
     def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
@@ -195,7 +200,8 @@ def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> lis
             or word.start - words[number - 1].end > PAUSE
         )
         for place, part in enumerate(_HYPHEN.split(_trim(word.text))):
-            tokens.append(Token(part, number, apart and place == 0, _is_percent(word.text, before, known)))
+            said = known.variants.get(bare(part), part)
+            tokens.append(Token(said, number, apart and place == 0, _is_percent(word.text, before, known)))
         before = bare(word.text)
     return tokens
 

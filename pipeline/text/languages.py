@@ -19,11 +19,22 @@ class Vocabulary:
     percent: frozenset[str] = NO_WORDS  # their parts, some of which are number words too
     scales: frozenset[str] = NO_WORDS  # left as words after a number: 3 million
     hundreds: frozenset[str] = NO_WORDS  # "a hundred" stays in words
+    plurals: frozenset[str] = NO_WORDS  # only say that there are many: "hundreds of people"
+    parts: frozenset[str] = NO_WORDS  # of a fraction in words: "three quarters"
+    ranges: frozenset[str] = NO_WORDS  # said between "two" and the next number: "two or three"
+    limits: frozenset[tuple[str, str]] = frozenset()  # said before and after the first of two: "between one and ten"
+    variants: Mapping[str, str] = field(default_factory=dict)  # number words that text2num does not know
     others: frozenset[str] = NO_WORDS  # number words that mean something else, or much, by themselves
     often: tuple[str, ...] = ()  # "a hundred times", which stays in words: it means "often"
     units: frozenset[str] = NO_WORDS  # second words of ordinals, no numbers by themselves
     pairs: bool = False  # whether years are said in pairs: nineteen eighty-four
+    decades: Mapping[str, str] = field(default_factory=dict)  # "nineteen sixties"
+    months: frozenset[str] = NO_WORDS  # before the day: "July fourth"
+    days: frozenset[str] = NO_WORDS  # ordinals that are figures after a month, and words elsewhere
+    clock: frozenset[str] = NO_WORDS  # said before a time of day: "at three thirty"
+    halves_of_day: frozenset[str] = NO_WORDS  # said after one: "p.m."
     comma: str = ""  # said in a decimal number where text2num does not know it
+    decimal_mark: str = ","  # written for it
     group: str = ""  # the mark between thousands
     ats: frozenset[str] = frozenset(("at",))
     mistaken_ats: frozenset[str] = NO_WORDS  # words that "at" is often taken for
@@ -60,7 +71,29 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("percent",)),
         scales=frozenset(("million", "millions", "billion", "billions", "trillion", "trillions")),
         hundreds=frozenset(("hundred", "thousand", "million", "billion", "trillion")),
+        plurals=_set(
+            "tens hundreds thousands millions billions trillions ones twos threes fours fives sixes sevens eights nines"
+        ),
+        parts=frozenset(("quarter", "quarters", "halves")),
+        ranges=frozenset(("or", "to", "of")),
+        limits=frozenset((("between", "and"), ("from", "to"), ("of", "to"))),
         pairs=True,
+        decades={
+            "twenties": "20s",
+            "thirties": "30s",
+            "forties": "40s",
+            "fifties": "50s",
+            "sixties": "60s",
+            "seventies": "70s",
+            "eighties": "80s",
+            "nineties": "90s",
+        },
+        months=_set("january february march april may june july august september october november december"),
+        days=_set("first second third fourth fifth sixth seventh eighth ninth"),
+        clock=frozenset(("at", "by", "until", "till", "from", "to")),
+        halves_of_day=frozenset(("am", "pm", "a.m", "p.m")),
+        comma="point",
+        decimal_mark=".",
         group=",",
         ats=frozenset(("at",)),
         mistaken_ats=frozenset(("and", "an", "add", "ad", "that", "it")),
@@ -90,6 +123,10 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("pour", "pourcent")),
         scales=frozenset(("million", "millions", "milliard", "milliards")),
         others=frozenset(("neuf", "mille")),
+        plurals=frozenset(("cents",)),
+        parts=frozenset(("quart", "quarts", "tiers")),
+        ranges=frozenset(("ou", "à")),
+        limits=frozenset((("entre", "et"), ("de", "à"))),
         often=("cent", "fois"),
         ats=frozenset(("arobase", "at", "arrobas")),
         dots=frozenset(("point", "dot")),
@@ -113,6 +150,11 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("por",)),
         scales=frozenset(("millón", "millones")),
         others=frozenset(("mil", "un")),
+        plurals=frozenset(("cientos", "miles", "millones")),
+        parts=frozenset(("cuarto", "cuartos", "tercio", "tercios")),
+        ranges=frozenset(("o", "a")),
+        limits=frozenset((("entre", "y"), ("de", "a"))),
+        variants={"veintiún": "veintiuno"},
         often=("cien", "veces"),
         units=_ordinals("primer segund tercer cuart quint sext séptim octav noven", "o", "a"),
         ats=frozenset(("arroba", "at")),
@@ -140,6 +182,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("prozent",)),
         scales=frozenset(("million", "millionen", "milliarde", "milliarden")),
         others=frozenset(("acht", "tausend")),
+        parts=frozenset(("viertel",)),
+        ranges=frozenset(("oder", "bis")),
+        limits=frozenset((("zwischen", "und"), ("von", "bis"))),
         often=("hundert", "mal"),
         comma="komma",
         ats=frozenset(("at", "ät", "klammeraffe")),
@@ -180,6 +225,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("per",)),
         scales=frozenset(("milione", "milioni", "miliardo", "miliardi")),
         others=frozenset(("sei", "mille")),
+        parts=frozenset(("quarto", "quarti", "terzo", "terzi")),
+        ranges=frozenset(("o", "a")),
+        limits=frozenset((("tra", "e"), ("fra", "e"), ("da", "a"))),
         often=("cento", "volte"),
         ats=frozenset(("chiocciola", "at")),
         dots=frozenset(("punto", "dot")),
@@ -204,6 +252,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("por",)),
         scales=frozenset(("milhão", "milhões", "bilhão", "bilhões")),
         others=frozenset(("mil",)),
+        parts=frozenset(("quarto", "quartos", "terço", "terços")),
+        ranges=frozenset(("ou", "a")),
+        limits=frozenset((("entre", "e"), ("de", "a"))),
         often=("cem", "vezes"),
         units=_ordinals("primeir segund terceir quart quint sext sétim oitav non", "o", "a"),
         ats=frozenset(("arroba", "at")),
@@ -229,6 +280,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("procent",)),
         scales=frozenset(("miljoen", "miljard")),
         others=frozenset(("acht", "duizend")),
+        parts=frozenset(("kwart", "derde")),
+        ranges=frozenset(("of", "tot")),
+        limits=frozenset((("tussen", "en"), ("van", "tot"))),
         often=("honderd", "keer"),
         pairs=True,
         ats=frozenset(("at", "apenstaartje")),
@@ -245,6 +299,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         percent=frozenset(("procent",)),
         scales=frozenset(("million", "millioner", "milliard", "milliarder")),
         others=frozenset(("tusind",)),
+        parts=frozenset(("kvart", "kvarte")),
+        ranges=frozenset(("eller", "til")),
+        limits=frozenset((("mellem", "og"), ("fra", "til"))),
         often=("hundrede", "gange"),
         pairs=True,
         ats=frozenset(("snabel", "at")),

@@ -73,6 +73,7 @@ class TextStage:
         self._replacer = Replacer(options.replace)
         self._held: list[Placed] = []
         self._before: deque[str] = deque(maxlen=NEAR)
+        self._last = ""  # the last word that was shown
         self._note(said)
         self.redacted: list[tuple[int, int]] = []
         """Where something was said that is redacted, in positions."""
@@ -104,6 +105,7 @@ class TextStage:
     def _read_in(self, language: str | None) -> None:
         self._language = language
         self._reader = Reader(language)
+        self._number_reader = Reader(language, ranges=True)
         self._redactor = self._redactor_for(language)
         self._speller = NameSpeller(self._options.sounds_like, language)
         known = swear_words(language) if self._settings.swearing is None else self._settings.swearing
@@ -210,7 +212,8 @@ class TextStage:
             self._replacer.open_from(words),
             self._speller.open_from(words),
         )
-        runs = list(self._reader.runs(words, self._reader.has_figure)) if self._options.numerals else []
+        numbers = self._number_reader
+        runs = list(numbers.runs(words, numbers.has_figure)) if self._options.numerals else []
         first = min([first, *(run.start for run in runs if run.open)])
         if first == len(words):
             return first
@@ -314,14 +317,14 @@ class TextStage:
     def _note(self, words: Sequence[Word]) -> Sequence[Word]:
         """Remember *words* as the last ones that were shown, and return them."""
         self._before.extend(word.text.rstrip(".,?!;:") if word.redacted else bare(word.text) for word in words)
+        self._last = words[-1].text if words else self._last
         return words
 
     def _rewritten(self, words: Sequence[Word]) -> list[Word]:
         """Return *words* after everything but redaction."""
         written = list(words)
         if self._options.numerals:
-            before = self._before[-1] if self._before else ""
-            written = with_numerals(written, self._reader, before, phone_region=self._phone_region)
+            written = with_numerals(written, self._reader, self._last, phone_region=self._phone_region)
         if self._options.replace:
             written = self._replacer.apply(written)
         if self._options.sounds_like:

@@ -1,0 +1,241 @@
+"""Joins what text2num finds into the numbers that people mean, and leaves out what stays in words. Pure.
+
+Joined are figures said one by one, years in pairs, decades and times of day. Words stay: ordinals below tenth except in
+dates, fractions such as "three quarters", "hundreds of people", and one and two by themselves.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from pipeline.text.figures import LEAST_ORDINAL, Token, bare
+from pipeline.text.languages import Vocabulary
+
+GROUPED = 10_000  # numbers from here on get marks between thousands, as "12,500"
+SPELLED_FIGURES = 3  # figures said one by one that are written together
+LISTED = 3  # numbers with marks between them that are counted: "one, two, three"
+CENTURIES = range(13, 21)
+HOURS, MINUTES = range(1, 13), range(10, 60)
+ROUND_MINUTES = ("15", "30", "45")  # others after "at" may be a price or an oven's degrees
+DENOMINATORS = range(1, 20)  # of a fraction that is written in words
+SMALL = ("0", "1", "2")
+
+_WHOLE_OR_VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in tokens *start* to *stop* (exclusive). *repeated*: said as "double seven"."""
+
+    start: int
+    stop: int
+    text: str
+    ordinal: bool = False
+    repeated: bool = False
+
+    @property
+    def figure(self) -> bool:
+        """Whether its figures are said one by one. text2num joins those after a zero."""
+        one_by_one = len(self.text) == self.stop - self.start and (len(self.text) == 1 or self.text.startswith("0"))
+        return self.repeated or (one_by_one and self.text.isdecimal())
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """Joins numbers among these tokens. *before* is the word before them."""
+
+    tokens: Sequence[Token]
+    words: Vocabulary
+    before: str
+
+    def join(self, found: Sequence[Number]) -> list[Number]:
+        """Return the numbers that are written in figures, of those that are *found* and in their order."""
+        numbers = self._with_decimals(self._with_repeated([one for one in found if not self._is_plural(one)]))
+        joined: list[Number] = []
+        at = 0
+        while at < len(numbers):
+            row = self._row(numbers, at)
+            if whole := self._time(row) or _figures(row) or self._decade(row) or self._year(row) or _decimal(row):
+                joined.append(whole)
+                at += sum(one.stop <= whole.stop for one in row)
+            elif parts := self._fraction(row):
+                at += parts
+            else:
+                if self._is_written(numbers, at, row):
+                    joined.append(replace(row[0], text=self._with_plural(row[0])))
+                at += 1
+        return joined
+
+    def _said(self, at: int) -> str:
+        """Return the word at a token, in lower case and without marks; that before them is at -1."""
+        if at == -1:
+            return bare(self.before)
+        return bare(self.tokens[at].content) if at < len(self.tokens) else ""
+
+    def _follows(self, at: int) -> str:
+        """Return the word at a token if no mark or pause stands before it."""
+        return self._said(at) if at < len(self.tokens) and not self.tokens[at].apart else ""
+
+    def _row(self, numbers: Sequence[Number], at: int) -> list[Number]:
+        """Return the numbers from *at* on that follow each other without a word or a mark between them."""
+        row = [numbers[at]]
+        for number in numbers[at + 1 :]:
+            if number.start != row[-1].stop or self.tokens[number.start].apart:
+                break
+            row.append(number)
+        return row
+
+    # --- numbers of several parts ------------------------------------------------------------------------------------
+
+    def _with_repeated(self, numbers: Sequence[Number]) -> Iterator[Number]:
+        """Yield the numbers, with "double" before a figure as part of it."""
+        for number in numbers:
+            times = self.words.times.get(self._said(number.start - 1), 1) if number.start > 0 else 1
+            if times > 1 and len(number.text) == number.stop - number.start == 1:
+                yield replace(number, start=number.start - 1, text=number.text * times, repeated=True)
+            else:
+                yield number
+
+    def _with_decimals(self, numbers: Iterator[Number]) -> list[Number]:
+        """Join two numbers with the language's comma between them, as in "zwei Komma fünfundzwanzig"."""
+        joined: list[Number] = []
+        for number in numbers:
+            last = joined[-1] if joined else None
+            said = [self._said(at) for at in range(last.stop, number.start)] if last else []
+            if last and said == [self.words.comma] and _WHOLE_OR_VERSION.fullmatch(last.text):
+                joined[-1] = Number(last.start, number.stop, f"{last.text}{self.words.decimal_mark}{number.text}")
+            else:
+                joined.append(number)
+        return joined
+
+    def _time(self, row: Sequence[Number]) -> Number | None:
+        """Return a time of day such as "3:30" where the words around it say that it is one."""
+        if not self.words.clock or not row[0].text.isdecimal() or int(row[0].text) not in HOURS:
+            return None
+        match [one.text for one in row[1:]]:
+            case [minutes] if minutes.isdecimal() and len(minutes) == len("30") and int(minutes) in MINUTES:
+                common = minutes in ROUND_MINUTES
+            case ["0", figure] if figure.isdecimal() and len(figure) == 1:
+                minutes, common = f"0{figure}", True
+            case _:
+                return None
+        stop = row[-1].stop
+        after = self._follows(stop)
+        named = bool(after) and self.tokens[stop].content[:1].isupper()  # "at twelve fifteen Main Street"
+        usual = common and not named and self._said(row[0].start - 1) in self.words.clock
+        if usual or after in self.words.halves_of_day:
+            return Number(row[0].start, stop, f"{row[0].text}:{minutes}")
+        return None
+
+    def _decade(self, row: Sequence[Number]) -> Number | None:
+        """Return a decade such as the nineteen sixties."""
+        years = self.words.decades.get(self._follows(row[0].stop))
+        if years is None or row[0].ordinal or not row[0].text.isdecimal() or int(row[0].text) not in CENTURIES:
+            return None
+        return Number(row[0].start, row[0].stop + 1, f"{row[0].text}{years}")
+
+    def _year(self, row: Sequence[Number]) -> Number | None:
+        """Return a year such as nineteen eighty-four or nineteen oh five; None if *row* does not begin with one."""
+        parts = [one.text for one in row[:3]]
+        if not self.words.pairs or not parts[0].isdecimal() or int(parts[0]) not in CENTURIES or row[0].ordinal:
+            return None
+        match parts[1:]:
+            case [second, *_] if second.isdecimal() and len(second) == len("84") and not row[1].ordinal:
+                return Number(row[0].start, row[1].stop, parts[0] + second)
+            case ["0", third] if third.isdecimal() and len(third) == 1:
+                return Number(row[0].start, row[2].stop, f"{parts[0]}0{third}")
+        return None
+
+    # --- what stays in words -----------------------------------------------------------------------------------------
+
+    def _is_plural(self, number: Number) -> bool:
+        """Return whether a number only says that there are many, as "hundreds" does."""
+        return number.stop - number.start == 1 and self._said(number.start) in self.words.plurals
+
+    def _with_plural(self, number: Number) -> str:
+        """Return the text of a number, with marks between thousands where the language has them."""
+        text, several = number.text, number.stop - number.start > 1
+        if not (text.isdecimal() and several):
+            return text
+        if int(text) >= GROUPED and self.words.group:
+            return f"{int(text):,}".replace(",", self.words.group)
+        return f"{text}s" if self.words.decades and self._said(number.stop - 1) in self.words.plurals else text
+
+    def _fraction(self, row: Sequence[Number]) -> int:
+        """Return how many numbers of *row* are a fraction: "four fifths", "one tenth", "three quarters"."""
+        first = row[0]
+        if first.ordinal:
+            return int(first.text.endswith("s"))
+        if not first.text.isdecimal() or int(first.text) not in DENOMINATORS:
+            return 0
+        if len(row) > 1 and row[1].ordinal and (first.text == "1" or row[1].text.endswith("s")):
+            return 2
+        return int(self._follows(first.stop) in self.words.parts)
+
+    def _is_written(self, numbers: Sequence[Number], at: int, row: Sequence[Number]) -> bool:
+        """Return whether a number is written in figures, and not left as it was said."""
+        number = row[0]
+        if number.repeated or self._means_other(number) or self._said(number.start) in self.words.hundreds:
+            return False
+        if number.text == self._said(number.start) and number.stop - number.start == 1:
+            return False  # it has figures already
+        if not number.text[:1].isdecimal() or (number.text == "0" and self._said(number.start) != "zero"):
+            return False
+        after_month = self._is_month(number.start - 1)
+        if number.ordinal:
+            return after_month or int(re.match(r"\d+", number.text)[0]) >= LEAST_ORDINAL  # type: ignore[index]  # it begins with a figure
+        if number.text not in SMALL or after_month:
+            return True
+        stays_before = len(row) > 1 and (row[1].ordinal or self._means_other(row[1]))
+        begins = at == 0 or numbers[at - 1].stop < number.start or self.tokens[number.start].apart
+        alone = (len(row) == 1 or stays_before) and begins
+        return not alone or self._is_in_range(numbers, at) or self._is_counted(numbers, at)
+
+    def _means_other(self, number: Number) -> bool:
+        """Return whether a number word means something else by itself, as "tausend" or "cent fois" do."""
+        said = self._said(number.start)
+        return number.stop - number.start == 1 and (
+            said in self.words.others or (said, self._said(number.stop)) == self.words.often
+        )
+
+    def _is_month(self, at: int) -> bool:
+        text = self.before if at == -1 else self.tokens[at].content
+        return bare(text) in self.words.months and text[:1].isupper()
+
+    def _is_in_range(self, numbers: Sequence[Number], at: int) -> bool:
+        """Return whether a small number belongs to a larger one: "two or three", "between one and ten"."""
+        number, after = numbers[at], numbers[at + 1] if at + 1 < len(numbers) else None
+        if after is None or after.ordinal or after.text in SMALL or after.start != number.stop + 1:
+            return False
+        between = self._follows(number.stop)
+        if not self._follows(after.start):
+            return False
+        pair = (self._said(number.start - 1), between)
+        return (number.text == "2" and between in self.words.ranges) or pair in self.words.limits
+
+    def _is_counted(self, numbers: Sequence[Number], at: int) -> bool:
+        """Return whether a small number is one of several that are counted: "one, two, three"."""
+        first = last = at
+        while first > 0 and numbers[first - 1].stop == numbers[first].start:
+            first -= 1
+        while last + 1 < len(numbers) and numbers[last].stop == numbers[last + 1].start:
+            last += 1
+        row = numbers[first : last + 1]
+        return len(row) >= LISTED and any(one.text not in SMALL for one in row)
+
+
+def _figures(row: Sequence[Number]) -> Number | None:
+    """Return the figures that *row* begins with as one number, if they are said one by one and are enough for it."""
+    figures = list(takewhile(lambda one: one.figure, row))
+    if sum(len(one.text) for one in figures) < SPELLED_FIGURES:
+        return None
+    return Number(row[0].start, figures[-1].stop, "".join(one.text for one in figures))
+
+
+def _decimal(row: Sequence[Number]) -> Number | None:
+    """Return a number whose figures after the point are said one by one, which text2num reads in a few languages."""
+    figures = list(takewhile(lambda one: one.figure, row[1:]))
+    if not figures or not re.fullmatch(r"\d+[.,]\d", row[0].text):
+        return None
+    return Number(row[0].start, figures[-1].stop, row[0].text + "".join(one.text for one in figures))
