@@ -1,6 +1,10 @@
-"""Finds terms in a transcript, whatever their case, marks and spelling of numbers. Pure."""
+"""Finds terms in a transcript, whatever their case, marks and spelling of numbers. Pure.
 
-from collections.abc import Sequence
+Words are found as they are written and as they were heard: who replaced "fellow americans" may search for either.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeline.audio import seconds
@@ -13,33 +17,51 @@ def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[di
 
     All words of a term must be of one voice. They may lie in two segments.
     """
-    voices = dict.fromkeys(segment.channel for segment in segments)
-    said = [[word for segment in segments if segment.channel == voice for word in segment.words] for voice in voices]
-    rows = [_Spoken(words) for words in said]
-    return [{"query": term, "hits": [hit for row in rows for hit in row.hits(term)]} for term in terms]
+    channels = dict.fromkeys(segment.channel for segment in segments)
+    voices = [
+        _Voice([word for one in segments if one.channel == channel for word in one.words]) for channel in channels
+    ]
+    return [{"query": term, "hits": [hit for voice in voices for hit in voice.hits(term)]} for term in terms]
 
 
-class _Spoken:
-    """The words of one voice, with the places of each unit: a recording of many hours may have many terms."""
+class _Voice:
+    """The words of one voice, as they are written and as they were heard."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self._words = words
-        self._units = units_of(words)
-        self._places: dict[str, list[int]] = {}
-        for place, unit in enumerate(self._units):
-            self._places.setdefault(unit.text, []).append(place)
+        self._rows = [_Row(words)]
+        if any(word.heard for word in words):
+            self._rows.append(_Row([replace(word, text=word.heard or word.text) for word in words]))
 
     def hits(self, term: str) -> list[dict[str, Any]]:
         """Return the places of *term*, which do not overlap."""
         wanted = [unit.text for unit in units_of([Word(part, 0, 0, 1.0) for part in term.split()])]
         found: list[dict[str, Any]] = []
         reached = 0
+        for start, stop in sorted({place for row in self._rows for place in row.places(wanted)}):
+            if start >= reached:
+                found.append(_hit(self._words[start:stop]))
+                reached = stop
+        return found
+
+
+class _Row:
+    """The units of words, with the places of each: a recording of many hours may have many terms."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._units = units_of(words)
+        self._places: dict[str, list[int]] = {}
+        for place, unit in enumerate(self._units):
+            self._places.setdefault(unit.text, []).append(place)
+
+    def places(self, wanted: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield where the units *wanted* begin and end (exclusive), in words. The places do not overlap in units."""
+        reached = 0
         for at in self._places.get(wanted[0], ()) if wanted else ():
             stop = at + len(wanted)
             if at >= reached and [unit.text for unit in self._units[at:stop]] == wanted:
-                found.append(_hit(self._words[self._units[at].word : self._units[stop - 1].word + 1]))
+                yield self._units[at].word, self._units[stop - 1].word + 1
                 reached = stop
-        return found
 
 
 def _hit(words: Sequence[Word]) -> dict[str, Any]:

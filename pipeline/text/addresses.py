@@ -42,7 +42,7 @@ _SURE_LOCAL = f"(?:{_PART}?(?:J{_PART})*[DU][DJU]*{_PART}(?:[DJU]+{_PART})*)"
 _HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{MAX_HOST_WORDS}}})"
 _SURE_HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"
 _LABEL = f"(?:{_PART}(?:J{_PART})*)"
-_ENDINGS_SAID = f"(?:D+{_LABEL})+D*(?![A@])"
+_ENDINGS_SAID = f"(?:D+{_LABEL})+D*(?!(?:[DJU]+{_PART})*[A@])"
 
 _WHOLE = re.compile(
     f"{_SURE_LOCAL}[A@](?:{_SURE_HOST}{_ENDINGS_SAID}|{_LABEL}(?![A@]))"
@@ -113,8 +113,13 @@ class Addresses:
         """Return what the parts of *words* are, one letter each, and the word of each."""
         row: list[str] = []
         places: list[int] = []
+        after = 0
         for number, word in enumerate(words):
+            if number < after:
+                continue
             kinds = self._kinds_of(word.text)
+            if kinds in ((_LETTER,), (_SHORT,)) and (after := self._end_of_spelling(words, number)) > number + 1:
+                kinds = (_LETTER, _LETTER)  # so that half as many of those as of other letters are a spelled name
             if row and row[-1] == _AT and bare(word.text) in _SIGN_WORDS:
                 row[-1] = _SIGN
                 continue
@@ -131,6 +136,21 @@ class Addresses:
             row.pop()
             places.pop()
         return "".join(row), places
+
+    def _end_of_spelling(self, words: Sequence[Word], at: int) -> int:
+        """Return where the words end that say which letter the one at *at* is: "J as in Juliet"."""
+        said = [bare(word.text) for word in words[at + 1 : at + 4]]
+        for between in self.reader.words.spelled_by:
+            count = len(between)
+            if (
+                tuple(said[:count]) == between
+                and said[count : count + 1]
+                and said[count].startswith(bare(words[at].text))
+            ):
+                return at + 1 + count + 1
+            if said and len(said) <= count and tuple(said) == between[: len(said)]:
+                return at + 1 + len(said)
+        return at + 1
 
     def _kinds_of(self, text: str) -> tuple[str, ...]:
         if text not in self._kinds:

@@ -67,15 +67,15 @@ class Joiner:
                 at += 1
         return joined
 
-    def _said(self, at: int) -> str:
+    def _word_at(self, at: int) -> str:
         """Return the word at a token, in lower case and without marks; that before them is at -1."""
         if at == -1:
             return bare(self.before)
         return bare(self.tokens[at].content) if at < len(self.tokens) else ""
 
-    def _follows(self, at: int) -> str:
+    def _next_word(self, at: int) -> str:
         """Return the word at a token if no mark or pause stands before it."""
-        return self._said(at) if at < len(self.tokens) and not self.tokens[at].apart else ""
+        return self._word_at(at) if at < len(self.tokens) and not self.tokens[at].apart else ""
 
     def _row(self, numbers: Sequence[Number], at: int) -> list[Number]:
         """Return the numbers from *at* on that follow each other without a word or a mark between them."""
@@ -91,7 +91,7 @@ class Joiner:
     def _with_repeated(self, numbers: Sequence[Number]) -> Iterator[Number]:
         """Yield the numbers, with "double" before a figure as part of it."""
         for number in numbers:
-            times = self.words.times.get(self._said(number.start - 1), 1) if number.start > 0 else 1
+            times = self.words.times.get(self._word_at(number.start - 1), 1) if number.start > 0 else 1
             if times > 1 and len(number.text) == number.stop - number.start == 1:
                 yield replace(number, start=number.start - 1, text=number.text * times, repeated=True)
             else:
@@ -102,7 +102,7 @@ class Joiner:
         joined: list[Number] = []
         for number in numbers:
             last = joined[-1] if joined else None
-            said = [self._said(at) for at in range(last.stop, number.start)] if last else []
+            said = [self._word_at(at) for at in range(last.stop, number.start)] if last else []
             if last and said == [self.words.comma] and _WHOLE_OR_VERSION.fullmatch(last.text):
                 joined[-1] = Number(last.start, number.stop, f"{last.text}{self.words.decimal_mark}{number.text}")
             else:
@@ -121,16 +121,16 @@ class Joiner:
             case _:
                 return None
         stop = row[-1].stop
-        after = self._follows(stop)
+        after = self._next_word(stop)
         named = bool(after) and self.tokens[stop].content[:1].isupper()  # "at twelve fifteen Main Street"
-        usual = common and not named and self._said(row[0].start - 1) in self.words.clock
+        usual = common and not named and self._word_at(row[0].start - 1) in self.words.clock
         if usual or after in self.words.halves_of_day:
             return Number(row[0].start, stop, f"{row[0].text}:{minutes}")
         return None
 
     def _decade(self, row: Sequence[Number]) -> Number | None:
         """Return a decade such as the nineteen sixties."""
-        years = self.words.decades.get(self._follows(row[0].stop))
+        years = self.words.decades.get(self._next_word(row[0].stop))
         if years is None or row[0].ordinal or not row[0].text.isdecimal() or int(row[0].text) not in CENTURIES:
             return None
         return Number(row[0].start, row[0].stop + 1, f"{row[0].text}{years}")
@@ -151,7 +151,7 @@ class Joiner:
 
     def _is_plural(self, number: Number) -> bool:
         """Return whether a number only says that there are many, as "hundreds" does."""
-        return number.stop - number.start == 1 and self._said(number.start) in self.words.plurals
+        return number.stop - number.start == 1 and self._word_at(number.start) in self.words.plurals
 
     def _with_plural(self, number: Number) -> str:
         """Return the text of a number, with marks between thousands where the language has them."""
@@ -160,7 +160,7 @@ class Joiner:
             return text
         if int(text) >= GROUPED and self.words.group:
             return f"{int(text):,}".replace(",", self.words.group)
-        return f"{text}s" if self.words.decades and self._said(number.stop - 1) in self.words.plurals else text
+        return f"{text}s" if self.words.decades and self._word_at(number.stop - 1) in self.words.plurals else text
 
     def _fraction(self, row: Sequence[Number]) -> int:
         """Return how many numbers of *row* are a fraction: "four fifths", "one tenth", "three quarters"."""
@@ -171,16 +171,16 @@ class Joiner:
             return 0
         if len(row) > 1 and row[1].ordinal and (first.text == "1" or row[1].text.endswith("s")):
             return 2
-        return int(self._follows(first.stop) in self.words.parts)
+        return int(self._next_word(first.stop) in self.words.parts)
 
     def _is_written(self, numbers: Sequence[Number], at: int, row: Sequence[Number]) -> bool:
         """Return whether a number is written in figures, and not left as it was said."""
         number = row[0]
-        if number.repeated or self._means_other(number) or self._said(number.start) in self.words.hundreds:
+        if number.repeated or self._means_other(number) or self._word_at(number.start) in self.words.hundreds:
             return False
-        if number.text == self._said(number.start) and number.stop - number.start == 1:
+        if number.text == self._word_at(number.start) and number.stop - number.start == 1:
             return False  # it has figures already
-        if not number.text[:1].isdecimal() or (number.text == "0" and self._said(number.start) != "zero"):
+        if not number.text[:1].isdecimal() or (number.text == "0" and self._word_at(number.start) != "zero"):
             return False
         after_month = self._is_month(number.start - 1)
         if number.ordinal:
@@ -194,9 +194,9 @@ class Joiner:
 
     def _means_other(self, number: Number) -> bool:
         """Return whether a number word means something else by itself, as "tausend" or "cent fois" do."""
-        said = self._said(number.start)
+        said = self._word_at(number.start)
         return number.stop - number.start == 1 and (
-            said in self.words.others or (said, self._said(number.stop)) == self.words.often
+            said in self.words.others or (said, self._word_at(number.stop)) == self.words.often
         )
 
     def _is_month(self, at: int) -> bool:
@@ -208,10 +208,10 @@ class Joiner:
         number, after = numbers[at], numbers[at + 1] if at + 1 < len(numbers) else None
         if after is None or after.ordinal or after.text in SMALL or after.start != number.stop + 1:
             return False
-        between = self._follows(number.stop)
-        if not self._follows(after.start):
+        between = self._next_word(number.stop)
+        if not self._next_word(after.start):
             return False
-        pair = (self._said(number.start - 1), between)
+        pair = (self._word_at(number.start - 1), between)
         return (number.text == "2" and between in self.words.ranges) or pair in self.words.limits
 
     def _is_counted(self, numbers: Sequence[Number], at: int) -> bool:

@@ -40,7 +40,9 @@ class Vocabulary:
     mistaken_ats: frozenset[str] = NO_WORDS  # words that "at" is often taken for
     dots: frozenset[str] = frozenset(("dot",))
     joins: frozenset[str] = frozenset(("dash", "hyphen", "underscore"))  # within an address
+    spelled_by: tuple[tuple[str, ...], ...] = ()  # said between a letter and a word that begins with it
     codes: tuple[tuple[str, ...], ...] = ()  # what is said before a card, its security code or its last month
+    cards: frozenset[str] = NO_WORDS  # said some time before the groups of a card, which may be far apart
     phone_figures: int = 10  # the least figures of a telephone number
     calls: frozenset[str] = NO_WORDS  # said before a telephone number, of which some figures may not be heard
 
@@ -99,6 +101,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         mistaken_ats=frozenset(("and", "an", "add", "ad", "that", "it")),
         dots=frozenset(("dot",)),
         joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
+        spelled_by=(("as", "in"), ("for",), ("like",)),
         codes=(
             ("card", "number"),
             ("card", "is"),
@@ -111,8 +114,15 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             ("expires",),
             ("expiry",),
             ("expiration",),
+            ("exp",),
+            ("good", "thru"),
+            ("good", "through"),
+            ("valid", "thru"),
+            ("valid", "through"),
             ("verification",),
+            ("pin",),
         ),
+        cards=_set("card cards visa mastercard amex"),
         calls=frozenset(("call", "phone", "telephone", "mobile", "cell", "cellphone", "fax", "dial", "reach", "ring")),
     ),
     "fr": Vocabulary(
@@ -131,6 +141,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("arobase", "at", "arrobas")),
         dots=frozenset(("point", "dot")),
         joins=frozenset(("tiret", "underscore", "souligné")),
+        spelled_by=(("comme",),),
         codes=(
             ("numéro", "de", "carte"),
             ("numéro", "de", "ma", "carte"),
@@ -140,6 +151,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             ("expire",),
             ("expiration",),
         ),
+        cards=_set("carte cartes visa mastercard"),
         calls=frozenset(("téléphone", "appelez", "appeler", "appelle", "portable", "mobile", "joindre", "fax")),
     ),
     "es": Vocabulary(
@@ -160,6 +172,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("arroba", "at")),
         dots=frozenset(("punto", "dot")),
         joins=frozenset(("guion", "guión", "bajo", "raya")),
+        spelled_by=(("de",), ("como",)),
         codes=(
             ("número", "de", "tarjeta"),
             ("número", "de", "mi", "tarjeta"),
@@ -170,6 +183,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             ("vencimiento",),
             ("caducidad",),
         ),
+        cards=_set("tarjeta tarjetas visa mastercard"),
         phone_figures=9,
         calls=frozenset(("teléfono", "llame", "llámame", "llamar", "móvil", "celular", "fax")),
     ),
@@ -190,6 +204,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("at", "ät", "klammeraffe")),
         dots=frozenset(("punkt", "dot")),
         joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
+        spelled_by=(("wie",),),
         codes=(
             ("kartennummer",),
             ("prüfnummer",),
@@ -200,6 +215,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             ("gültig", "bis"),
             ("ablaufdatum",),
         ),
+        cards=_set("karte karten kartennummer kreditkarte visa mastercard"),
         phone_figures=9,
         calls=frozenset(
             (
@@ -232,6 +248,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("chiocciola", "at")),
         dots=frozenset(("punto", "dot")),
         joins=frozenset(("trattino", "underscore", "basso")),
+        spelled_by=(("come",), ("di",)),
         codes=(
             ("numero", "di", "carta"),
             ("numero", "della", "carta"),
@@ -240,6 +257,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             ("scade",),
             ("scadenza",),
         ),
+        cards=_set("carta carte visa mastercard"),
         phone_figures=9,
         calls=frozenset(("telefono", "cellulare", "chiami", "chiamami", "chiamare", "fax")),
     ),
@@ -260,6 +278,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("arroba", "at")),
         dots=frozenset(("ponto", "dot")),
         joins=frozenset(("traço", "hífen", "underline", "underscore")),
+        spelled_by=(("de",), ("como",)),
         codes=(
             ("número", "do", "cartão"),
             ("número", "do", "meu", "cartão"),
@@ -269,6 +288,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             ("validade",),
             ("expira",),
         ),
+        cards=_set("cartão cartões visa mastercard"),
         phone_figures=9,
         calls=frozenset(("telefone", "celular", "telemóvel", "ligue", "ligar", "fax")),
     ),
@@ -288,7 +308,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("at", "apenstaartje")),
         dots=frozenset(("punt", "dot")),
         joins=frozenset(("streepje", "min", "underscore")),
+        spelled_by=(("van",), ("als",)),
         codes=(("kaartnummer",), ("beveiligingscode",), ("cvv",), ("verloopt",), ("vervaldatum",)),
+        cards=_set("kaart kaarten kaartnummer creditcard visa mastercard"),
         phone_figures=9,
         calls=frozenset(("telefoon", "telefoonnummer", "bel", "bellen", "mobiel", "fax")),
     ),
@@ -307,6 +329,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ats=frozenset(("snabel", "at")),
         dots=frozenset(("punktum", "dot")),
         codes=(("kortnummer",), ("udløber",)),
+        cards=_set("kort kortet kortnummer visa mastercard"),
         phone_figures=8,
         calls=frozenset(("telefon", "telefonnummer", "mobil", "ring", "ringe", "fax")),
     ),

@@ -7,6 +7,7 @@ figures decides.
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from pipeline.text.addresses import Addresses
 from pipeline.text.figures import Reader, WordRun, bare, is_code, without_hyphens
@@ -20,13 +21,14 @@ CALLED_FIGURES = 6  # of a telephone number after a word such as "call": some ma
 CODE_FIGURES = range(3, 9)  # of a security code or a date, after a card
 BEGUN_SIGNS = 4  # of an account that goes on longer than words may be held
 GROUP_FIGURES = 4  # of a card, said apart from the others: "4242 4242, let me see, 4242 and the last four are 4242"
-SEVERAL_GROUPS = 8  # figures of such groups, where no more of them can be waited for
+SEVERAL_GROUPS = 8  # figures of such groups, where no more of them can be waited for or one was shown already
 GROUPS_NEAR = 4  # the most words between such groups, besides numbers
 NEAR = 6  # words from a card, or the words "security code", to the figures that belong to it
 
 _AMOUNT = re.compile(r"[$£€%]|^\d{1,3}(?:,\d{3})+\W*$")  # money or thousands
 _MONEY = re.compile(r"[$£€¥]\d[\d,]*\.\d\d(?!\d)")  # with cents, as no code of a card is written
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_YEARS = re.compile(rf"(?:{_YEAR.pattern})+")
 _IBAN = re.compile(r"[A-Z]{1,2}\d{2}[A-Z\d]{8,}")
 _IBAN_BEGINS = re.compile(r"[A-Z]{1,2}|[A-Z]{2}\d{1,2}[A-Z\d]*")
 
@@ -74,7 +76,7 @@ class Redactor:
 
     def is_suspect(self, text: str) -> bool:
         """Return whether a word, looked at alone, may be a part of a secret."""
-        if self.of_figures and self.has(text):
+        if (self.of_figures and self.has(text)) or ("numbers" in self.kinds and self._is_other_number(text)):
             return True
         return "email" in self.kinds and self.addresses.is_suspect(text)
 
@@ -113,13 +115,15 @@ class Redactor:
         held_longest: bool = False,
         begun: str = "",
         groups: Groups = NO_GROUPS,
+        card_awaited: bool = False,
     ) -> list[Span]:
         """Return what must be hidden in *words*, in order and without overlaps.
 
         *before* has the words directly before them, *begun* the figures of a number that continues in them. *least* is
         given when the words can be held no longer: then a number that may go on after them is hidden if it has at least
         so many figures already. *held_longest*: they were held for as long as words may be.
-        *groups*: groups of a card that were said before them.
+        *groups*: groups of a card that were said before them. *card_awaited*: people spoke of a card, so a group at the
+        end, after which nobody speaks, is one of it.
         """
         found: list[Span] = []
         if "email" in self.kinds:
@@ -127,8 +131,13 @@ class Redactor:
         if "iban" in self.kinds:
             found += self._accounts(words, found, least)
         if self.of_figures:
-            grouped = self._card_groups(words, groups, held_longest=held_longest) if "pci" in self.kinds else set()
+            grouped: set[int] = set()
+            if "pci" in self.kinds:
+                grouped = self._card_groups(words, groups, held_longest=held_longest)
+                grouped |= self._last_group(words) if card_awaited else set()
             found += self._numbers(words, found, before, least, begun, grouped=grouped)
+        if "numbers" in self.kinds:
+            found += self._other_numbers(words, found)
         return sorted(found, key=lambda span: span.start)
 
     def _addresses(self, words: Sequence[Word], *, forced: bool, held_longest: bool) -> Iterator[Span]:
@@ -164,13 +173,45 @@ class Redactor:
             if run.start in grouped and kind in (None, "numbers"):
                 kind = "pci"
             if kind is not None:
-                spans.append(Span(run.start, run.stop, LABELS[kind]))
+                spans.append(
+                    Span(run.start, self._end_of_ordinal(words, run) if kind == "numbers" else run.stop, LABELS[kind])
+                )
         return spans
+
+    def _end_of_ordinal(self, words: Sequence[Word], run: WordRun) -> int:
+        """Return where a number ends, with the "first" of "twenty first"."""
+        at = run.stop
+        follows = (
+            at < len(words) and bare(words[at].text) in self.reader.words.days and words[at - 1].text[-1].isalnum()
+        )
+        return at + 1 if follows else at
+
+    def _other_numbers(self, words: Sequence[Word], found: Sequence[Span]) -> list[Span]:
+        """Return the numbers that are no part of longer ones: "B12", "a hundred", "millions"."""
+        taken = {at for span in found for at in range(span.start, span.stop)}
+        return [
+            Span(at, at + 1, LABELS["numbers"])
+            for at, word in enumerate(words)
+            if at not in taken and self._is_other_number(word.text)
+        ]
+
+    def _is_other_number(self, text: str) -> bool:
+        known, plain = self.reader.words, bare(text)
+        return any(plain in some for some in (known.hundreds, known.scales, known.plurals)) or any(
+            sign.isnumeric() for sign in text
+        )
 
     def _card_groups(self, words: Sequence[Word], before: Groups, *, held_longest: bool) -> set[int]:
         """Return where the groups of cards begin that are said with a few other words between them."""
-        least = SEVERAL_GROUPS if held_longest else CARD_FIGURES
-        return {run.start for runs, figures in self._groups(words, before) if figures >= least for run in runs}
+        found = self._groups(words, before)
+        least = [SEVERAL_GROUPS if held_longest else CARD_FIGURES] * len(found)
+        if before.figures:
+            least[0] = SEVERAL_GROUPS  # it goes on after a pause in which a group of it was shown
+        return {run.start for (runs, figures), few in zip(found, least, strict=True) if figures >= few for run in runs}
+
+    def _last_group(self, words: Sequence[Word]) -> set[int]:
+        """Return where a group of a card begins that goes on to the end of *words*."""
+        return {runs[-1].start for runs, _ in self._groups(words, NO_GROUPS) if runs[-1].open}
 
     def groups_at_end(self, words: Sequence[Word], before: Groups) -> Groups:
         """Return the groups that others may belong to which follow *words*."""
@@ -198,10 +239,12 @@ class Redactor:
         found: list[tuple[list[WordRun], int]] = [([], before.figures)] if before.figures else []
         for run in self.reader.runs(words, self.reader.has_figure):
             some = [word for word in words[run.start : run.stop] if self.reader.has_figure(word.text)]
+            if all(_AMOUNT.search(word.text) or _YEAR.fullmatch(bare(word.text)) for word in some):
+                some = [word for word in some if not _AMOUNT.search(word.text)]
             figures = self.reader.figures(some)
-            if len(figures) < GROUP_FIGURES or all(_AMOUNT.search(word.text) for word in some):
+            if len(figures) < GROUP_FIGURES:
                 continue
-            is_year = bool(_YEAR.fullmatch(figures))
+            is_year = self._are_years(some)
             count = len(figures) // 2 if is_year else len(figures)
             last = found[-1][0] if found else []
             between = self._words_between(words, last[-1].stop if last else 0, run.start)
@@ -217,6 +260,8 @@ class Redactor:
     def _kind(self, words: Sequence[Word], before: Sequence[str], least: int | None, begun: str) -> str | None:
         figures = begun + self.reader.figures(words)
         count = len(figures)
+        if least is None and not begun and self._are_years(words) and not self._follows_card(before):
+            return "numbers" if "numbers" in self.kinds else None
         if count >= CARD_FIGURES and "pci" in self.kinds:
             return "pci"
         if count == SSN_FIGURES and "ssn" in self.kinds:
@@ -238,6 +283,20 @@ class Redactor:
         if "numbers" in self.kinds and count and not _is_pronoun(words, figures):
             return "numbers"
         return None
+
+    def _are_years(self, words: Sequence[Word]) -> bool:
+        """Return whether a run is nothing but years and, after words such as "and", large amounts.
+
+        No card or account begins like a year. Figures that are said one by one are no years.
+        """
+        runs = [list(run) for has, run in groupby(words, lambda word: self.reader.has_figure(word.text)) if has]
+        amounts = [run for run in runs if len(runs) > 1 and len(run) == 1 and _AMOUNT.search(run[0].text)]
+        return all(run in amounts or self._are_said_as_years(run) for run in runs)
+
+    def _are_said_as_years(self, words: Sequence[Word]) -> bool:
+        figures = self.reader.figures(words)
+        apart = len(words) < len(figures) and all(len(self.reader.figures([word])) <= len("1984") for word in words)
+        return apart and bool(_YEARS.fullmatch(figures))
 
     def _is_certain(self, words: Sequence[Word]) -> bool:
         """Return whether the only figure in *words* is one: "one" and "oh" mostly mean other things."""

@@ -35,6 +35,9 @@ MAX_HELD = position(4.0)
 HIDDEN_PAUSE = position(4.0)
 """The longest pause within something that has its label already: a figure in between may not have been heard."""
 
+CARD_AWAITED = position(30.0)
+"""How long after a word such as "card" a group of figures before a long pause is taken for one of it."""
+
 PATIENT = 5  # times as much is held where nobody waits for the words
 
 ANY_FIGURES, FEW_FIGURES = 1, 3
@@ -87,6 +90,8 @@ class TextStage:
         """The hidden words of an e-mail address that may continue; empty for a run of figures."""
         self._groups = NO_GROUPS
         """The groups of a card that were shown or hidden, to which others may belong."""
+        self._card_said: int | None = None
+        """The end of the last word such as "card"."""
         self._begun, self._begun_to = "", 0
         """Figures that were shown although their number may go on, and the position where they end."""
 
@@ -137,6 +142,8 @@ class TextStage:
         if self._language is not None and self._needs_number_words and self._language not in NUMERAL_LANGUAGES:
             self.unknown_languages[self._language] = None
         decided = self.reach(word.start)
+        if bare(word.text) in self._redactor.reader.words.cards:
+            self._card_said = word.end
         self._held.append((word, segment))
         decided += self._take_decided()
         return decided + self.reach(word.end, waited=False)
@@ -168,6 +175,12 @@ class TextStage:
         """Return everything that is held, because it may be held no longer. An open run of a few figures is hidden."""
         return self._decide(len(self._held), FEW_FIGURES)
 
+    def _awaits_card(self) -> bool:
+        """Return whether people spoke of a card a moment ago: a group of figures before a pause is one of it."""
+        if self._patient or not self._held or self._card_said is None:
+            return False
+        return self._held[-1][0].end <= self._card_said + CARD_AWAITED
+
     def _cut(self) -> list[Placed]:
         """Return what can be held no longer: all words if a secret may go on, else those before the longest pause."""
         words = self._words
@@ -184,7 +197,7 @@ class TextStage:
 
     def release(self) -> list[Placed]:
         """Return everything that is held, because nothing that follows belongs to it."""
-        decided = self._decide(len(self._held))
+        decided = self._decide(len(self._held), card_awaited=self._awaits_card())
         self._hidden_to, self._address = None, []
         return decided
 
@@ -250,7 +263,9 @@ class TextStage:
         run = next(iter(self._redactor.reader.runs(words, self._redactor.has, within=True)), None)
         return (0, False) if run is None or run.start > 0 else (run.stop, run.open)
 
-    def _decide(self, count: int, least: int | None = None, *, held_longest: bool = False) -> list[Placed]:
+    def _decide(
+        self, count: int, least: int | None = None, *, held_longest: bool = False, card_awaited: bool = False
+    ) -> list[Placed]:
         """Return the first *count* words that are held in their final form, and hold them no longer."""
         some, self._held = self._held[:count], self._held[count:]
         words = [word for word, _ in some]
@@ -265,6 +280,7 @@ class TextStage:
             held_longest=held_longest,
             begun=begun,
             groups=self._groups,
+            card_awaited=card_awaited,
         )
         if "pci" in self._redactor.kinds:
             self._groups = self._redactor.groups_at_end(words, self._groups)

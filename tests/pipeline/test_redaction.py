@@ -29,6 +29,8 @@ CARDS = TextOptions(redact=("pci",))
         "four two four two four oh oh two double four triple two four two",
         "4242 (1.8) 4242 (1.8) 4242 (1.8) 4242",
         "4242 uh 4242 and then 4242 space 4242",
+        "199920002001",
+        "one nine nine nine two oh oh oh two oh oh one",
         "card4242 4242 4242x 4242",
         "$4242 4242% #4242 No.4242",
         "42 for 2 42 42 to 2 42 42 4 2 4 2",
@@ -56,7 +58,17 @@ def test_a_card_is_hidden_however_it_is_said(card, numerals):
         ("it is 4242 4242 4242 4242. Send $25.00 or $1234 today", "it is [CARD]. Send $25.00 or [CARD] today"),
         ("it expires soon, in room 12.", "it expires soon, in room 12."),
         ("my card number is 4242 (3.0) 9371 (3.0) 888 (3.0) 1117", "my card number is [CARD] [CARD] [CARD] [CARD]"),
-        ("I gave her 4242 (3.0) 4242 (3.0) 4242", "I gave her 4242 4242 [CARD]"),
+        ("I gave her 4242 (3.0) 4242 (3.0) 4242", "I gave her 4242 [CARD] [CARD]"),
+        (
+            "I pay by card. Here it comes: 4242 (3.0) 4242 okay (3.0) 4242",
+            "I pay by card. Here it comes: [CARD] [CARD] okay [CARD]",
+        ),
+        ("I pay by card in room 4242 and so on (3.0) yes", "I pay by card in room 4242 and so on yes"),
+        ("I pay by card (31.0) it is 4242 (3.0) yes", "I pay by card it is 4242 yes"),
+        (
+            "it is good thru 09/28, exp 12/27, and my pin is 4321",
+            "it is good thru [CARD], exp [CARD], and my pin is [CARD]",
+        ),
         ("the code 123 is public", "the code 123 is public"),
     ],
 )
@@ -92,6 +104,9 @@ def test_the_code_and_the_date_of_a_card_are_hidden_with_it(text, shown):
         ("it is 4242 (3.0) 9371 (3.0) 8888 (3.0) 1117 thanks", "it is [CARD] [CARD] [CARD] [CARD] thanks"),
         ("john dot doe at gmail, thanks", "[EMAIL], thanks"),
         ("jane at sign example dot com", "[EMAIL]"),
+        ("Email me at Jane.Doe+spam@my-company.co", "Email me at [EMAIL]"),
+        ("it is j as in juliet a n e at gmail dot com", "it is [EMAIL]"),
+        ("so J for Juliet, A as in Alpha, N like November at gmail dot com. Yes", "so [EMAIL]. Yes"),
         ("to john dot miller and example dot com, and then", "to [EMAIL], and then"),
         ("The account is GB-20-9, N-W-B-K, 6,061,331 9,268-19. Yes.", "The account is [IBAN]. Yes."),
     ],
@@ -114,6 +129,9 @@ def test_each_kind_has_its_label(text, shown):
         "My order 4711 is here and order 4712 is there.",
         "Ten minus five at most. A plan B at home, at the latest.",
         "The polka dot dress and the red one, a dot com company, and that is it.",
+        "From 1914 to 1918 and from 1939 to 1945, in 1999, 2000 and 2001.",
+        "From nineteen fourteen to nineteen eighteen, and then again.",
+        "We sold 1,500,000 units in 2023 and 2,000,000 in 2024.",
     ],
 )
 def test_other_words_and_numbers_are_left(text):
@@ -133,7 +151,7 @@ def test_other_words_and_numbers_are_left(text):
             "it is [CARD] let me see [CARD] thanks",
         ),
         ("it is 4242 (2.3) 9371 (2.3) 8888 (2.3) 1117 thanks", "it is [CARD] thanks"),
-        ("it is 4242 (3.0) 9371 (3.0) 8888 (3.0) 1117 thanks", "it is 4242 9371 [CARD] [CARD] thanks"),
+        ("it is 4242 (3.0) 9371 (3.0) 8888 (3.0) 1117 thanks", "it is 4242 [CARD] [CARD] [CARD] thanks"),
         (
             "it is four two four two then it says four two four two and after that one nine eight four okay bye",
             "it is [CARD] then it says [CARD] and after that [CARD] okay bye",

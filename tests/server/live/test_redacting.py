@@ -126,7 +126,10 @@ async def test_a_session_that_is_finalized_amid_a_card_shows_none_of_it(server, 
 def test_clients_of_other_services_get_the_same(server, folder):
     sandbox = server.key(environment="sandbox")
     with server.client(sandbox, sandbox=True) as client:
-        query = "redact=true&numerals=true&punctuate=true&search=fox&search=wolf&paragraphs=true&replace=fox:cat"
+        query = (
+            "redact=true&numerals=true&punctuate=true&paragraphs=true&replace=fox:cat"
+            "&search=fox&search=the%20cat&search=wolf&search=4242%209371"
+        )
         answer = client.post(f"/v1/listen?{query}", content=wav(ROUND_S))
         [channel] = answer.json()["results"]["channels"]
         openai = client.post(
@@ -137,7 +140,7 @@ def test_clients_of_other_services_get_the_same(server, folder):
         plain = client.post("/v1/listen?redact=credit_card", content=wav(ROUND_S)).json()
     [said] = channel["alternatives"]
     assert said["transcript"] == "My card is [CARD] thank you. The cat has [NUMBER] dogs, okay?"
-    assert [len(one["hits"]) for one in channel["search"]] == [0, 0]
+    assert [len(one["hits"]) for one in channel["search"]] == [1, 1, 0, 0]
     assert [len(one["sentences"]) for one in said["paragraphs"]["paragraphs"]] == [2]
     assert plain["results"]["channels"][0]["alternatives"][0]["transcript"].startswith(
         "my card is [CARD] thank you the fox"
