@@ -81,12 +81,23 @@ STARTED = frozenset(
 )
 """Fixtures that start a server or a cluster."""
 
+IMPORT = re.compile(r"^(?:from \S+ )?import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
 STARTS = frozenset({"Server", "Served", "served", "shared_cluster", "subprocess", "printed", "BACKENDS"})
 """What the files of tests import that start processes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only what is pure or in one process")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --quick, do not import what is left out as a whole: each process would do so."""
+    if not config.getoption("--quick") or not collection_path.name.startswith("test_"):
+        return None
+    place = collection_path.relative_to(config.rootpath).as_posix()
+    names = re.findall(r"\w+", " ".join(IMPORT.findall(collection_path.read_text())))
+    return True if place.startswith(LONG) or not STARTS.isdisjoint(names) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
