@@ -180,7 +180,7 @@ def bundled_catalog(overlay: str) -> Catalog:
 
 
 def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: datetime) -> Catalog:
-    """Return the catalogue with the prices of *feed*, a JSON file in genai-prices' data format (its prices/data.json).
+    """Return the catalogue with the prices of *feed*, a JSON file in genai-prices' data format (README).
 
     Raises BadPriceFeed, with the reason, if *feed* cannot be read or fails check_against(before).
     """
