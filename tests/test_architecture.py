@@ -20,7 +20,7 @@ MAY_IMPORT = {
 }
 
 FLOORS = (
-    {"clock", "config", "metrics", "waiting", "capacity"},
+    {"background", "clock", "config", "metrics", "waiting", "capacity"},
     {"model"},
     {"logs"},
     {"faults"},

@@ -5,23 +5,32 @@ Words are found as they are written and as they were heard: who replaced "fellow
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from pipeline.audio import seconds
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Segment, Word, join_words
 
+MAX_HITS = 1000
+"""Of a term. A hundred terms may each fit every word of hours of speech."""
+
 
 def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[dict[str, Any]]:
     """Return where each of *terms* was said, in the form of the JSON file and of records. Times are in seconds.
 
-    All words of a term must be of one voice. They may lie in two segments.
+    Of a term the first MAX_HITS are returned. All words of a term must be of one voice. They may lie in two segments.
     """
     channels = dict.fromkeys(segment.channel for segment in segments)
     voices = [
         _Voice([word for one in segments if one.channel == channel for word in one.words]) for channel in channels
     ]
-    return [{"query": term, "hits": [hit for voice in voices for hit in voice.hits(term)]} for term in terms]
+    return [{"query": term, "hits": list(islice(_hits(voices, term), MAX_HITS))} for term in terms]
+
+
+def _hits(voices: Sequence["_Voice"], term: str) -> Iterator[dict[str, Any]]:
+    for voice in voices:
+        yield from voice.hits(term)
 
 
 class _Voice:
@@ -33,16 +42,14 @@ class _Voice:
         if any(word.heard for word in words):
             self._rows.append(_Row([replace(word, text=word.heard or word.text) for word in words]))
 
-    def hits(self, term: str) -> list[dict[str, Any]]:
-        """Return the places of *term*, which do not overlap."""
+    def hits(self, term: str) -> Iterator[dict[str, Any]]:
+        """Yield the places of *term*, which do not overlap."""
         wanted = [unit.text for unit in units_of([Word(part, 0, 0, 1.0) for part in term.split()])]
-        found: list[dict[str, Any]] = []
         reached = 0
         for start, stop in sorted({place for row in self._rows for place in row.places(wanted)}):
             if start >= reached:
-                found.append(_hit(self._words[start:stop]))
+                yield _hit(self._words[start:stop])
                 reached = stop
-        return found
 
 
 class _Row:

@@ -21,6 +21,7 @@ from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.limits_file import read_limits
 from server.app import Service, build
+from server.background import share_interpreter
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
@@ -49,6 +50,7 @@ def add(commands: Any) -> None:
 def run(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level=config.log_level)
     close_memory()
+    share_interpreter()
     for name in unknown_variables(os.environ):
         log.warning("unknown variable", extra={"variable": name})
     limits = read_limits(config)

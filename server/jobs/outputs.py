@@ -1,12 +1,12 @@
 """Writes the output files of a finished transcript, and makes the outcome of its job."""
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 
 from pipeline.audio import seconds
-from pipeline.documents.formats import OUTPUT_FORMATS, Heading
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading, OutputFormat
 from pipeline.words import Transcript
+from server.background import compute
 from server.logs import log
 from server.model.errors import StorageError
 from server.model.events import NewEvent
@@ -22,8 +22,10 @@ def output_key(name: str, job: Job, *, epoch: int) -> str:
     return f"{job.id}/{epoch}.{OUTPUT_FORMATS[name].extension}"
 
 
-async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: int, blobs: BlobStore) -> Artifact:
-    """Store the output *name* of the job under its output_key()."""
+async def write_output(
+    name: str, transcript: Transcript, job: Job, *, size: int, epoch: int, blobs: BlobStore
+) -> Artifact:
+    """Store the output *name* of the job under its output_key(). *size* is that of its stored chunks, in bytes."""
     kind = OUTPUT_FORMATS[name]
     heading = Heading(
         job_id=job.id,
@@ -34,11 +36,16 @@ async def write_output(name: str, transcript: Transcript, job: Job, *, epoch: in
         paragraphs=job.order.text.paragraphs,
         search=job.order.text.search,
     )
-    data = await asyncio.to_thread(kind.render, transcript, heading)
+    data, sha256 = await compute(job.account, size, _render, kind, transcript, heading)
     key = output_key(name, job, epoch=epoch)
     async with blobs.create(key) as sink:
         await sink.write(data)
-    return Artifact(kind=name, blob=key, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+    return Artifact(kind=name, blob=key, sha256=sha256, bytes=len(data))
+
+
+def _render(kind: OutputFormat, transcript: Transcript, heading: Heading) -> tuple[bytes, str]:
+    data = kind.render(transcript, heading)
+    return data, hashlib.sha256(data).hexdigest()
 
 
 async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:

@@ -1,6 +1,5 @@
 """One file in the hands of one worker: transcribe it chunk by chunk, and write its outputs."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import unpack_chunk
 from pipeline.words import Chunk, Transcript
+from server.background import compute, total_bytes
 from server.egress.fetch import Fetcher
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.jobs.outputs import completed_outcome, write_output
@@ -28,6 +28,8 @@ from server.model.events import NewEvent
 from server.model.outcomes import Artifact, Outcome
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
+
+WORD_BYTES = 40  # of a word in a stored chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,22 +68,25 @@ class Running:
         chunks = await self._transcribe_chunks(blob)
         await self.held.note(stage="writing")
         duration = max(chunk.end for chunk in chunks)
-        transcript = assemble(chunks, duration=duration, engine=self._batch.engine_name, model=self._batch.model_name)
-        artifacts = [await self._write(name, transcript) for name in order.output_formats]
+        account, size = self._job.account, WORD_BYTES * sum(len(s.words) for chunk in chunks for s in chunk.segments)
+        engine, model = self._batch.engine_name, self._batch.model_name
+        transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model=model)
+        artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
         warnings = [dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes]
         channels = len({chunk.channel for chunk in chunks})
-        return completed_outcome(
-            transcript,
-            artifacts,
-            warnings=warnings,
-            heard_s=seconds(duration) * channels if order.separate else None,
-            events=final_speakers(chunks) if order.diarize and order.word_timestamps else (),
+        events: tuple[NewEvent, ...] = ()
+        if order.diarize and order.word_timestamps:
+            events = await compute(account, size, final_speakers, chunks)
+        heard_s = seconds(duration) * channels if order.separate else None
+        return await compute(
+            account, size, completed_outcome, transcript, artifacts, warnings=warnings, heard_s=heard_s, events=events
         )
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
         """All chunks, including those of earlier attempts. Each is stored before the next is asked for."""
         order = self._job.order
-        chunks = await asyncio.to_thread(lambda: [unpack_chunk(body) for body in self.held.lease.chunks])
+        stored = self.held.lease.chunks
+        chunks = await compute(self._job.account, total_bytes(stored), lambda: [*map(unpack_chunk, stored)])
         options = BatchOptions(
             language=order.language,
             multilingual=order.multilingual,
@@ -118,9 +123,10 @@ class Running:
         total_s = self._job.duration_s
         return min(0.999, seconds(chunk.end) / total_s) if total_s else 0.0
 
-    async def _write(self, name: str, transcript: Transcript) -> Artifact:
+    async def _write(self, name: str, transcript: Transcript, size: int) -> Artifact:
         self.held.check()
-        return await write_output(name, transcript, self._job, epoch=self.held.lease.epoch, blobs=self._tools.blobs)
+        epoch, blobs = self.held.lease.epoch, self._tools.blobs
+        return await write_output(name, transcript, self._job, size=size, epoch=epoch, blobs=blobs)
 
 
 class Stopped(Exception):
@@ -132,11 +138,11 @@ def source_key(job_id: str) -> str:
     return f"{job_id}/source"
 
 
-def final_speakers(chunks: Sequence[Chunk]) -> list[NewEvent]:
+def final_speakers(chunks: Sequence[Chunk]) -> tuple[NewEvent, ...]:
     """The event with the final speaker of every word, from the turns of the last chunk."""
     segments = [segment for chunk in chunks for segment in chunk.segments]
     runs = speaker_runs(segments, final_turns(chunks) or ())
-    return [NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": True}))]
+    return (NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": True})),)
 
 
 def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:

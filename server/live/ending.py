@@ -12,6 +12,7 @@ from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
 from pipeline.documents.stored import unpack_chunk
 from pipeline.words import Chunk, SpeakerTurn, Transcript
+from server.background import compute, total_bytes
 from server.jobs.end_report import report_end
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import completed_outcome, output_key, write_output
@@ -61,14 +62,18 @@ class Endings:
         if result.speakers is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):
             await self._store_speakers(held, result, chunks)
             chunks = await self.storage.jobs.chunks(job.id)
-        # Hours of speech have more than ten thousand words, and the event loop must not wait for them.
-        transcript = await asyncio.to_thread(_transcript, chunks, result.duration, job.order, engine)
-        outputs = [await self._write(name, transcript, held) for name in job.order.output_formats]
+        size = total_bytes(chunks)
+        transcript = await compute(job.account, size, _transcript, chunks, result.duration, job.order, engine)
+        outputs = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
         await self._note_source(held, result.received_bytes)
         if result.audio is not None:
             outputs.append(result.audio)
         heard_s = _heard_s(held, result.duration)
-        await self._end(held, completed_outcome(transcript, outputs, warnings=result.warnings, heard_s=heard_s))
+        warnings = result.warnings
+        outcome = await compute(
+            job.account, size, completed_outcome, transcript, outputs, warnings=warnings, heard_s=heard_s
+        )
+        await self._end(held, outcome)
 
     async def store_when_reachable(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
         """Call *store*, which stores the blob *key*, again and again until the blob store can be reached.
@@ -120,32 +125,22 @@ class Endings:
             past = replace(past, chunks=(*past.chunks, chunk), open=past.open[1:])
         return past
 
-    async def _write(self, name: str, transcript: Transcript, held: HeldLease) -> Artifact:
+    async def _write(self, name: str, transcript: Transcript, held: HeldLease, size: int) -> Artifact:
         job, epoch, blobs = held.job, held.lease.epoch, self.storage.blobs
         return await self.store_when_reachable(
             held,
             output_key(name, job, epoch=epoch),
-            lambda: write_output(name, transcript, job, epoch=epoch, blobs=blobs),
+            lambda: write_output(name, transcript, job, size=size, epoch=epoch, blobs=blobs),
         )
 
     async def _store_speakers(self, held: HeldLease, result: LiveResult, chunks: Sequence[bytes]) -> None:
         """Store the turns of all speakers as a last chunk, with the event that has the final speaker of every word."""
         assert result.speakers is not None
         turns, runs = result.speakers
-        channel = held.job.order.live_channels[0]
-        end = SessionPast(tuple([unpack_chunk(body) for body in chunks])).end(channel)
-        chunk = Chunk(
-            index=len(chunks),
-            jobs_done=0,
-            start=end,
-            end=max(end, result.duration),
-            segments=(),
-            language=None,
-            language_probability=None,
-            channel=channel,
-            turns=turns,
-        )
-        await held.checkpoint(chunk, [revised_event(runs, final=True)])
+        job, size = held.job, total_bytes(chunks)
+        chunk = await compute(job.account, size, _speakers_chunk, chunks, turns, result.duration, job.order)
+        event = await compute(job.account, size, revised_event, runs, final=True)
+        await held.checkpoint(chunk, [event])
 
     async def _note_source(self, held: HeldLease, received_bytes: int | None) -> None:
         assert held.job.order.live is not None
@@ -172,6 +167,23 @@ def _heard_s(held: HeldLease, duration: int) -> float | None:
     """The audio that counts as used, if that is not the duration: separate channels count once each."""
     order = held.job.order
     return seconds(duration) * len(order.live_channels) if order.separate else None
+
+
+def _speakers_chunk(bodies: Sequence[bytes], turns: tuple[SpeakerTurn, ...], duration: int, order: Order) -> Chunk:
+    """The last chunk of a session, behind the stored ones. It has no words, but the turns of all speakers."""
+    channel = order.live_channels[0]
+    end = SessionPast(tuple([unpack_chunk(body) for body in bodies])).end(channel)
+    return Chunk(
+        index=len(bodies),
+        jobs_done=0,
+        start=end,
+        end=max(end, duration),
+        segments=(),
+        language=None,
+        language_probability=None,
+        channel=channel,
+        turns=turns,
+    )
 
 
 def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:

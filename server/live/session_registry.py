@@ -16,6 +16,7 @@ from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from server.accounts.plans import Plans
+from server.background import compute, total_bytes
 from server.faults import contain
 from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
@@ -324,8 +325,8 @@ class SessionRegistry:
 
     async def _past(self, job: Job, chunks: Sequence[bytes]) -> SessionPast:
         log = await self._parts.storage.events.read_all(job.id)
-        # Hours of words, for which the event loop must not wait.
-        return await asyncio.to_thread(read_past, chunks, log, job.order.live_channels)
+        size = total_bytes(chunks) + total_bytes(event.body for event in log)
+        return await compute(job.account, size, read_past, chunks, log, job.order.live_channels)
 
 
 def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:

@@ -1,6 +1,5 @@
 """The job record: how clients see a job in answers, lists, events and webhooks."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -12,6 +11,7 @@ from pipeline.documents.formats import SCHEMA, search_members, word_object
 from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import TextOptions
 from pipeline.words import words_in_time
+from server.background import compute, total_bytes
 from server.clock import now_ms
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, JobError, LiveProgress, State
@@ -61,8 +61,8 @@ class Records:
         found: Mapping[str, Any] = {}
         visible, order = job.shows_results(asked_at), job.order
         if visible and (order.word_timestamps or order.text.paragraphs or order.text.search):
-            # A long file has a hundred thousand words, and the event loop must not wait for them.
-            found = await asyncio.to_thread(_search_members, await self.jobs.chunks(job.id), order)
+            chunks = await self.jobs.chunks(job.id)
+            found = await compute(job.account, total_bytes(chunks), search_members_of, chunks, order)
         shown = {**record(job, self.links, ttl_s=ttl_s), **found}
         if visible and not job.order.keeps_results:
             shown["outputs"] = await self._outputs(job)
@@ -100,7 +100,8 @@ class Records:
             return await self.announcement(job)
         if not job.shows_results(now_ms()):
             return Announcement(make_body(job, None))
-        body = await asyncio.to_thread(make_body, job, await self.jobs.chunks(job.id))
+        chunks = await self.jobs.chunks(job.id)
+        body = await compute(job.account, total_bytes(chunks), make_body, job, chunks)
         return Announcement(body, hands_over=job.erased_after_delivery)
 
     def notice(self, job: Job) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class Records:
         return {"type": f"job.{job.state.value}", "timestamp": iso(at), "data": data}
 
 
-def _search_members(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
+def search_members_of(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
     """The members from the stored chunks, as JSON that is copied into answers."""
     segments = segments_in_time([unpack_chunk(body) for body in bodies])
     found: dict[str, Any] = search_members(segments, paragraphs=order.text.paragraphs, terms=order.text.search)

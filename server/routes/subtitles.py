@@ -6,11 +6,9 @@ Channels show the same file of their newest session.
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TypeAlias
-from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +19,7 @@ from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
 from pipeline.documents.stored import unpack_chunk
 from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
+from server.background import compute, total_bytes
 from server.http.caller import Caller
 from server.http.headers import none_match
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
@@ -53,10 +52,6 @@ class Subtitles:
 
     parts: RouteParts
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
-    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary, init=False)
-    """Locks by account, while in use: an account has one file of subtitles made at a time."""
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "subtitles"), init=False)
-    """Makes all of them, in turn: more threads would be no faster, and others would wait for them."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -120,12 +115,12 @@ class Subtitles:
             )
 
     async def _render(self, job: Job, shape: SubtitleShape) -> bytes:
-        async with self._turns.setdefault(job.account, asyncio.Semaphore(1)):
-            chunks = await self.parts.jobs.chunks(job.id)
-            running = job.order.diarize and not job.terminal
-            log = await self.parts.storage.events.read_all(job.id) if running else ()
-            voices = log if job.order.diarize else None
-            return await asyncio.get_running_loop().run_in_executor(self._thread, _render_chunks, chunks, shape, voices)
+        chunks = await self.parts.jobs.chunks(job.id)
+        running = job.order.diarize and not job.terminal
+        log = await self.parts.storage.events.read_all(job.id) if running else ()
+        voices = log if job.order.diarize else None
+        size = total_bytes(chunks) + total_bytes(event.body for event in log)
+        return await compute(job.account, size, _render_chunks, chunks, shape, voices)
 
 
 def _parse_shape(request: Request) -> SubtitleShape | None:

@@ -4,12 +4,12 @@ The answer is the transcript. With a callback the answer is the request's id, an
 callback.
 """
 
-import asyncio
 from dataclasses import asdict, dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from server.background import compute, total_bytes
 from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
 from server.dialects.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
 from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
@@ -94,7 +94,8 @@ class FileHandler:
 
     async def _result(self, job: Job, shape: DeepgramShape) -> Response:
         """The answer with the transcript of a finished job."""
-        body = await asyncio.to_thread(file_answer, job, await self.parts.jobs.chunks(job.id), shape)
+        chunks = await self.parts.jobs.chunks(job.id)
+        body = await compute(job.account, total_bytes(chunks), file_answer, job, chunks, shape)
         return json_response(body, headers={REQUEST_ID: job.id})
 
 

@@ -4,7 +4,6 @@ A request is an ordinary transcription job; only its answer and its errors have 
 platform.openai.com/docs/api-reference/audio.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import OUTPUT_FORMATS
+from server.background import compute, total_bytes
 from server.dialects.finished_jobs import answer_finished, unsuccessful
 from server.dialects.openai.bodies import (
     diarized_body,
@@ -85,10 +85,12 @@ class AudioFiles:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
             chunks = await self.parts.jobs.chunks(job.id)
-            body = await asyncio.to_thread(verbose_body, job, chunks, words="word" in wish.granularities)
+            words = "word" in wish.granularities
+            body = await compute(job.account, total_bytes(chunks), verbose_body, job, chunks, words=words)
             return Response(body, media_type="application/json")
         if wish.diarized:
-            body = await asyncio.to_thread(diarized_body, job, await self.parts.jobs.chunks(job.id))
+            chunks = await self.parts.jobs.chunks(job.id)
+            body = await compute(job.account, total_bytes(chunks), diarized_body, job, chunks)
             return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": usage(job)})
 
@@ -125,7 +127,8 @@ class AudioFiles:
             yield stream_event("error", **error_body(problem))
             return
         if diarized and voices:
-            for segment in await asyncio.to_thread(spoken_segments, await self.parts.jobs.chunks(job.id)):
+            chunks = await self.parts.jobs.chunks(job.id)
+            for segment in await compute(job.account, total_bytes(chunks), spoken_segments, chunks):
                 yield stream_event("transcript.text.segment", **segment)
         yield stream_event("transcript.text.done", text=over.text, usage=usage(over))
         yield event(None, b"[DONE]")
