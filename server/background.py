@@ -50,10 +50,10 @@ async def compute(account: str, size: int, work: Callable[P, T], *given: P.args,
     loop = asyncio.get_running_loop()
     turn = _turns.setdefault((id(loop), account), asyncio.Lock())
     async with turn:
-        return await loop.run_in_executor(_thread, partial(_uncollected, work, *given, **named))
+        return await loop.run_in_executor(_thread, partial(_run_without_collector, work, *given, **named))
 
 
-def _uncollected(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+def _run_without_collector(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Call *work* while nothing collects garbage. Reference counts still free what is no longer used."""
     gc.disable()
     try:
