@@ -45,7 +45,8 @@ class AgreementOptions:
     edge: int = position(
         0.2
     )  # a word that ends this close to the end of the audio is not shown: it is often half a word
-    shown: int = 1  # how many hypotheses in a row have a word before it is shown
+    shown: int = 1  # how many hypotheses in a row have a word before it is shown ...
+    shown_sure: float = 0.45  # ... and two at least a less probable one
     doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...
     often: int = 3  # ... or until so many in a row do
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
@@ -89,14 +90,19 @@ class Agreement:
     def shown(self) -> tuple[Word, ...]:
         """The pending words, without those at the end that will probably change: doubtful ones, or ones cut off.
 
-        The first word is shown even at the end of the audio, so that readers see at once that somebody speaks.
+        An improbable word that only one hypothesis has hides all after it, because they change with it. The first word
+        is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
-        often = _count_leading(self._candidates, lambda one: one.times >= self._options.shown)
+        options = self._options
+        often = _count_leading(
+            self._candidates,
+            lambda one: one.times >= options.shown and (one.times > 1 or one.word.probability >= options.shown_sure),
+        )
         pending = self.pending[:often]
         stay = (
             count
             for count, word in enumerate(pending, 1)
-            if word.probability >= self._options.doubtful and (count == 1 or word.end <= self._edge)
+            if word.probability >= options.doubtful and (count == 1 or word.end <= self._edge)
         )
         return pending[: max(stay, default=0)]
 
@@ -133,7 +139,7 @@ class Agreement:
         With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
         enough. With *opening* so little was said so far that words that are not very probable wait for what follows.
         """
-        fresh = [_Candidate(word, 1 + self._count_agreeing(word)) for word in self.select_fresh(words, until)]
+        fresh = [self._with_history(word) for word in self.select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
         count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
         if opening:
@@ -142,10 +148,10 @@ class Agreement:
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""
-        fresh = self.select_fresh(words, until)
-        fresh = fresh[: self._count_before_loop(fresh, fastest=self._options.fastest)]
-        count = _count_leading(fresh, lambda word: word.end <= until - guard)
-        return self._commit([_Candidate(word) for word in fresh], count)
+        words = self.select_fresh(words, until)
+        words = words[: self._count_before_loop(words, fastest=self._options.fastest)]
+        count = _count_leading(words, lambda word: word.end <= until - guard)
+        return self._commit([replace(self._with_history(word), times=1) for word in words], count)
 
     def settle(self, position: int) -> None:
         """Commit no more words before *position*: later hypotheses can only add words after it."""
@@ -199,10 +205,16 @@ class Agreement:
         heard_otherwise = normalise(words[split - 1].text) != normalise(self._kept[-1].text)
         return heard_otherwise and words[split].end - words[split].start <= self._options.rest
 
-    def _count_agreeing(self, word: Word) -> int:
-        """Return how many hypotheses in a row before this one have *word* at the same place."""
-        apart = self._options.apart
-        return max((old.times for old in self._candidates if _same(word, old.word, apart)), default=0)
+    def _with_history(self, word: Word) -> _Candidate:
+        """Return *word* with the number of hypotheses in a row that have it at the same place.
+
+        It keeps the capital that one of them gave it: hypotheses often differ in whether a sentence begins there.
+        """
+        before = [old for old in self._candidates if _same(word, old.word, self._options.apart)]
+        capital = next((old.word.text[:1] for old in before if old.word.text[:1].isupper()), "")
+        if capital.casefold() == word.text[:1].casefold():
+            word = replace(word, text=capital + word.text[1:])
+        return _Candidate(word, 1 + max((old.times for old in before), default=0))
 
     def _is_clear(self, word: Word, until: int) -> bool:
         """Return whether *word* can be believed in an opening: it is probable, or enough follows it."""

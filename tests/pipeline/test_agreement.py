@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,10 +72,27 @@ def test_a_first_word_is_shown_wherever_it_ends():
     assert texts(agreement.shown) == "and"
 
 
-def test_the_surface_of_a_word_is_that_of_the_hypothesis_that_made_it_final():
+def test_an_improbable_word_is_shown_with_those_after_it_when_two_hypotheses_have_it():
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("Hello World now"), until=position(2))
-    assert texts(agreement.receive(said("hello, world. Now"), until=position(2))) == "hello, world. Now"
+    words = [*said("well"), *said("am", start=0.4, probability=0.3), *said("fellow", start=0.8)]
+    agreement.receive(words, until=position(1.4))
+    assert texts(agreement.shown) == "well"
+    agreement.receive(words, until=position(1.5))
+    assert texts(agreement.shown) == "am fellow"
+
+
+def test_the_marks_of_a_word_are_those_of_the_hypothesis_that_made_it_final():
+    agreement = Agreement(OPTIONS)
+    agreement.receive(said("hello World now"), until=position(2))
+    assert texts(agreement.receive(said("hello, World. Now"), until=position(2))) == "hello, World. Now"
+
+
+@pytest.mark.parametrize("last", ["hypothesis", "conclusion"])
+def test_a_capital_that_was_shown_is_not_taken_back(last):
+    agreement = Agreement(OPTIONS)
+    agreement.receive(said("That was"), until=position(1))
+    answer = agreement.receive if last == "hypothesis" else agreement.conclude
+    assert texts(answer(said("that was the"), until=position(3))).startswith("That was")
 
 
 def test_the_same_word_at_another_place_does_not_agree():
