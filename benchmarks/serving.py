@@ -35,13 +35,15 @@ class Serving:
 
 
 @contextmanager
-def serving(limits: Mapping[str, str] | None = None, *, program: str = "server", **settings: str) -> Iterator[Serving]:
+def serving(
+    limits: Mapping[str, str] | None = None, *, program: str = "server", root: Path = ROOT, **settings: str
+) -> Iterator[Serving]:
     """Start a server on a free port with an empty data folder. *limits* replaces parts of server/limits.toml.
 
-    *program* is the module whose command "serve" it is.
+    *program* is the module whose command "serve" it is, *root* the folder with its code.
     """
     with tempfile.TemporaryDirectory() as folder:
-        text = (ROOT / "server" / "limits.toml").read_text()
+        text = (root / "server" / "limits.toml").read_text()
         for old, new in (limits or {}).items():
             if old not in text:
                 raise SystemExit(f"server/limits.toml has no {old!r}")
@@ -54,7 +56,7 @@ def serving(limits: Mapping[str, str] | None = None, *, program: str = "server",
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", program, "serve"],
-                cwd=ROOT,
+                cwd=root,
                 stderr=file,
                 env={
                     **os.environ,
