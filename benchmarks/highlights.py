@@ -1,4 +1,4 @@
-"""The most telling figures of results/*.json. benchmarks/tables.py writes them into the two pages of figures."""
+"""The most important figures of results/*.json. benchmarks/tables.py writes them into the two pages of figures."""
 
 import math
 import re
@@ -14,31 +14,31 @@ FINAL_AFTER = "a live word is final after its end"
 
 
 def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
-    """Yield (what, figure, where and when) of every result that TOLD names, for benchmarks/README.md.
+    """Yield (what, figure, where and when) of every result that FIGURES names, for benchmarks/README.md.
 
     Results on people come first. Results of the small test model are left out where the same was measured on people.
     """
-    for _, row in _told(results):
+    for _, row in _highlights(results):
         yield row
 
 
-BESIDE = ("scribewire", "faster-whisper transcribe()")
+COMPARED = ("scribewire", "faster-whisper transcribe()")
 
 
 def front(results: Mapping[str, Result]) -> Iterator[tuple[str, str, str]]:
     """Yield the first row of each result that FRONT names, in the order of FRONT, for the README of the repository."""
-    told = list(_told(results))
+    shown = list(_highlights(results))
     for wanted in FRONT:
-        yield from [row for name, row in told if name == wanted][:1]
+        yield from [row for name, row in shown if name == wanted][:1]
 
 
-def _told(results: Mapping[str, Result]) -> Iterator[tuple[str, tuple[str, str, str]]]:
+def _highlights(results: Mapping[str, Result]) -> Iterator[tuple[str, tuple[str, str, str]]]:
     for kind, mark in (("", ""), ("-made", " (small test model)")):
-        for name, told in TOLD.items():
+        for name, shown in FIGURES.items():
             if name + kind in results and not (kind and name in results):
                 result = results[name + kind]
                 machine = result["machine"]
-                for what, figure in told(result):
+                for what, figure in shown(result):
                     cpu = machine["cpu"].replace("(R)", "")
                     yield name, (what + mark, figure, f"{machine['cores']} cores, {cpu}, {machine['date']}")
 
@@ -50,10 +50,10 @@ def _peers(result: Result) -> Figures:
             best = min((other["commit_s"]["p95"] for other in others), default=math.nan)
             names = ", ".join(dict.fromkeys(name for other in others for name in _brand(other["system"])))
             whose = names if len(others) == 1 else f"the best of {len(others)} others ({names})"
-            beside = f"; {whose} {best:.2f} s (95 %)"
+            comparison = f"; {whose} {best:.2f} s (95 %)"
             yield (
                 f"{FINAL_AFTER}, {_sessions(row['sessions'])}",
-                _commit(row) + beside * bool(others),
+                _commit(row) + comparison * bool(others),
             )
 
 
@@ -64,9 +64,9 @@ def _brand(system: str) -> list[str]:
 
 def _live(result: Result) -> Figures:
     for name, row in result.get("conditions", {}).items():
-        if name in TOLD_CONDITIONS:
-            beside = f"of the whole recording {row['wer_offline']:.1%}"
-            yield f"word errors of live words, {name}", f"{row['wer']:.1%}; {beside}; {_commit(row)}"
+        if name in SHOWN_CONDITIONS:
+            comparison = f"of the whole recording {row['wer_offline']:.1%}"
+            yield f"word errors of live words, {name}", f"{row['wer']:.1%}; {comparison}; {_commit(row)}"
 
 
 def _half_hour(result: Result) -> Figures:
@@ -81,12 +81,14 @@ def _half_hour(result: Result) -> Figures:
 def _crowd(result: Result) -> Figures:
     together = result["together"]
     lag_ms = together["loop_lag_p99_ms_at_most"]
-    beside = f"; {together['unfinished']} dropped, event loop late by at most {lag_ms:g} ms (99 %)"
-    yield f"{FINAL_AFTER}, {_sessions(together['sessions'])} on one server", _commit(together) + beside
+    comparison = f"; {together['unfinished']} dropped, event loop late by at most {lag_ms:g} ms (99 %)"
+    yield f"{FINAL_AFTER}, {_sessions(together['sessions'])} on one server", _commit(together) + comparison
     if "overload" in result:
         overload = result["overload"]
-        beside = f"; {overload['refused']} refused, {overload['finished']} finished, {overload['unfinished']} dropped"
-        yield f"{FINAL_AFTER}, while {overload['sessions']} sessions want in", _commit(overload) + beside
+        comparison = (
+            f"; {overload['refused']} refused, {overload['finished']} finished, {overload['unfinished']} dropped"
+        )
+        yield f"{FINAL_AFTER}, while {overload['sessions']} sessions want in", _commit(overload) + comparison
 
 
 def _long(result: Result) -> Figures:
@@ -107,12 +109,12 @@ def _page(result: Result) -> Figures:
 def _accuracy(result: Result) -> Figures:
     rows = [row for group, row in result["word errors"].items() if group in CONDITIONS]
     words = sum(row["words"] for row in rows)
-    ours, theirs = (sum(row[name] * row["words"] for row in rows) / words for name in BESIDE) if words else (0, 0)
+    ours, theirs = (sum(row[name] * row["words"] for row in rows) / words for name in COMPARED) if words else (0, 0)
     if words:
         what = f"word errors of files, {len(rows)} conditions together, {words} words of development clips"
         yield what, f"{ours:.1%}; faster-whisper's transcribe() {theirs:.1%}"
     for group, row in result["word errors"].items():
-        if group in TOLD_CONDITIONS:
+        if group in SHOWN_CONDITIONS:
             theirs = f"faster-whisper's transcribe() {row['faster-whisper transcribe()']:.1%}"
             yield f"word errors of files, {group}", f"{row['scribewire']:.1%}; {theirs}"
 
@@ -125,12 +127,12 @@ def _said(result: Result) -> Figures:
             row = systems[name]
             wrong = f"{row['more than said']} with two or more words too many, {row['fewer than said']} with too few"
             exact = f"digits exact in {row['digits exact']} of {row['with digits']}"
-            beside = (
+            comparison = (
                 f"transcribe() {theirs['more than said']}, {theirs['fewer than said']} and {theirs['digits exact']}"
             )
             yield (
                 f"{row['phrases']} phrases with numbers and spelled words, {half}, {kind}",
-                f"{wrong}; {exact}; {beside}",
+                f"{wrong}; {exact}; {comparison}",
             )
 
 
@@ -143,9 +145,9 @@ def _speakers(result: Result) -> Figures:
             row = systems[kind]
             right = f"{row['words right']:.0%} of the words with the right speaker, DER {row['DER']:.1%}"
             voices = f"{row['numbers of voices right']} of {row['recordings']} numbers of voices"
-            beside = f"one mean for each speaker {means['words right']:.0%} and {means['DER']:.1%}"
+            comparison = f"one mean for each speaker {means['words right']:.0%} and {means['DER']:.1%}"
             cost = f"{row['CPU s a second']:.3f} s of CPU a second"
-            yield f"who speaks, {what}, {kind}", f"{right}, {voices}; {beside}; {cost}"
+            yield f"who speaks, {what}, {kind}", f"{right}, {voices}; {comparison}; {cost}"
     alone = [rows[kind] for rows in result["one voice alone"].values() for kind in ("files", "live")]
     pieces = (
         f"{sum(row['with two voices'] for row in alone)} of {sum(row['recordings'] for row in alone)} taken for two"
@@ -172,10 +174,10 @@ def _throughput(result: Result) -> Figures:
     sequential = (
         f"transcribe() {result['cpu_sequential_to_ours']:.2f} x and {1 / result['wall_ours_to_sequential']:.2f} x"
     )
-    beside = f"BatchedInferencePipeline takes {batched}, {sequential}; each with its default threads"
+    comparison = f"BatchedInferencePipeline takes {batched}, {sequential}; each with its default threads"
     yield (
         f"{result['audio_s'] / 60:.0f} min of speech as a file",
-        f"{rate}: {beside}; memory {ours['peak_rss_mb']:.0f} MB",
+        f"{rate}: {comparison}; memory {ours['peak_rss_mb']:.0f} MB",
     )
 
 
@@ -266,12 +268,12 @@ def _sessions(count: int) -> str:
     return f"{count} session{'s' * (count > 1)}"
 
 
-TOLD_CONDITIONS = (
+SHOWN_CONDITIONS = (
     "clean", "joined", "short alone", "cut anywhere", "pink noise, 10 dB", "small room", "telephone",
     "30 dB quieter", "45 dB quieter",
     "made en", "made, long",
 )  # fmt: skip
-TOLD: Mapping[str, Callable[[Result], Figures]] = {
+FIGURES: Mapping[str, Callable[[Result], Figures]] = {
     "accuracy": _accuracy,
     "said": _said,
     "latency": _live,
@@ -294,7 +296,7 @@ TOLD: Mapping[str, Callable[[Result], Figures]] = {
     "capacity": _capacity,
     "uploads": _uploads,
 }
-"""Names of results of people, and what is told of each; those of the small test model have "-made" behind it."""
+"""Names of results of people, and what is shown of each; those of the small test model have "-made" behind it."""
 
 FRONT = ("peers", "accuracy", "said", "speakers", "throughput")
 """The results that the README of the repository shows one figure of."""

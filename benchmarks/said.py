@@ -40,32 +40,32 @@ _SPELLED = re.compile(r"(?:\b[A-Z]\. ?){3,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PhraseResult:
     """What one system made of one phrase, in units."""
 
-    said: Sequence[str]
-    heard: Sequence[str]
-    beside: Sequence[str]  # by transcribe()
+    reference: Sequence[str]
+    words: Sequence[str]
+    words_of_transcribe: Sequence[str]
 
     @property
     def twice(self) -> bool:
-        return len(self.heard) - len(self.beside) >= MANY
+        return len(self.words) - len(self.words_of_transcribe) >= MANY
 
     @property
     def lost(self) -> bool:
-        return len(self.beside) - len(self.heard) >= MANY
+        return len(self.words_of_transcribe) - len(self.words) >= MANY
 
     @property
     def more(self) -> bool:
-        return len(self.heard) - len(self.said) >= MANY
+        return len(self.words) - len(self.reference) >= MANY
 
     @property
     def fewer(self) -> bool:
-        return len(self.said) - len(self.heard) >= MANY
+        return len(self.reference) - len(self.words) >= MANY
 
     @property
     def exact(self) -> bool:
-        return figures(self.said) == figures(self.heard)
+        return figures(self.reference) == figures(self.words)
 
 
 def main() -> None:
@@ -100,13 +100,13 @@ def half(phrase: Phrase) -> str:
 def heard_by_all(model: str, tracks: Sequence[Track]) -> dict[str, list[str]]:
     """Return the text of each track by each system."""
     systems = {OURS: by_us, THEIRS: by_transcribe, BATCHED: by_batched}
-    texts = {name: [text_of(heard) for heard in from_files(tracks, hears(model))] for name, hears in systems.items()}
+    texts = {name: [text_of(answer) for answer in from_files(tracks, hears(model))] for name, hears in systems.items()}
     return {**texts, LIVE: live(model, tracks)}
 
 
-def text_of(heard: RecognitionResult) -> str:
+def text_of(answer: RecognitionResult) -> str:
     """Return the text of an answer. Words of faster-whisper bring the space before them, where there is one."""
-    texts = [word.text for word in heard.words]
+    texts = [word.text for word in answer.words]
     return ("" if any(text.startswith(" ") for text in texts) else " ").join(texts).strip()
 
 
@@ -144,20 +144,20 @@ def spelled_in(text: str) -> list[str]:
 
 def compared(
     group: Sequence[Phrase], made: Sequence[Phrase], texts: Mapping[str, Sequence[str]]
-) -> dict[str, list[tuple[Phrase, Row]]]:
+) -> dict[str, list[tuple[Phrase, PhraseResult]]]:
     """Return each phrase of *group* with what a system made of it, by system."""
     numbers = [made.index(phrase) for phrase in group]
-    rows: dict[str, list[tuple[Phrase, Row]]] = {}
-    for system, heard in texts.items():
+    rows: dict[str, list[tuple[Phrase, PhraseResult]]] = {}
+    for system, answers in texts.items():
         rows[system] = []
         for phrase, number in zip(group, numbers, strict=True):
             spelled = spelled_in(phrase.text)
-            said, ours, beside = (units(text, spelled) for text in (phrase.text, heard[number], texts[THEIRS][number]))
-            rows[system].append((phrase, Row(said, ours, beside)))
+            three = (phrase.text, answers[number], texts[THEIRS][number])
+            rows[system].append((phrase, PhraseResult(*(units(text, spelled) for text in three))))
     return rows
 
 
-def summary(rows: Sequence[tuple[Phrase, Row]]) -> dict[str, dict[str, Any]]:
+def summary(rows: Sequence[tuple[Phrase, PhraseResult]]) -> dict[str, dict[str, Any]]:
     """Return the figures of one system, of all phrases and by kind."""
     kinds = dict.fromkeys(phrase.kind for phrase, _ in rows)
     return {
@@ -166,10 +166,10 @@ def summary(rows: Sequence[tuple[Phrase, Row]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def counts(rows: Sequence[Row]) -> dict[str, Any]:
+def counts(rows: Sequence[PhraseResult]) -> dict[str, Any]:
     """Return the figures of some phrases."""
-    numbered = [row for row in rows if figures(row.said)]
-    words = sum(len(row.said) for row in rows)
+    numbered = [row for row in rows if figures(row.reference)]
+    words = sum(len(row.reference) for row in rows)
     return {
         "phrases": len(rows),
         "told twice": sum(row.twice for row in rows),
@@ -179,8 +179,8 @@ def counts(rows: Sequence[Row]) -> dict[str, Any]:
         "with digits": len(numbered),
         "digits exact": sum(row.exact for row in numbered),
         "units": words,
-        "errors": round(sum(word_errors(row.said, row.heard) for row in rows) / words, 4) if words else None,
-        "units repeated": sum(said_twice(row.said, row.heard) for row in rows),
+        "errors": round(sum(word_errors(row.reference, row.words) for row in rows) / words, 4) if words else None,
+        "units repeated": sum(said_twice(row.reference, row.words) for row in rows),
     }
 
 

@@ -1,6 +1,6 @@
 """Converting rows of the job table to values and back. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
@@ -54,22 +54,14 @@ def job_of(row: SqlRow) -> Job:
 
 def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
-    live, callback = members["live"], members.get("callback")
-    return _make(
-        Order,
-        {
-            **_with_tuples(members),
-            "live": None if live is None else _make(LiveOptions, live),
-            "subtitles": _make(SubtitleShape, members.get("subtitles", {})),
-            "text": _make(TextOptions, _with_tuples(members.get("text", {}))),
-            "callback": None if callback is None else {"dialect": FIRST_DIALECT, **callback},
-        },
-    )
-
-
-def _with_tuples(members: Mapping[str, Any]) -> dict[str, Any]:
-    """*members* with tuples in place of lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in members.items()}
+    for name, (kind, usual, as_stored) in PARTS.items():
+        if name in members:
+            members[name] = usual if members[name] == as_stored else _make(kind, members[name])
+    if members["live"] is not None:
+        members["live"] = _make(LiveOptions, members["live"])
+    if members.get("callback") is not None:
+        members["callback"] = {"dialect": FIRST_DIALECT, **members["callback"]}
+    return _make(Order, members)
 
 
 def error_of(text: str | None) -> JobError | None:
@@ -80,11 +72,23 @@ def quotas_of(text: str) -> list[Quota]:
     return [Quota(**members) for members in orjson.loads(text)]
 
 
-def _make(kind: type[T], members: Mapping[str, Any]) -> T:
+def _make(kind: type[T], members: dict[str, Any]) -> T:
     """Make a dataclass from its stored members. During an update a newer node may have stored unknown ones."""
-    return kind(**{name: value for name, value in members.items() if name in MEMBERS[kind]})
+    for name, value in members.items():
+        if isinstance(value, list):
+            members[name] = tuple(value)
+    if not members.keys() <= MEMBERS[kind]:
+        members = {name: value for name, value in members.items() if name in MEMBERS[kind]}
+    return kind(**members)
 
 
 def text_of(value: object) -> str:
     """A dataclass, list or dict as JSON text, which the database's JSON functions can read."""
     return orjson.dumps(value).decode()
+
+
+PARTS: dict[str, tuple[type[Any], Any, Any]] = {
+    name: (type(usual), usual, orjson.loads(text_of(usual)))
+    for name, usual in (("subtitles", Order().subtitles), ("text", Order().text))
+}
+"""Parts of an order, what they usually are, and how that is stored: most orders have those, and share them."""
