@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.long_speakers [--hours 10]      # writes results/long_speakers.json
 
 A made conversation of six voices and ten minutes comes again and again. What the models find in ten seconds of samples
-is remembered, since the same samples come sixty times; all else happens as in a session. Words are told a second after
-they were said.
+is remembered, since the same samples come sixty times; all else happens as in a session. Words are
+reported a second after they were said.
 """
 
 import argparse

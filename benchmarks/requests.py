@@ -122,7 +122,7 @@ class Side:
 
 
 def at_half_load(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How long answers took: the medians of *turns*, and of how many times p50 p99 was in each, also the most."""
+    """How long answers took: the medians of all *turns*, and the median and the largest ratio of p99 to p50."""
     each = [spread(turn["answers_ms"]) for turn in turns]
     ratios = [round(took["p99"] / took["p50"], 1) for took in each]
     medians = {f"{name}_ms": round(median(took[name] for took in each), 3) for name in each[0]}

@@ -78,7 +78,7 @@ class TurnChecks:
         self._said_until = options.open_until if options is not None else None
 
     def next_look(self, turn: Turn | None) -> int:
-        """Return where in the pause at the end of *turn* it is looked at next, if nobody speaks until there."""
+        """Return the position in the pause after *turn* at which it is checked next, if the pause lasts that long."""
         if self._options is None or turn is None or not turn.open or self._in_flight is not None:
             return NEVER
         done = self._looks if self._pause == (turn, turn.voiced) else 0

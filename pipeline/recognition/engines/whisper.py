@@ -387,7 +387,7 @@ class WhisperEngine:
         return Shape(window_s, len(self._prefix(request)), request.final, len(self._prefix_tokens(request)))
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
-        """Return the tokens that the answer begins with. None in calls of several, which may differ."""
+        """Return the tokens that the answer begins with; None for several requests, whose tokens may differ."""
         return self._tokens_of(request.said) if self.max_batch == 1 else ()
 
     def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
