@@ -9,15 +9,16 @@ the cosine of their vectors. Clustering joins turns into people:
    MIXED.
 2. The first model knows something about neighbours. Two local voices of one window are two people, so their distance is
    set to SAME_WINDOW, more than any sound can reach. Two turns of one local voice are probably one person, so their
-   distance is lowered by SAME_VOICE. So is that of local voices of two overlapping windows that speak at the same time.
+   distance is lowered by SAME_VOICE.
 3. Average linkage: the two groups with the lowest mean distance are merged, again and again, until none are near
    enough. The mean of many turns says more than that of one: two groups that both speak for FOR_SURE_S are two people
    from APART_FOR_SURE on. Where one of them speaks for UNSURE_S or less, only from APART on: it may be a shout.
-4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording. The others are
-   dropped; timeline.py gives their turns to the voices that they resemble most.
+4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording, and does not sound
+   almost like a voice that speaks more. The others are dropped; timeline.py gives their turns to the voices that they
+   resemble most.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,23 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import FRAMES, HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
+from pipeline.speakers.frames import SIZE, STEP, VOICES, LocalTurn, Window, average, unit
 
 Array = NDArray[np.float32]
 Spans: TypeAlias = Sequence[tuple[int, int]]
 """From and to which frames of the recording."""
 
-APART, APART_FOR_SURE = 0.33, 0.22
+APART, APART_FOR_SURE = 0.33, 0.18
 """Groups with at least this mean cosine distance are two people: where little is heard of one, and where much is."""
 
-UNSURE_S, FOR_SURE_S = 5.0, 12.0
+UNSURE_S, FOR_SURE_S = 5.0, 13.0
 """How long the one that speaks less does so. Between them the distance falls evenly."""
 
 MIXED = 0.35
 """Two parts of a turn with at least this distance are two people's."""
-
-ONE_FOR_SURE = 0.18
-"""Turns that are nearer are merged without asking how long they are."""
 
 SAME_WINDOW = 2.0
 """The distance of two local voices of one window."""
@@ -67,12 +65,11 @@ DOUBLE = 0.8
 DOUBLE_S = 4.0
 """A doubtful voice speaks for this long."""
 
-ONE = 0.85
-"""Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while."""
+ONE, ONE_FOR_SURE = 0.85, 0.9
+"""Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while: where
+the one that speaks less does so for UNSURE_S, and where it does so for FOR_SURE_S."""
 
 _SPREAD = 5 * RATE // STEP - 1  # frames, 5 s as in files: windows of a live stream, a second apart, lie closer together
-_COMMON_FRAMES = RATE // STEP  # 1 s, in which local voices of two windows both speak if they are one voice,
-_COMMON_SHARE = 0.7  # and this share of the speech of the one that speaks less
 _TURN_SHARE = 0.02  # of all speech, as the windows hear it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
 _LEAST_TURNS_S = (0.5, 0.0)  # what suffices where no turn is long enough
@@ -104,7 +101,7 @@ def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOU
     points = points[:: -(-len(points) // MOST_TURNS)]
     embeddings = np.array([point.embedding for point in points])
     seconds = np.array([point.seconds for point in points], np.float32)
-    groups = join_groups(_distances(points, embeddings, windows), [point.spans for point in points], most)
+    groups = join_groups(_distances(points, embeddings), [point.spans for point in points], most)
     spoken = np.bincount(groups, weights=seconds)
     lasting = np.array([_lasting_s(own) for own in _spans_of_groups([point.spans for point in points], groups)])
     kept = np.flatnonzero(
@@ -122,7 +119,8 @@ def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
     kept: list[int] = []
     for index, voice in enumerate(voices):
         alike = (voices[kept] @ voice).max(initial=-1)
-        if alike < DOUBLE or (alike < ONE and lasting[index] >= DOUBLE_S):
+        one = np.interp(lasting[index], (UNSURE_S, FOR_SURE_S), (ONE, ONE_FOR_SURE))
+        if alike < DOUBLE or (alike < one and lasting[index] >= DOUBLE_S):
             kept.append(index)
     return kept
 
@@ -182,48 +180,22 @@ def _lasting_s(spans: Iterable[tuple[int, int]]) -> float:
     return frames * STEP / RATE
 
 
-def _distances(points: Sequence[_Point], embeddings: Array, windows: Sequence[Window]) -> Array:
+def _distances(points: Sequence[_Point], embeddings: Array) -> Array:
     distances: Array = 1 - embeddings @ embeddings.T
     window, voice = np.array([(point.window, point.voice) for point in points]).T
-    of_local: dict[tuple[int, int], list[int]] = {}
-    for index, point in enumerate(points):
-        of_local.setdefault((point.window, point.voice), []).append(index)
-    for one, another in _same_voices({index: windows[index] for index in np.unique(window).tolist()}):
-        pairs = np.ix_(of_local.get(one, []), of_local.get(another, []))
-        distances[pairs] -= SAME_VOICE
-        if one != another:
-            distances.T[pairs] -= SAME_VOICE
-    distances[(window[:, None] == window) & (voice[:, None] != voice)] = SAME_WINDOW
+    one_window, one_voice = window[:, None] == window, voice[:, None] == voice
+    distances[one_window & one_voice] -= SAME_VOICE
+    distances[one_window & ~one_voice] = SAME_WINDOW
     return distances
 
 
-def _same_voices(windows: Mapping[int, Window]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield pairs of (window, local voice) that the segmentation model takes for one person. The windows are in order.
-
-    Each local voice is paired with itself. Local voices of two windows that overlap by half or more are a pair if both
-    speak at the same time.
-    """
-    speaking = {index: (window.speech > HEARD).astype(np.float32) for index, window in windows.items()}
-    order = list(windows)
-    for position, index in enumerate(order):
-        yield from (((index, voice), (index, voice)) for voice in range(VOICES))
-        for other in order[position + 1 :]:
-            by = windows[other].start - windows[index].start
-            if by > FRAMES // 2:
-                break
-            length = max(0, min(len(speaking[index]) - by, len(speaking[other])))
-            one, another = speaking[index][by : by + length], speaking[other][:length]
-            both = one.T @ another
-            least = np.maximum(
-                _COMMON_FRAMES, _COMMON_SHARE * np.minimum(one.sum(axis=0)[:, None], another.sum(axis=0))
-            )
-            for voice, match in np.argwhere(both >= least).tolist():
-                yield (index, voice), (other, match)
-
-
 def join_groups(distances: Array, spans: Sequence[Spans], most: int) -> NDArray[np.intp]:
-    """Return the group, 0, 1, ..., of each turn, at most *most*, from the *distances* of all pairs, (n, n)."""
-    groups = cut(average_linkage(distances.copy()), len(spans), ONE_FOR_SURE, len(spans))
+    """Return the group, 0, 1, ..., of each turn, at most *most*, from the *distances* of all pairs, (n, n).
+
+    Up to APART_FOR_SURE it does not matter for how long groups speak. So these merges, which are most of them, are left
+    to average_linkage(), which is fast.
+    """
+    groups = average_linkage(distances.copy(), APART_FOR_SURE)
     member = np.eye(groups.max() + 1, dtype=np.float32)[groups]
     sizes = member.sum(axis=0)
     means = (member.T @ distances @ member / np.outer(sizes, sizes)).astype(np.float32)
@@ -255,32 +227,35 @@ def _spans_of_groups(spans: Sequence[Spans], groups: NDArray[np.intp]) -> list[l
     return of_groups
 
 
-def average_linkage(distances: Array) -> list[tuple[float, int, int]]:
-    """Merge the two nearest groups until one is left; return each merge as (distance, one, another), nearest first.
+def average_linkage(distances: Array, apart: float) -> NDArray[np.intp]:
+    """Merge the two nearest groups until all are *apart*; return the group, 0, 1, ..., of each point.
 
-    A group is named by one of its members. *distances*, of shape (n, n), is overwritten. The chain of nearest
-    neighbours (Murtagh 1983) merges any two groups that are each other's nearest, in whatever order it finds them. The
-    merges are those of the plain algorithm, but the time grows with n * n and not with n * n * n.
+    *distances*, of shape (n, n), is overwritten. The chain of nearest neighbours (Murtagh 1983) merges any two groups
+    that are each other's nearest, in whatever order it finds them. The merges are those of the plain algorithm, but the
+    time grows with n * n and not with n * n * n. Along a chain distances fall, and merges of others never lower them:
+    if the last group of a chain is apart from all others, so are all of the chain for good.
     """
-    count = len(distances)
     np.fill_diagonal(distances, np.inf)
-    sizes = np.ones(count)
-    merges: list[tuple[float, int, int]] = []
-    chain: list[int] = []
-    left = list(range(count))
-    while len(merges) < count - 1:
-        if not chain:
-            chain.append(next(group for group in left if sizes[group]))
-        last = chain[-1]
-        nearest = int(distances[last].argmin())
-        if len(chain) > 1 and distances[last, chain[-2]] <= distances[last, nearest]:
-            nearest = chain[-2]
-            del chain[-2:]
-            merges.append((float(distances[last, nearest]), last, nearest))
-            _merge(distances, sizes, last, nearest)
-        else:
-            chain.append(nearest)
-    return sorted(merges)
+    sizes = np.ones(len(distances))
+    groups = np.arange(len(distances))
+    unfinished = set(range(len(distances)))
+    while unfinished:
+        chain = [next(iter(unfinished))]
+        while chain:
+            last = chain[-1]
+            nearest = int(distances[last].argmin())
+            if distances[last, nearest] >= apart:
+                unfinished -= set(chain)
+                break
+            if len(chain) > 1 and distances[last, chain[-2]] <= distances[last, nearest]:
+                kept = chain[-2]
+                del chain[-2:]
+                _merge(distances, sizes, kept, last)
+                groups[groups == last] = kept
+                unfinished.discard(last)
+            else:
+                chain.append(nearest)
+    return np.unique(groups, return_inverse=True)[1]
 
 
 def _merge(distances: Array, sizes: NDArray[np.floating], kept: int, gone: int) -> None:
@@ -290,25 +265,3 @@ def _merge(distances: Array, sizes: NDArray[np.floating], kept: int, gone: int) 
     distances[gone] = distances[:, gone] = np.inf
     sizes[kept] += sizes[gone]
     sizes[gone] = 0
-
-
-def cut(merges: Sequence[tuple[float, int, int]], count: int, apart: float, most: int) -> NDArray[np.intp]:
-    """Return the group, 0, 1, ..., of each of *count* points, after all merges nearer than *apart*.
-
-    Further merges follow until no more than *most* groups are left.
-    """
-    parent = list(range(count))
-
-    def root(point: int) -> int:
-        while parent[point] != point:
-            parent[point] = parent[parent[point]]
-            point = parent[point]
-        return point
-
-    groups = count
-    for distance, one, another in merges:
-        if distance >= apart and groups <= most:
-            break
-        parent[root(another)] = root(one)
-        groups -= 1
-    return np.unique([root(point) for point in range(count)], return_inverse=True)[1]

@@ -51,7 +51,7 @@ class Diarizer:
         return self._windows
 
     def receive(self, samples: Samples) -> None:
-        """Take the next samples, and listen to every window that they complete, which takes 0.07 s of CPU for each."""
+        """Take the next samples, and listen to every window that they complete, which takes 0.04 s of CPU for each."""
         self._received += len(samples)
         self._kept.append(samples)
         while self._received - self._next * STEP >= LENGTH:
@@ -67,7 +67,8 @@ class Diarizer:
         """Listen to the window from frame *start*, and keep the samples from there on: the next begins no earlier."""
         kept = np.concatenate(self._kept)[(start - self._start) * STEP :]
         self._kept, self._start = [kept], start
-        self._windows.append(self._models.listen(kept[:LENGTH], start))
+        before = self._windows[-1] if self._windows else None
+        self._windows.append(self._models.listen(kept[:LENGTH], start, before))
 
 
 def speaker_turns(heard: Mapping[int | None, Diarizer], options: SpeakerOptions) -> list[SpeakerTurn]:

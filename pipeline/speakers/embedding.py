@@ -33,14 +33,17 @@ _LOUDEST = 0.37  # the power in a frame of speech at -30 dBFS, to which quieter 
 _ROWS = 32  # pieces in one call
 
 
-def mel_frames(samples: Samples) -> Array:
-    """Return the power in 40 mel bands, of shape (frames, 40): a frame for every HOP samples, centred on its first."""
+def mel_frames(samples: Samples, first: int = 0) -> Array:
+    """Return the power in 40 mel bands, of shape (frames, 40): a frame for every HOP samples, centred on its first.
+
+    The frames before *first* are left out.
+    """
     count = len(samples) // HOP
     padded = np.zeros(count * HOP + _FFT, np.float32)
     padded[_FFT // 2 : _FFT // 2 + min(len(samples), len(padded) - _FFT // 2)] = samples[: len(padded) - _FFT // 2]
-    framed = sliding_window_view(padded, _FFT)[: count * HOP : HOP]
-    mels = np.empty((count, _MELS), np.float32)
-    for start in range(0, count, _BLOCK):
+    framed = sliding_window_view(padded, _FFT)[first * HOP : count * HOP : HOP]
+    mels = np.empty((count - first, _MELS), np.float32)
+    for start in range(0, len(mels), _BLOCK):
         spectrum = np.fft.rfft(framed[start : start + _BLOCK] * _HANN)
         power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
         mels[start : start + _BLOCK] = np.einsum("fk,mk->fm", power, _FILTERS)
