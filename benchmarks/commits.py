@@ -59,7 +59,7 @@ def row(name: str, rounds: int, cost_us: Callable[[str], float]) -> dict[str, An
         f"{side} cpu_us": round(median(costs), 1) for side, costs in zip(SIDES, zip(*pairs, strict=True), strict=True)
     }
     ratios = [round(now / before, 3) for before, now in pairs]
-    return {"name": name, **medians, "ratio": median(ratios), "ratios": ratios}
+    return {"name": name, **medians, "ratio": round(median(ratios), 3), "ratios": ratios}
 
 
 def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -70,7 +70,7 @@ def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Itera
         return float(sides[side].seen(kind, jobs[side], seconds)["cpu_us"])
 
     with apart([server.pid for server in servers.values()]):
-        for kind in KINDS:
+        for kind in filter(given.kinds.__contains__, KINDS):
             row("warming up", 1, partial(cost_us, kind=kind, seconds=WARM_UP_S))
             yield row(kind, given.rounds, partial(cost_us, kind=kind, seconds=given.seconds))
 
@@ -79,7 +79,7 @@ def readers(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterat
     def cost_us(side: str, *, way: str) -> float:
         return float(of_session(servers[side], way, given.readers, given.reading)["cpu_us_per_event"])
 
-    for way in WAYS:
+    for way in filter(given.kinds.__contains__, WAYS):
         name = f"an event and reader, {given.readers} by {way}"
         yield row(name, given.rounds, partial(cost_us, way=way))
 
@@ -100,6 +100,7 @@ def main() -> int:
     parser.add_argument("commit", help="the earlier commit")
     parser.add_argument("--rounds", type=int, default=3, help="of both servers, of which the median counts")
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement of requests")
+    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *WAYS), default=[*KINDS, *WAYS])
     parser.add_argument("--readers", type=int, default=1000)
     parser.add_argument("--reading", type=float, default=14, help="seconds of each measurement of readers")
     parser.add_argument("--no-write", action="store_true", help="print only")

@@ -23,6 +23,7 @@ from server.storage.ports import BlobStore
 MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
 MAX_PARTING_BYTES = 1024 * 1024  # of the body of one that carries all results, because they are erased afterwards
 
+USUAL_TEXT = TextOptions()
 
 CallbackBody: TypeAlias = Callable[[Job, Sequence[bytes] | None], dict[str, Any]]
 """Writes the body of a dialect's callback: of an ended job and its stored chunks, or None where no results are left."""
@@ -185,6 +186,8 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
 
 def _text_options(text: TextOptions) -> Mapping[str, Any]:
     """The text options of the order, as members of the request."""
+    if text == USUAL_TEXT:
+        return {}
     given = without_defaults(text)
     return {**given, "sounds_like": True} if text.sounds_like else given
 

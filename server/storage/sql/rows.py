@@ -31,6 +31,11 @@ MEMBERS: dict[type, frozenset[str]] = {
 }
 """The members of values that are stored as JSON."""
 
+TUPLES: dict[type, frozenset[str]] = {
+    kind: frozenset(field.name for field in fields(kind) if isinstance(field.default, tuple)) for kind in MEMBERS
+}
+"""Of them, those that are tuples, for which JSON has lists."""
+
 
 class SqlRow(Protocol):
     """Values by the names of their columns."""
@@ -74,9 +79,9 @@ def quotas_of(text: str) -> list[Quota]:
 
 def _make(kind: type[T], members: dict[str, Any]) -> T:
     """Make a dataclass from its stored members. During an update a newer node may have stored unknown ones."""
-    for name, value in members.items():
-        if isinstance(value, list):
-            members[name] = tuple(value)
+    for name in TUPLES[kind]:
+        if name in members:
+            members[name] = tuple(members[name])
     if not members.keys() <= MEMBERS[kind]:
         members = {name: value for name, value in members.items() if name in MEMBERS[kind]}
     return kind(**members)
