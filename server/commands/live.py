@@ -22,7 +22,7 @@ from server.client import Client, LiveStream
 from server.commands import speech
 from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
-from server.model.bounds import EAGERNESS_NAMES, ENDPOINTING, LATENCY_NAMES
+from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
 
 PACKET = RATE // 10
 RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
@@ -37,13 +37,8 @@ def add(commands: Any) -> None:
     parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
     add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
     speech.add_arguments(parser)
-    parser.add_argument(
-        "--latency", choices=LATENCY_NAMES, help="how soon words are final: low, balanced or accurate, within 4 s"
-    )
-    parser.add_argument("--endpointing", choices=ENDPOINTING, help="what ends a turn: silence (default), or semantic")
-    parser.add_argument(
-        "--eagerness", choices=EAGERNESS_NAMES, help="with --endpointing semantic: how soon a turn counts as over"
-    )
+    for member in (LATENCY, ENDPOINTING, EAGERNESS):
+        speech.add_member(parser, member)
     parser.set_defaults(run=run)
 
 

@@ -4,51 +4,52 @@ import argparse
 import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from pipeline.text.options import REDACTIONS
 from server.config import ConfigError
 from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
-from server.jobs.members import Members, members_of
-from server.jobs.order_members import KEYWORDS, MULTI
-from server.jobs.text_members import TEXT_MEMBERS, text_options
+from server.jobs.members import Member, Members, boolean, members_of
+from server.jobs.order_members import DIARIZE, KEYWORDS, LANGUAGE, MULTI
+from server.jobs.text_members import PHONE_REGION, REDACT, REPLACE, SEARCH, TEXT_MEMBERS, text_options
 from server.model.bounds import MAX_SPEAKERS
+
+METAVARS = {
+    LANGUAGE.name: "LANGUAGE",
+    KEYWORDS.name: "LIST",
+    REDACT.name: "LIST",
+    PHONE_REGION.name: "XX",
+    REPLACE.name: "HEARD:WANTED",
+    SEARCH.name: "TERM",
+}
+REPEATED = frozenset({REPLACE.name, SEARCH.name})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--language", help="spoken language, such as en (default: detected once); multi: detected in each turn"
-    )
-    parser.add_argument("--keywords", metavar="LIST", help="comma list of names and terms that are likely to be said")
-
-    parser.add_argument("--numerals", action="store_true", default=None, help="write numbers in figures")
-    parser.add_argument(
-        "--redact", metavar="LIST", help=f"hide these in the text: comma list of {', '.join(REDACTIONS)}"
-    )
-    parser.add_argument(
-        "--profanity-filter", action="store_true", default=None, help="write swear words with asterisks"
-    )
-    parser.add_argument(
-        "--sounds-like",
-        action="store_true",
-        default=None,
-        help="write --keywords in place of words that sound like them",
-    )
-    parser.add_argument(
-        "--phone-region",
-        metavar="XX",
-        help="telephone numbers are those of this region, such as US, for numerals and redact",
-    )
-    parser.add_argument("--paragraphs", action="store_true", default=None, help="paragraphs in JSON and TXT")
-    for name, metavar, meaning in (
-        ("--replace", "HEARD:WANTED", "write this in place of that; may be repeated"),
-        ("--search", "TERM", "find this in the text, for the JSON; may be repeated"),
-    ):
-        parser.add_argument(name, metavar=metavar, action="append", help=meaning)
+    members: tuple[Member[Any], ...] = (LANGUAGE, KEYWORDS, *TEXT_MEMBERS)
+    for member in members:
+        add_member(parser, member)
     _add_speaker_arguments(parser)
 
 
+def add_member(parser: argparse.ArgumentParser, member: Member[Any]) -> None:
+    """Add the option for *member* of a request, with its description."""
+    schema, meaning = member.parse.schema, member.meaning[0].lower() + member.meaning[1:]
+    kind: dict[str, Any] = {"metavar": METAVARS.get(member.name)}
+    if member.parse is boolean:
+        kind = {"action": "store_true", "default": None}
+    elif "enum" in schema:
+        kind = {"choices": schema["enum"]}
+        meaning += f" (default: {member.default})" if member.default else ""
+    elif "enum" in schema.get("items", {}):
+        meaning += f": comma list of {', '.join(schema['items']['enum'])}"
+    elif member.name in REPEATED:
+        kind["action"] = "append"
+        meaning += "; may be repeated"
+    parser.add_argument(f"--{member.name.replace('_', '-')}", help=meaning, **kind)
+
+
 def _add_speaker_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--diarize", action="store_true", help="label speakers by their voices")
+    add_member(parser, DIARIZE)
     parser.add_argument(
         "--max-speakers", type=int, metavar="N", help="with --diarize: the most speakers, 1 to 10 (default: 10)"
     )
@@ -95,7 +96,7 @@ def known_speakers_of(given: argparse.Namespace) -> dict[str, bytes]:
         found[name] = Path(file).read_bytes()
     urls = [_data_url(recording) for recording in found.values()]
     members = Members({NAMES.name: [[*found]], REFERENCES.name: [urls]} if found else {})
-    people = known_speakers(members, diarize=given.diarize, max_speakers=given.max_speakers)
+    people = known_speakers(members, diarize=bool(given.diarize), max_speakers=given.max_speakers)
     for fault in members.errors:
         raise ConfigError(f"--known-speaker {fault.message}")
     return dict(people)

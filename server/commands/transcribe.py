@@ -22,7 +22,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.recognition.hints import hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
@@ -33,12 +33,11 @@ from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.order_members import MULTI, SUBTITLE_MEMBERS
+from server.jobs.order_members import CHANNEL_MODE, MULTI, SUBTITLE_MEMBERS, TASK
 from server.jobs.orders import subtitle_shape
 from server.jobs.text_members import text_options
 from server.jobs.transcriber import Transcriber
 from server.logs import configure
-from server.model.bounds import CHANNEL_MODES
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 
@@ -49,10 +48,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     speech.add_arguments(parser)
-    parser.add_argument("--task", choices=TASKS, default=TRANSCRIBE, help="translate: English text, whatever is spoken")
-    parser.add_argument(
-        "--channels", choices=CHANNEL_MODES, default="mixed", help="separate: each channel has its own speakers"
-    )
+    speech.add_member(parser, TASK)
+    speech.add_member(parser, CHANNEL_MODE)
+    parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
     parser.add_argument(
         "--out",
         type=Path,
