@@ -1,10 +1,14 @@
 """Tests of the captions as an overlay: what is shown over a picture, and which addresses are refused."""
 
+import asyncio
 import re
 
 import pytest
 
 from tests.server.running import CLIP, Server
+from tests.server.serving import served
+from tests.server.storing import in_a_loop
+from tests.server.talking import Caller, silence, talking
 from tests.web.browsing import Page
 
 
@@ -87,3 +91,34 @@ def test_a_channel_shows_each_session_that_names_it(page: Page, server: Server, 
         client.delete(f"/v1/channels/{channel['channel_id']}")
         page.until_text("#captions", "no longer exists")
         page.console()  # the refusal is reported there as well
+
+
+REMEMBER = """
+window.shown = []
+new MutationObserver(() => shown.push(document.querySelector("#captions").textContent))
+    .observe(document.querySelector("#captions"), { childList: true, subtree: true, characterData: true })
+"""
+
+
+@in_a_loop
+async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_before(tmp_path, browser):
+    script = "My card is 4242 9371 8888 1117 thank you. The damn fox has twenty five dogs, okay?".split()  # noqa: SIM905
+    with served(tmp_path, script=script) as server:
+        me = Caller(server, server.key())
+        order = {"redact": ["pci"], "numerals": True, "profanity_filter": True, "replace": ["thank you:thanks"]}
+        record = await me.start(**order, paragraphs=True, search=["fox"])
+        token = await me.token(record["job_id"], "events")
+        page = Page(browser, server.base)
+        await asyncio.to_thread(page.open, f"live/{record['job_id']}?overlay=1&hide=0#token={token}")
+        page.script(REMEMBER)
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(0.4 * len(script)), piece_s=0.2)
+            await talk.say("close")
+            await talk.to_the_end()
+        await asyncio.to_thread(page.until_text, "#captions", r"25 dogs, okay\?")
+        shown = page.script("return shown")
+        assert shown[-1] == "My card is [CARD] thanks. The d*** fox has 25 dogs, okay?"
+        assert len(shown) > 3
+        assert not [text for text in shown if re.search(r"\d{3}|damn|thank you|twenty", text)]
+        assert page.console() == []
+        browser.get("about:blank")
