@@ -3,7 +3,13 @@
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.engines.gates import compression_ratio, count_before_echo, failed_gate, without_echo
+from pipeline.recognition.engines.gates import (
+    compression_ratio,
+    count_before_echo,
+    count_figures_before_loop,
+    failed_gate,
+    without_echo,
+)
 from pipeline.words import Word
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
@@ -123,6 +129,26 @@ def test_a_word_that_is_repeated_without_end_is_a_loop_however_slow() -> None:
         before_echo("the doctor can see you at zig" + " zig" * 8, 6.0, [(0.0, 6.0)])
         == "the doctor can see you at zig zig"
     )
+
+
+def test_a_figure_may_be_said_many_times_if_there_is_speech_for_it() -> None:
+    text = "four" + " one" * 15
+    assert before_echo(text, 5.0, [(0.0, 4.8)]) == text
+    assert before_echo(text, 5.0, [(0.0, 2.5)]) == "four one one"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "voiced_s", "kept"),
+    [
+        ([" My", " card", " is", *([" 42"] * 100)], 5.8, " My card is" + " 42" * 8),
+        ([" One", *([",", " two"] * 50)], 3.0, " One" + ", two" * 9),
+        ([" Call", *([" 5"] * 100)], 2.5, ""),  # too little speech to tell what was said
+        (["4242", " is", " it"], 5.8, ""),
+        ([" no"] * 100, 5.8, ""),
+    ],
+)
+def test_of_figures_without_end_as_many_are_kept_as_can_be_said(tokens: list[str], voiced_s: float, kept: str) -> None:
+    assert "".join(tokens[: count_figures_before_loop(tokens, voiced_s=voiced_s)]).rstrip(",") == kept
 
 
 def test_figures_and_short_words_may_be_repeated() -> None:

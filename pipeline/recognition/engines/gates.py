@@ -6,9 +6,10 @@ without end. Each gate tests one simple property of an answer. ../decisions.md h
 
 import zlib
 from collections.abc import Sequence
+from itertools import accumulate
 
 from pipeline.audio import RATE
-from pipeline.recognition.spoken_form import units_of
+from pipeline.recognition.spoken_form import is_number, units_of
 from pipeline.words import Word
 
 NO_SPEECH = 0.6  # the model's own probability of no speech must be above this ...
@@ -20,7 +21,8 @@ REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisp
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
 HURRIED = 16.0  # letters for each second of speech: people repeat a phrase more slowly than this, the model faster
 FASTEST_S = 0.12  # nobody says a figure or a short word in less time
-MANY = 8  # nobody says a word or a figure so often in a row
+FIGURE_S = 0.3  # of speech for a figure of a number; quick ones take two thirds of it
+MANY = 8  # nobody says a word so often in a row, nor a figure in so little speech
 ECHO = 3  # units of a phrase that begins anew at the end of an answer
 DOUBT = -0.4  # a mean log-probability below this is worth a second look
 
@@ -101,9 +103,26 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
         too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST_S > max(
             voice / RATE, 1.0
         )
-        if too_fast or (not several and len(rounds) >= MANY):
+        quick = not all(unit.is_figure for unit in rounds) or len(rounds) * FIGURE_S * 2 / 3 > voice / RATE
+        if too_fast or (not several and len(rounds) >= MANY and quick):
             return units[-again].word
     return len(words)
+
+
+def count_figures_before_loop(tokens: Sequence[str], *, voiced_s: float) -> int:
+    """Return how many of the texts *tokens* to keep of an answer that loops in figures; 0 if it does not end with some.
+
+    People say "4242 4242 4242 4242", and the model then goes on without end. Kept are as many figures as can be said
+    in what the words before them leave of *voiced_s* seconds of speech.
+    """
+    first = len(tokens)
+    while first and (not _letters(tokens[first - 1]) or is_number(tokens[first - 1])):
+        first -= 1
+    counts = [sum(map(str.isdecimal, token)) or min(_letters(token), 1) for token in tokens[first:]]
+    spoken = (voiced_s - sum(map(_letters, tokens[:first])) / HURRIED) / FIGURE_S
+    if min(spoken, sum(counts)) < MANY:
+        return 0
+    return first + sum(figures <= spoken for figures in accumulate(counts))
 
 
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:

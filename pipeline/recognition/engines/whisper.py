@@ -32,7 +32,12 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import count_before_echo, failed_gate, without_echo
+from pipeline.recognition.engines.gates import (
+    count_before_echo,
+    count_figures_before_loop,
+    failed_gate,
+    without_echo,
+)
 from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
@@ -166,7 +171,8 @@ class WhisperEngine:
         hypotheses = self._decode(requests, shape)
         for row, request in enumerate(requests):
             if request.final and needs_second_look(hypotheses[row]):
-                hypotheses[row] = self._second_look(request, hypotheses[row], shape)
+                looked = self._second_look(request, hypotheses[row], shape)
+                hypotheses[row] = self._without_figure_loop(request, looked)
         words = self._align(requests, hypotheses)
         for row, request in enumerate(requests):
             kept = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
@@ -313,6 +319,14 @@ class WhisperEngine:
         second = self._second_look(request, replace(first, failed="repetition"), shape)
         [words] = self._align([request], [second])
         return words if count_before_echo(words, request.voiced) == len(words) else ()
+
+    def _without_figure_loop(self, request: DecodeRequest, said: Hypothesis) -> Hypothesis:
+        """Return an answer that loops in figures, with those that can have been said."""
+        if said.failed != "repetition":
+            return said
+        texts = [self._tokenizer.decode([token]) for token in said.tokens]
+        tokens = said.tokens[: count_figures_before_loop(texts, voiced_s=request.voiced_s)]
+        return replace(said, tokens=tokens, text=self._tokenizer.decode(tokens), failed=None) if tokens else said
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
         """Return the words of each accepted hypothesis. Those with one encoding and one start share a call of align().
