@@ -6,7 +6,7 @@ from pipeline.audio import position
 from pipeline.recognition.engines.gates import (
     compression_ratio,
     count_before_echo,
-    count_figures_before_loop,
+    excess_figures,
     failed_gate,
     without_echo,
 )
@@ -141,14 +141,16 @@ def test_a_figure_may_be_said_many_times_if_there_is_speech_for_it() -> None:
     ("tokens", "voiced_s", "kept"),
     [
         ([" My", " card", " is", *([" 42"] * 100)], 5.8, " My card is" + " 42" * 8),
-        ([" One", *([",", " two"] * 50)], 3.0, " One" + ", two" * 9),
-        ([" Call", *([" 5"] * 100)], 2.5, ""),  # too little speech to tell what was said
-        (["4242", " is", " it"], 5.8, ""),
-        ([" no"] * 100, 5.8, ""),
+        ([" One", *([",", " two"] * 50)], 3.0, " One" + ", two" * 9 + ","),
+        ([" It", " is", *([" 4", ","] * 90), " thank", " you"], 5.0, " It is" + " 4," * 14 + " thank you"),
+        ([" Call", *([" 5"] * 100)], 2.5, " Call" + " 5" * 100),  # too little speech to tell what was said
+        (["4242", " is", " it"], 5.8, "4242 is it"),
+        ([" no"] * 100, 5.8, " no" * 100),
     ],
 )
 def test_of_figures_without_end_as_many_are_kept_as_can_be_said(tokens: list[str], voiced_s: float, kept: str) -> None:
-    assert "".join(tokens[: count_figures_before_loop(tokens, voiced_s=voiced_s)]).rstrip(",") == kept
+    start, stop = excess_figures(tokens, voiced_s=voiced_s)
+    assert "".join([*tokens[:start], *tokens[stop:]]) == kept
 
 
 def test_figures_and_short_words_may_be_repeated() -> None:

@@ -6,7 +6,7 @@ without end. Each gate tests one simple property of an answer. ../decisions.md h
 
 import zlib
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from pipeline.audio import RATE
 from pipeline.recognition.spoken_form import is_number, units_of
@@ -109,20 +109,29 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
     return len(words)
 
 
-def count_figures_before_loop(tokens: Sequence[str], *, voiced_s: float) -> int:
-    """Return how many of the texts *tokens* to keep of an answer that loops in figures; 0 if it does not end with some.
+def excess_figures(tokens: Sequence[str], *, voiced_s: float) -> tuple[int, int]:
+    """Return which of the texts *tokens* to leave out of an answer that loops in figures: from, to (exclusive).
 
-    People say "4242 4242 4242 4242", and the model then goes on without end. Kept are as many figures as can be said
-    in what the words before them leave of *voiced_s* seconds of speech.
+    People say "4242 4242 4242 4242", and the model goes on with it. Of the longest row as many figures are kept as can
+    be said in what the other words leave of *voiced_s* seconds of speech. If that cannot be told, both are 0.
     """
-    first = len(tokens)
-    while first and (not _letters(tokens[first - 1]) or is_number(tokens[first - 1])):
-        first -= 1
-    counts = [sum(map(str.isdecimal, token)) or min(_letters(token), 1) for token in tokens[first:]]
-    spoken = (voiced_s - sum(map(_letters, tokens[:first])) / HURRIED) / FIGURE_S
-    if min(spoken, sum(counts)) < MANY:
-        return 0
-    return first + sum(figures <= spoken for figures in accumulate(counts))
+    rows: list[tuple[int, int, int]] = []
+    at = 0
+    for is_row, some in groupby(tokens, lambda token: not _letters(token) or is_number(token)):
+        texts = list(some)
+        rows += [(sum(map(_figures, texts)), at, at + len(texts))] if is_row else []
+        at += len(texts)
+    count, start, stop = max(rows, default=(0, 0, 0))
+    others = sum(map(_letters, [*tokens[:start], *tokens[stop:]]))
+    spoken = (voiced_s - others / HURRIED) / FIGURE_S
+    if min(spoken, count) < MANY:
+        return 0, 0
+    kept = sum(figures <= spoken for figures in accumulate(map(_figures, tokens[start:stop])))
+    return start + kept, stop
+
+
+def _figures(text: str) -> int:
+    return sum(map(str.isdecimal, text)) or min(_letters(text), 1)
 
 
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:

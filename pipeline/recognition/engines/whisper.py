@@ -34,7 +34,7 @@ from pipeline.recognition.engines.bootstrap import (
 )
 from pipeline.recognition.engines.gates import (
     count_before_echo,
-    count_figures_before_loop,
+    excess_figures,
     failed_gate,
     without_echo,
 )
@@ -325,8 +325,9 @@ class WhisperEngine:
         if said.failed != "repetition":
             return said
         texts = [self._tokenizer.decode([token]) for token in said.tokens]
-        tokens = said.tokens[: count_figures_before_loop(texts, voiced_s=request.voiced_s)]
-        return replace(said, tokens=tokens, text=self._tokenizer.decode(tokens), failed=None) if tokens else said
+        start, stop = excess_figures(texts, voiced_s=request.voiced_s)
+        tokens = said.tokens[:start] + said.tokens[stop:]
+        return replace(said, tokens=tokens, text=self._tokenizer.decode(tokens), failed=None) if stop else said
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
         """Return the words of each accepted hypothesis. Those with one encoding and one start share a call of align().
