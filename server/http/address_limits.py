@@ -28,6 +28,24 @@ class ConnectionUse(Protocol):
         ...
 
 
+class IdleReport:
+    """Reports to the connection of *scope* whether a stream on it has nothing to send at the moment."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._used: ConnectionUse | None = scope["state"].get("connection")
+        self._quiet = False
+
+    def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  it is the only thing that is reported
+        if quiet is self._quiet:
+            return
+        self._quiet = quiet
+        if self._used is not None:
+            if quiet:
+                self._used.idle()
+            else:
+                self._used.work()
+
+
 class AddressLimits(Protocol):
     """Counts by address. routes/address_counters.py implements it."""
 

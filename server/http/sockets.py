@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
-from server.http.address_limits import PAUSE_S, ConnectionUse
+from server.http.address_limits import PAUSE_S, IdleReport
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
 from server.logs import log, path_for_log
@@ -109,7 +109,7 @@ class Socket:
         self._code: int | None = None
         self.may_rest = False
         """Whether it is only read, so that it may be closed while there is nothing to read."""
-        self._quiet = False
+        self._idle_report = IdleReport(websocket.scope)
         self._orders_paid = 0.0  # until when the orders so far use up their time
 
     async def serve(self, work: Awaitable[None]) -> None:
@@ -159,15 +159,8 @@ class Socket:
 
     def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  it is the only thing that this tells
         """Note whether there is nothing to send at the moment."""
-        if quiet is self._quiet or not self.may_rest:
-            return
-        self._quiet = quiet
-        used: ConnectionUse | None = self.websocket.scope["state"].get("connection")
-        if used is not None:
-            if quiet:
-                used.idle()
-            else:
-                used.work()
+        if self.may_rest:
+            self._idle_report.rest_while(quiet)
 
     async def take_order(self) -> None:
         """Wait until the peer may give another order: a message without audio costs it nothing, and us an answer."""

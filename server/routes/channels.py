@@ -16,6 +16,7 @@ from starlette.responses import Response
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import check_channel_token
 from server.clock import now_ms
+from server.http.address_limits import IdleReport
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
@@ -160,7 +161,9 @@ class Channels:
             seat.enter_context(self.parts.stream_limits.watching(channel))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
-            return CountedStream(self._lines(channel.id, place), seat.pop_all(), headers=STREAM_HEADERS)
+            return CountedStream(
+                self._lines(channel.id, place, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
+            )
 
     async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
         channel = await self._admit(request)
@@ -182,17 +185,19 @@ class Channels:
         check_account(request, channel.account)
         return channel
 
-    async def _lines(self, channel_id: str, place: ChannelPosition) -> AsyncGenerator[bytes]:
+    async def _lines(self, channel_id: str, place: ChannelPosition, idle_report: IdleReport) -> AsyncGenerator[bytes]:
         rules = self.parts.stream_limits.rules
         yield retry(rules.retry_ms)
         sent = time.monotonic()
         async for update in self.following.follow(channel_id, place):
             if update is not None:
+                idle_report.rest_while(False)
                 async with update.reader.record_delivery(update.batch):
                     yield update.batch.join_bytes(_as_event)
             elif time.monotonic() - sent < rules.keep_alive_s:
                 continue
             else:
+                idle_report.rest_while(True)
                 yield KEEP_ALIVE
             sent = time.monotonic()
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.accounts.signed import Scope
+from server.http.address_limits import IdleReport
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
@@ -74,9 +75,11 @@ class EventStreams:
             seat.enter_context(self.parts.stream_limits.reading(job))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
-            return CountedStream(self._lines(job.id, after), seat.pop_all(), headers=STREAM_HEADERS)
+            return CountedStream(
+                self._lines(job.id, after, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
+            )
 
-    async def _lines(self, job_id: str, after: int) -> AsyncGenerator[bytes]:
+    async def _lines(self, job_id: str, after: int, idle_report: IdleReport) -> AsyncGenerator[bytes]:
         rules = self.parts.stream_limits.rules
         with (
             self.parts.metrics.subscribers.track_inprogress(),
@@ -84,6 +87,7 @@ class EventStreams:
         ):
             yield retry(rules.retry_ms)
             async for batch in reader:
+                idle_report.rest_while(batch is None)
                 async with reader.record_delivery(batch):
                     yield KEEP_ALIVE if batch is None else batch.join_bytes(_as_event)
 

@@ -5,13 +5,11 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from server.accounts.limits import StreamRules
-from server.http.address_limits import ConnectionUse
 from server.http.caller import Caller
 from server.http.problems import Problem
-from server.http.sse import KEEP_ALIVE
 from server.http.streamed import Streamed
 from server.model.channels import Channel
 from server.model.jobs import Job
@@ -88,19 +86,5 @@ class CountedStream(Streamed):
         self._seat = seat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        used: ConnectionUse | None = scope["state"].get("connection")
-        quiet = False
-
-        async def send_watched(message: Message) -> None:
-            """Send *message*, and tell the connection whether it is idle."""
-            nonlocal quiet
-            if used is not None and quiet is not (message.get("body") == KEEP_ALIVE):
-                quiet = not quiet
-                if quiet:
-                    used.idle()
-                else:
-                    used.work()
-            await send(message)
-
         with self._seat:
-            await super().__call__(scope, receive, send_watched)
+            await super().__call__(scope, receive, send)
