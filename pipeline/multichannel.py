@@ -125,9 +125,9 @@ class MultichannelSession:
     async def _pass_on(self, channel: int, session: Session) -> None:
         """Queue the events of a channel. Between taking one and queueing it there is no wait, so decided() is true."""
         async for happened in session.events():
-            told = self._event_of(channel, happened)
-            if told is not None:
-                self._unread.append(told)
+            reported = self._event_of(channel, happened)
+            if reported is not None:
+                self._unread.append(reported)
                 self._changes.tell()
             await self._changes.until(lambda: len(self._unread) < MAX_UNREAD)
 

@@ -16,7 +16,7 @@ OPTIONS = AgreementOptions(
 )
 
 
-def said(text: str, *, start: float = 0.0, each: float = 0.4, probability: float = 0.5) -> list[Word]:
+def timed_words(text: str, *, start: float = 0.0, each: float = 0.4, probability: float = 0.5) -> list[Word]:
     return [
         Word(word, position(start + n * each), position(start + (n + 1) * each), probability)
         for n, word in enumerate(text.split())
@@ -29,38 +29,42 @@ def texts(words: tuple[Word, ...]) -> str:
 
 def test_two_hypotheses_that_agree_make_a_word_final_but_not_at_the_edge():
     agreement = Agreement(OPTIONS)
-    assert agreement.receive(said("and so my fel"), until=position(1.6)) == ()
-    committed = agreement.receive(said("and so my fellow"), until=position(1.75))
+    assert agreement.receive(timed_words("and so my fel"), until=position(1.6)) == ()
+    committed = agreement.receive(timed_words("and so my fellow"), until=position(1.75))
     assert texts(committed) == "and so my"
     assert texts(agreement.pending) == "fellow"
 
 
 def test_one_hypothesis_is_enough_where_the_model_is_sure_and_the_edge_is_far():
     agreement = Agreement(OPTIONS)
-    committed = agreement.receive(said("and so my fellow", probability=0.9), until=position(1.9))
+    committed = agreement.receive(timed_words("and so my fellow", probability=0.9), until=position(1.9))
     assert texts(committed) == "and so"
 
 
 def test_a_doubtful_word_holds_back_what_follows_until_it_is_settled():
     agreement = Agreement(OPTIONS)
-    assert agreement.receive(said("the cat sat"), until=position(2)) == ()
-    assert agreement.receive(said("a cat sat"), until=position(2.5)) == ()
-    assert texts(agreement.receive(said("uh cat sat"), until=position(3.4))) == "uh cat sat"
+    assert agreement.receive(timed_words("the cat sat"), until=position(2)) == ()
+    assert agreement.receive(timed_words("a cat sat"), until=position(2.5)) == ()
+    assert texts(agreement.receive(timed_words("uh cat sat"), until=position(3.4))) == "uh cat sat"
 
 
 def test_words_that_will_probably_change_are_not_shown_at_the_end():
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("and so my fel"), until=position(1.7))
+    agreement.receive(timed_words("and so my fel"), until=position(1.7))
     assert texts(agreement.shown) == "and so my"
-    agreement.receive(said("but now uh fellow", probability=0.3), until=position(2.5))
+    agreement.receive(timed_words("but now uh fellow", probability=0.3), until=position(2.5))
     assert texts(agreement.shown) == ""
-    agreement.receive(said("well my fel"), until=position(1.2), paused=True)
+    agreement.receive(timed_words("well my fel"), until=position(1.2), paused=True)
     assert texts(agreement.shown) == "well my fel"
 
 
 def test_in_an_opening_a_less_probable_word_and_those_after_it_wait():
     agreement = Agreement(replace(OPTIONS, opening_sure=0.6, opening_settled=position(2.0)))
-    words = [*said("and", probability=0.7), *said("am", start=0.4), *said("fellow", start=0.8, probability=0.9)]
+    words = [
+        *timed_words("and", probability=0.7),
+        *timed_words("am", start=0.4),
+        *timed_words("fellow", start=0.8, probability=0.9),
+    ]
     assert agreement.receive(words, until=position(1.4), opening=True) == ()
     assert texts(agreement.receive(words, until=position(2.0), opening=True)) == "and"
     assert texts(agreement.receive(words, until=position(2.9), opening=True)) == "am fellow"
@@ -68,13 +72,13 @@ def test_in_an_opening_a_less_probable_word_and_those_after_it_wait():
 
 def test_a_first_word_is_shown_wherever_it_ends():
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("and so"), until=position(0.4))
+    agreement.receive(timed_words("and so"), until=position(0.4))
     assert texts(agreement.shown) == "and"
 
 
 def test_an_improbable_word_is_shown_with_those_after_it_when_two_hypotheses_have_it():
     agreement = Agreement(OPTIONS)
-    words = [*said("well"), *said("am", start=0.4, probability=0.3), *said("fellow", start=0.8)]
+    words = [*timed_words("well"), *timed_words("am", start=0.4, probability=0.3), *timed_words("fellow", start=0.8)]
     agreement.receive(words, until=position(1.4))
     assert texts(agreement.shown) == "well"
     agreement.receive(words, until=position(1.5))
@@ -83,46 +87,46 @@ def test_an_improbable_word_is_shown_with_those_after_it_when_two_hypotheses_hav
 
 def test_the_marks_of_a_word_are_those_of_the_hypothesis_that_made_it_final():
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("hello World now"), until=position(2))
-    assert texts(agreement.receive(said("hello, World. Now"), until=position(2))) == "hello, World. Now"
+    agreement.receive(timed_words("hello World now"), until=position(2))
+    assert texts(agreement.receive(timed_words("hello, World. Now"), until=position(2))) == "hello, World. Now"
 
 
 @pytest.mark.parametrize("last", ["hypothesis", "conclusion"])
 def test_a_capital_that_was_shown_is_not_taken_back(last):
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("That was"), until=position(1))
+    agreement.receive(timed_words("That was"), until=position(1))
     answer = agreement.receive if last == "hypothesis" else agreement.conclude
-    assert texts(answer(said("that was the"), until=position(3))).startswith("That was")
+    assert texts(answer(timed_words("that was the"), until=position(3))).startswith("That was")
 
 
 def test_the_same_word_at_another_place_does_not_agree():
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("well"), until=position(2))
-    assert agreement.receive(said("well", start=0.9), until=position(2)) == ()
+    agreement.receive(timed_words("well"), until=position(2))
+    assert agreement.receive(timed_words("well", start=0.9), until=position(2)) == ()
 
 
 def test_an_inserted_word_does_not_break_the_agreement_of_those_before_it():
     agreement = Agreement(OPTIONS)
-    agreement.receive(said("red blue green white black"), until=position(3))
-    assert texts(agreement.receive(said("red blue pink green white black"), until=position(3))) == "red blue"
+    agreement.receive(timed_words("red blue green white black"), until=position(3))
+    assert texts(agreement.receive(timed_words("red blue pink green white black"), until=position(3))) == "red blue"
 
 
 def test_committed_words_are_found_again_although_they_moved_and_changed():
     agreement = Agreement(OPTIONS)
-    assert texts(agreement.conclude(said("the red house"), until=position(1.2))) == "the red house"
-    again = said("The read house, stood there", start=0.15)
+    assert texts(agreement.conclude(timed_words("the red house"), until=position(1.2))) == "the red house"
+    again = timed_words("The read house, stood there", start=0.15)
     assert texts(agreement.conclude(again, until=position(4))) == "stood there"
 
 
 def test_a_repeated_word_is_told_apart_by_its_time():
     agreement = Agreement(OPTIONS)
-    agreement.conclude(said("no no"), until=position(0.8))
-    assert texts(agreement.conclude(said("no no no no"), until=position(2))) == "no no"
+    agreement.conclude(timed_words("no no"), until=position(0.8))
+    assert texts(agreement.conclude(timed_words("no no no no"), until=position(2))) == "no no"
 
 
 def test_released_words_are_those_before_the_cut():
     agreement = Agreement(OPTIONS)
-    agreement.conclude(said("a b c d"), until=position(2))
+    agreement.conclude(timed_words("a b c d"), until=position(2))
     agreement.release(position(0.9))
     agreement.release(position(0.9))
     assert texts(tuple(agreement.kept)) == "c d"
@@ -130,45 +134,49 @@ def test_released_words_are_those_before_the_cut():
 
 def test_the_words_of_an_earlier_turn_may_be_said_again():
     agreement = Agreement(OPTIONS)
-    agreement.conclude(said("so so"), until=position(2))
+    agreement.conclude(timed_words("so so"), until=position(2))
     agreement.part()
-    assert texts(agreement.conclude(said("so so", start=1.2), until=position(4))) == "so so"
+    assert texts(agreement.conclude(timed_words("so so", start=1.2), until=position(4))) == "so so"
     assert texts(tuple(agreement.kept)) == "so so so so"
 
 
 def test_a_doubtful_word_waits_until_three_hypotheses_in_a_row_have_it():
     agreement = Agreement(OPTIONS)
     for text in ("a b", "a b", "uh b", "a b", "a b"):
-        assert agreement.receive(said(text, probability=0.2), until=position(2)) == ()
-    assert texts(agreement.receive(said("a b", probability=0.2), until=position(2))) == "a b"
+        assert agreement.receive(timed_words(text, probability=0.2), until=position(2)) == ()
+    assert texts(agreement.receive(timed_words("a b", probability=0.2), until=position(2))) == "a b"
 
 
 def test_a_doubtful_word_is_committed_once_it_is_settled_however_few_agree_with_it():
     agreement = Agreement(OPTIONS)
-    assert agreement.receive(said("a b", probability=0.2), until=position(2)) == ()
-    assert texts(agreement.receive(said("uh oh", probability=0.2), until=position(3.9))) == "uh oh"
+    assert agreement.receive(timed_words("a b", probability=0.2), until=position(2)) == ()
+    assert texts(agreement.receive(timed_words("uh oh", probability=0.2), until=position(3.9))) == "uh oh"
 
 
 def test_the_rest_of_a_word_that_was_committed_as_another_is_no_word():
     agreement = Agreement(OPTIONS)
-    agreement.conclude(said("and so my"), until=position(1.2))
-    heard = [*said("and so am"), Word("I", position(1.2), position(1.24), 0.9), *said("fellow", start=1.24)]
+    agreement.conclude(timed_words("and so my"), until=position(1.2))
+    heard = [
+        *timed_words("and so am"),
+        Word("I", position(1.2), position(1.24), 0.9),
+        *timed_words("fellow", start=1.24),
+    ]
     assert texts(agreement.conclude(heard, until=position(2))) == "fellow"
-    again = [*said("and so my fellow"), Word("I", position(1.64), position(1.68), 0.9)]
+    again = [*timed_words("and so my fellow"), Word("I", position(1.64), position(1.68), 0.9)]
     assert texts(agreement.conclude(again, until=position(2))) == "I", "after the same word it is another one"
 
 
 def test_nothing_before_a_settled_place_is_committed():
     agreement = Agreement(OPTIONS)
     agreement.settle(position(2))
-    committed = agreement.conclude(said("a b c d e f g h"), until=position(4))
+    committed = agreement.conclude(timed_words("a b c d e f g h"), until=position(4))
     assert texts(committed) == "f g h", "e ends at 2.0 s, which is decided"
     assert committed[0].start >= position(2)
 
 
 def test_lost_alignment_needs_agreement():
     """Three words in the last tenth of a second show that their times are wrong."""
-    words = [*said("a b", probability=0.95), *said("c d e", start=3.95, each=0.01, probability=0.95)]
+    words = [*timed_words("a b", probability=0.95), *timed_words("c d e", start=3.95, each=0.01, probability=0.95)]
     assert Agreement(OPTIONS).receive(words, until=position(4)) == ()
     agreement = Agreement(OPTIONS)
     agreement.receive(words, until=position(4))
@@ -176,12 +184,12 @@ def test_lost_alignment_needs_agreement():
 
 
 def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
-    loop = said("on and " * 6, probability=0.95)
+    loop = timed_words("on and " * 6, probability=0.95)
     agreement = Agreement(OPTIONS)
     agreement.receive(loop, until=position(9))
     assert texts(agreement.receive(loop, until=position(9))) == ""
     assert texts((*agreement.kept, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
-    racing = said("on and " * 6, each=0.05)
+    racing = timed_words("on and " * 6, each=0.05)
     assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and"
 
 
@@ -217,7 +225,7 @@ def test_committed_words_go_forward_in_time_whatever_is_heard(steps):
 @given(st.integers(1, 30), st.floats(0.0, 0.15))
 def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
     """Times may move a little and texts may change, but no word is committed twice."""
-    words = said(" ".join(f"w{n}" for n in range(count + 3)))
+    words = timed_words(" ".join(f"w{n}" for n in range(count + 3)))
     agreement = Agreement(OPTIONS)
     agreement.conclude(words[:count], until=words[count - 1].end)
     moved = [

@@ -20,7 +20,7 @@ def sound(*parts: tuple[float, float]) -> Samples:
     )
 
 
-def heard(
+def align_tokens(
     texts: list[str],
     begins_s: list[float],
     samples: Samples,
@@ -50,18 +50,18 @@ def texts(words: tuple[Word, ...]) -> list[str]:
 
 
 def test_words_have_the_times_of_their_tokens_on_the_streams_clock() -> None:
-    words = heard([" So", " my"], [0.2, 0.5, 0.9], STEADY, start=1000, final=False)
+    words = align_tokens([" So", " my"], [0.2, 0.5, 0.9], STEADY, start=1000, final=False)
     assert words == (Word("So", 1000 + 3200, 1000 + 8000, 0.9), Word("my", 1000 + 8000, 1000 + 14_400, 0.9))
 
 
 def test_marks_join_the_word_they_belong_to_and_lend_it_their_time() -> None:
-    words = heard([" ¿", "Dónde", " está", "?"], [0.1, 0.2, 0.5, 0.8, 1.0], STEADY, language="es", final=False)
+    words = align_tokens([" ¿", "Dónde", " está", "?"], [0.1, 0.2, 0.5, 0.8, 1.0], STEADY, language="es", final=False)
     assert texts(words) == ["¿Dónde", "está?"]
     assert words[1].end == RATE
 
 
 def test_a_mark_never_lowers_the_probability_of_its_word() -> None:
-    (word,) = heard([" yes", "!"], [0.1, 0.5, 0.6], STEADY, probabilities=[0.8, 0.1])
+    (word,) = align_tokens([" yes", "!"], [0.1, 0.5, 0.6], STEADY, probabilities=[0.8, 0.1])
     assert word.probability == 0.8
 
 
@@ -92,42 +92,42 @@ def test_silence_heard_before_the_samples_is_no_part_of_the_times() -> None:
 )  # fmt: skip
 def test_spellings(pieces: list[str], words: list[str]) -> None:
     begins = [0.1 * number for number in range(len(pieces) + 1)]
-    assert texts(heard(pieces, begins, STEADY)) == words
+    assert texts(align_tokens(pieces, begins, STEADY)) == words
 
 
 def test_scripts_without_spaces_are_written_without_them() -> None:
-    words = heard(["你", "好", "。", " iPhone"], [0.1, 0.3, 0.5, 0.6, 1.0], STEADY, language="zh")
+    words = align_tokens(["你", "好", "。", " iPhone"], [0.1, 0.3, 0.5, 0.6, 1.0], STEADY, language="zh")
     assert texts(words) == ["你", "好。", "iPhone"]
     assert join_words(words) == "你好。 iPhone"
 
 
 def test_a_word_neither_starts_nor_ends_in_silence() -> None:
     samples = sound((0.5, 0.0), (0.4, 0.1), (0.6, 0.0), (0.4, 0.1), (0.5, 0.0))
-    first, second = heard([" one", " two"], [0.0, 0.9, 2.0], samples)
+    first, second = align_tokens([" one", " two"], [0.0, 0.9, 2.0], samples)
     assert (first.start, first.end) == (RATE * 5 // 10, RATE * 9 // 10)
     assert (second.start, second.end) == (RATE * 15 // 10, RATE * 19 // 10)
 
 
 def test_silence_with_noise_in_it_is_told_apart_too() -> None:
     samples = sound((0.5, 0.002), (0.4, 0.1), (0.5, 0.002))
-    (word,) = heard([" one"], [0.1, 1.3], samples)
+    (word,) = align_tokens([" one"], [0.1, 1.3], samples)
     assert abs(word.start - RATE // 2) <= 320
     assert abs(word.end - RATE * 9 // 10) <= 320
 
 
 def test_the_last_word_of_a_final_lasts_until_the_sound_stops() -> None:
     samples = sound((0.2, 0.0), (0.8, 0.1), (0.5, 0.0))
-    assert heard([" one"], [0.2, 0.6], samples)[0].end == RATE
-    assert heard([" one"], [0.2, 0.6], samples, final=False)[0].end == round(0.6 * RATE)
+    assert align_tokens([" one"], [0.2, 0.6], samples)[0].end == RATE
+    assert align_tokens([" one"], [0.2, 0.6], samples, final=False)[0].end == round(0.6 * RATE)
 
 
 def test_the_last_word_is_not_drawn_out_for_ever() -> None:
     samples = sound((0.2, 0.0), (5.0, 0.1), (0.2, 0.0))
-    assert heard([" one"], [0.2, 0.6], samples)[0].end == round(1.1 * RATE)
+    assert align_tokens([" one"], [0.2, 0.6], samples)[0].end == round(1.1 * RATE)
 
 
 def test_a_word_that_the_attention_stepped_over_gets_a_part_of_its_neighbour() -> None:
-    is_it, dark = heard([" it", " dark"], [0.3, 0.3, 0.8], STEADY)
+    is_it, dark = align_tokens([" it", " dark"], [0.3, 0.3, 0.8], STEADY)
     assert is_it.end - is_it.start == RATE // 25
     assert dark.start == is_it.end
 
@@ -148,7 +148,7 @@ def test_words_are_in_order_inside_the_window_and_no_letter_is_lost(
     final: bool,  # noqa: FBT001  hypothesis fills it
 ) -> None:
     pieces, begins, samples = case
-    words = heard(pieces, begins, samples, language=language, final=final, start=500)
+    words = align_tokens(pieces, begins, samples, language=language, final=final, start=500)
     assert all(500 <= word.start <= word.end <= 500 + len(samples) for word in words)
     assert all(one.end <= two.start for one, two in pairwise(words))
     assert all(word.text == word.text.strip() != "" for word in words)

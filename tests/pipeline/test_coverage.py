@@ -8,7 +8,7 @@ from pipeline.recognition.coverage import UNHEARD, unheard
 from pipeline.words import Word
 
 
-def said(*words: tuple[str, float, float]) -> tuple[Word, ...]:
+def timed_words(*words: tuple[str, float, float]) -> tuple[Word, ...]:
     return tuple(Word(text, position(start), position(end), 0.9) for text, start, end in words)
 
 
@@ -17,43 +17,43 @@ def spans(*spans: tuple[float, float]) -> tuple[tuple[int, int], ...]:
 
 
 def test_speech_that_has_its_words_is_heard() -> None:
-    words = said(("so", 0.1, 0.4), ("my", 0.4, 0.6), ("fellow", 0.6, 1.1))
+    words = timed_words(("so", 0.1, 0.4), ("my", 0.4, 0.6), ("fellow", 0.6, 1.1))
     assert unheard(words, spans((0.1, 1.1))) == []
 
 
 def test_speech_after_the_last_word_is_not_heard() -> None:
-    assert unheard(said(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
+    assert unheard(timed_words(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
 
 
 def test_groups_of_figures_that_pause_count_together_unless_a_word_begins_between_them() -> None:
     voiced = spans((3.4, 4.1), (4.6, 5.15), (6.1, 6.6))
-    assert unheard(said(("54", 3.4, 4.1)), voiced) == list(spans((4.6, 6.6)))
-    assert unheard(said(("54", 3.4, 4.1), ("uh", 5.5, 5.6)), voiced) == []
+    assert unheard(timed_words(("54", 3.4, 4.1)), voiced) == list(spans((4.6, 6.6)))
+    assert unheard(timed_words(("54", 3.4, 4.1), ("uh", 5.5, 5.6)), voiced) == []
 
 
 def test_sentences_with_a_pause_between_them_are_sought_one_by_one_and_a_short_rest_with_the_one_before() -> None:
     voiced = spans((0.5, 2.0), (4.0, 6.0), (6.6, 7.0))
     assert unheard([], voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
-    assert unheard(said(("so", 0.0, 0.3)), voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
+    assert unheard(timed_words(("so", 0.0, 0.3)), voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
 
 
 def test_a_word_that_is_drawn_over_a_sentence_does_not_hide_it() -> None:
-    words = said(("world.", 0.0, 6.0), ("And", 6.0, 6.3))
+    words = timed_words(("world.", 0.0, 6.0), ("And", 6.0, 6.3))
     [(start, end)] = unheard(words, spans((0.0, 0.6), (2.0, 6.3)))
     assert start == position(2.0)
     assert end == position(6.0)
 
 
 def test_a_word_put_too_early_is_sought_where_the_voice_begins() -> None:
-    assert unheard(said(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
+    assert unheard(timed_words(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
 
 
 def test_a_breath_or_a_drawn_out_vowel_is_not_worth_a_look() -> None:
-    assert unheard(said(("so", 0.0, 0.3)), spans((0.0, 0.3), (1.0, 1.6))) == []
+    assert unheard(timed_words(("so", 0.0, 0.3)), spans((0.0, 0.3), (1.0, 1.6))) == []
 
 
 def test_nothing_is_known_without_a_voice_detector() -> None:
-    assert unheard(said(("so", 0.0, 0.3)), ()) == []
+    assert unheard(timed_words(("so", 0.0, 0.3)), ()) == []
 
 
 @given(

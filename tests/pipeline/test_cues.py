@@ -24,7 +24,7 @@ from server.model import bounds
 MS = RATE // 1000
 
 
-def spoken(text: str, *, start_ms: int = 0, ms_per_letter: int = 70, gap_ms: int = 50) -> list[Word]:
+def timed_words(text: str, *, start_ms: int = 0, ms_per_letter: int = 70, gap_ms: int = 50) -> list[Word]:
     """Return the words of *text* at an even pace."""
     words = []
     for token in text.split():
@@ -53,7 +53,7 @@ TEXT = st.text(
 
 
 @st.composite
-def heard(draw: st.DrawFn) -> list[Word]:
+def recognised_words(draw: st.DrawFn) -> list[Word]:
     """Make words in the order of their starts, with any times: overlapping, without length, far apart."""
     words = []
     start = 0
@@ -74,7 +74,7 @@ SHAPES = st.just(USUAL_SHAPE) | st.builds(
 
 
 @settings(max_examples=200)
-@given(heard(), SHAPES)
+@given(recognised_words(), SHAPES)
 def test_every_cue_fits_the_screen_and_the_clock(words, shape):
     for cue in cues(words, 3600 * RATE, shape):
         assert 1 <= len(cue.lines) <= shape.max_lines
@@ -83,14 +83,14 @@ def test_every_cue_fits_the_screen_and_the_clock(words, shape):
 
 
 @settings(max_examples=200)
-@given(heard(), SHAPES)
+@given(recognised_words(), SHAPES)
 def test_cues_never_overlap_and_never_go_back(words, shape):
     for cue, following in pairwise(cues(words, 3600 * RATE, shape)):
         assert cue.end_ms <= following.start_ms
 
 
 @settings(max_examples=200)
-@given(heard(), SHAPES)
+@given(recognised_words(), SHAPES)
 def test_no_letter_is_lost_added_or_moved(words, shape):
     def letters(text: str) -> str:
         # Without dashes, because "-->" must lose one, and without control characters, which cannot be written.
@@ -100,7 +100,7 @@ def test_no_letter_is_lost_added_or_moved(words, shape):
 
 
 @settings(max_examples=200)
-@given(heard())
+@given(recognised_words())
 def test_no_line_can_be_taken_for_markup_of_the_file(words):
     for cue in cues(words, 3600 * RATE):
         for line in cue.lines:
@@ -123,7 +123,7 @@ def test_spaced_words_parse_back_from_the_lines(timed):
 
 
 @settings(max_examples=200)
-@given(heard(), st.integers(0, 100 * RATE))
+@given(recognised_words(), st.integers(0, 100 * RATE))
 def test_a_cue_is_shown_past_its_last_word_only_while_the_recording_lasts(words, more):
     last = max((word.end for word in words), default=0)
     duration = last + more
@@ -147,7 +147,7 @@ def test_times_are_rounded_half_up_to_milliseconds():
 
 def test_cues_end_at_the_ends_of_sentences():
     text = "We measured the bridge on Monday. The steel was sound, but the bolts were not. They were replaced."
-    assert written_lines(spoken(text)) == [
+    assert written_lines(timed_words(text)) == [
         ("We measured the bridge on Monday.",),
         ("The steel was sound,", "but the bolts were not."),
         ("They were replaced.",),
@@ -159,16 +159,16 @@ def test_a_long_sentence_is_cut_at_its_comma():
         "The committee which had been waiting for hours in the cold, "
         "then began to discuss the matter of the bridge across the river."
     )
-    assert written_lines(spoken(text)) == [
+    assert written_lines(timed_words(text)) == [
         ("The committee which had been", "waiting for hours in the cold,"),
         ("then began to discuss the matter", "of the bridge across the river."),
     ]
 
 
 def test_without_any_punctuation_it_is_cut_at_a_breath():
-    before = spoken("the committee had been waiting for hours in the cold", ms_per_letter=60)
+    before = timed_words("the committee had been waiting for hours in the cold", ms_per_letter=60)
     start_ms = before[-1].end // MS + 500
-    after = spoken("then it began to discuss the matter of the old bridge", start_ms=start_ms, ms_per_letter=60)
+    after = timed_words("then it began to discuss the matter of the old bridge", start_ms=start_ms, ms_per_letter=60)
     assert [" ".join(lines) for lines in written_lines(before + after)] == [
         "the committee had been waiting for hours in the cold",
         "then it began to discuss the matter of the old bridge",
@@ -176,18 +176,20 @@ def test_without_any_punctuation_it_is_cut_at_a_breath():
 
 
 def test_two_lines_are_of_like_length():
-    (lines,) = written_lines(spoken("She sells sea shells on the sea shore and more", ms_per_letter=60))
+    (lines,) = written_lines(timed_words("She sells sea shells on the sea shore and more", ms_per_letter=60))
     assert lines == ("She sells sea shells on", "the sea shore and more")
 
 
 def test_short_sentences_share_a_cue():
-    assert written_lines(spoken("Yes. I know.", ms_per_letter=60)) == [("Yes. I know.",)]
+    assert written_lines(timed_words("Yes. I know.", ms_per_letter=60)) == [("Yes. I know.",)]
 
 
 @pytest.mark.parametrize("name", ["Dr. Smith", "J. Bach", "etc. and"])
 def test_not_every_full_stop_ends_a_sentence(name):
     text = f"all of the people there had heard of {name} before the evening"
-    assert all(not line.endswith(name.split()[0]) for line in written_lines(spoken(text, ms_per_letter=60))[0][-1:])
+    assert all(
+        not line.endswith(name.split()[0]) for line in written_lines(timed_words(text, ms_per_letter=60))[0][-1:]
+    )
 
 
 def test_words_after_a_long_silence_never_show_early():
@@ -275,17 +277,17 @@ SENTENCE = (
     ],
 )
 def test_a_client_may_ask_for_other_lines(shape, lines):
-    assert written_lines(spoken(SENTENCE), shape) == lines
+    assert written_lines(timed_words(SENTENCE), shape) == lines
 
 
 def test_a_client_may_ask_for_shorter_cues():
-    found = cues(spoken(SENTENCE), 3600 * RATE, SubtitleShape(max_cue_s=2.5))
-    assert len(found) > len(cues(spoken(SENTENCE), 3600 * RATE))
+    found = cues(timed_words(SENTENCE), 3600 * RATE, SubtitleShape(max_cue_s=2.5))
+    assert len(found) > len(cues(timed_words(SENTENCE), 3600 * RATE))
     assert all(cue.end_ms - cue.start_ms <= 2500 for cue in found)
 
 
 def test_slow_readers_are_shown_a_cue_for_longer():
-    words = spoken("Nobody came.")
+    words = timed_words("Nobody came.")
     (usual,) = cues(words, 60 * RATE)
     (slow,) = cues(words, 60 * RATE, SubtitleShape(columns_per_second=6))
     assert usual.end_ms - usual.start_ms == SHORTEST_MS

@@ -10,7 +10,7 @@ from pipeline.recognition.phrases import phrases
 from pipeline.words import Word
 
 
-def heard(*words: tuple[str, float]) -> RecognitionResult:
+def answer_of(*words: tuple[str, float]) -> RecognitionResult:
     """Return words of a tenth of a second, each so many seconds after the one before."""
     at, placed = 0, []
     for text, pause_s in words:
@@ -32,12 +32,12 @@ def test_a_pause_parts_words_where_it_is_long_or_stands_behind_a_sentence(
     pause_s: float,
     parted: bool,  # noqa: FBT001  a column of the table
 ) -> None:
-    assert len(phrases(heard((before, 0.0), ("next", pause_s)))) == 1 + parted
+    assert len(phrases(answer_of((before, 0.0), ("next", pause_s)))) == 1 + parted
 
 
 @given(st.lists(st.tuples(st.sampled_from(["one", "two.", "three?", "四。"]), st.floats(0, 2))))
 def test_no_word_is_lost_and_all_keep_their_order_and_doubts(words: list[tuple[str, float]]) -> None:
-    said = heard(*words)
+    said = answer_of(*words)
     found = phrases(said)
     assert tuple(word for segment in found for word in segment.words) == said.words
     assert {(segment.avg_logprob, segment.no_speech_prob) for segment in found} <= {(-0.1, 0.2)}

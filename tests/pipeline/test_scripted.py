@@ -12,7 +12,7 @@ from pipeline.words import Word
 windows = st.tuples(st.integers(0, 60 * RATE), st.integers(1, LONGEST_JOB))
 
 
-def heard(start: int, length: int) -> tuple[Word, ...]:
+def expected_words(start: int, length: int) -> tuple[Word, ...]:
     request = DecodeRequest(samples=np.zeros(length, np.float32), start=start)
     return ScriptedEngine().recognise([request])[0].words
 
@@ -20,7 +20,9 @@ def heard(start: int, length: int) -> tuple[Word, ...]:
 @given(windows, windows)
 def test_what_lies_wholly_in_two_windows_is_the_same_in_both(one: tuple[int, int], other: tuple[int, int]) -> None:
     start, end = max(one[0], other[0]), min(sum(one), sum(other))
-    inside = [[word for word in heard(*window) if start <= word.start and word.end <= end] for window in (one, other)]
+    inside = [
+        [word for word in expected_words(*window) if start <= word.start and word.end <= end] for window in (one, other)
+    ]
     assert inside[0] == inside[1]
 
 
@@ -32,5 +34,5 @@ def test_every_word_that_fits_is_said_and_no_other(window: tuple[int, int]) -> N
         for number in range(end // WORD_STEP + 1)
         if start <= number * WORD_STEP and number * WORD_STEP + WORD_LENGTH <= end
     ]
-    assert [word.start for word in heard(*window)] == [number * WORD_STEP for number in numbers]
-    assert [word.text for word in heard(*window)] == [SCRIPT[number % len(SCRIPT)] for number in numbers]
+    assert [word.start for word in expected_words(*window)] == [number * WORD_STEP for number in numbers]
+    assert [word.text for word in expected_words(*window)] == [SCRIPT[number % len(SCRIPT)] for number in numbers]
