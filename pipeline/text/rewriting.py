@@ -39,9 +39,9 @@ class TextRewriter:
 
         *language* is the known or guessed language of the words.
         """
-        told = [] if language is None else list(self._tell(self.stage.change_language(language)))
-        told += [shown for event in events for shown in self._take(event)]
-        return [*told, *self._tell(self.stage.reach(decided)), *self._warn()]
+        rewritten = [] if language is None else list(self._tell(self.stage.change_language(language)))
+        rewritten += [shown for event in events for shown in self._take(event)]
+        return [*rewritten, *self._tell(self.stage.reach(decided)), *self._warn()]
 
     def flush(self) -> list[Event]:
         """Return the held events at the end of the stream."""
@@ -138,10 +138,10 @@ class SegmentRewriter:
 
     def receive(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
         """Return the segments that are decided after these, in order. Words that follow start at *reached* or later."""
-        told = self._rewriter.receive((), decided=0, language=language)
-        told += [closed for segment in segments for closed in self._one(segment)]
-        told += self._rewriter.receive((), decided=reached)
-        return [event.segment for event in told if isinstance(event, SegmentClosed)]
+        rewritten = self._rewriter.receive((), decided=0, language=language)
+        rewritten += [closed for segment in segments for closed in self._one(segment)]
+        rewritten += self._rewriter.receive((), decided=reached)
+        return [event.segment for event in rewritten if isinstance(event, SegmentClosed)]
 
     def flush(self) -> list[Segment]:
         """Return the held words."""
