@@ -5,7 +5,6 @@ the name in the Host header and in TLS. Proxies of the environment are not used.
 kept, so a permission for one name is never used for another, and no user gets another user's connection.
 """
 
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from http.cookiejar import DefaultCookiePolicy
 import httpx
 
 from server.egress.names import Names, Unresolvable
+from server.egress.streams import HeadBoundTransport
 from server.egress.targets import Address, Network, Target, TargetNotAllowed, judge_addresses, parse_target
 
 
@@ -37,12 +37,7 @@ class Egress:
         self._allowed = allowed
         self._allow_http = allow_http
         self._names = Names() if names is None else names
-        self._client = httpx.AsyncClient(
-            verify=ssl.create_default_context(),
-            trust_env=False,
-            follow_redirects=False,
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
+        self._client = httpx.AsyncClient(transport=HeadBoundTransport(), trust_env=False, follow_redirects=False)
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     async def close(self) -> None:
@@ -97,6 +92,7 @@ class Egress:
                 )
                 try:
                     response = await stack.enter_async_context(request)
+                    response.extensions["network_stream"].begin_body()
                 except (httpx.ConnectError, httpx.ConnectTimeout):  # nothing was sent: another address may answer
                     if left == 0:
                         raise

@@ -5,7 +5,7 @@ import ssl
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 
 import httpx
@@ -14,12 +14,14 @@ import pytest
 from server.egress import names as names_module
 from server.egress.guard import Egress, RequestTimeouts
 from server.egress.names import Unresolvable
+from server.egress.streams import HEAD_BYTES, PIECE_BYTES
 from server.egress.targets import Network, TargetNotAllowed
 from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
 
 TIMEOUTS = RequestTimeouts(connect_s=2.0, read_s=2.0)
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" * 40
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
@@ -192,3 +194,44 @@ async def test_tls_is_asked_for_by_name_although_the_address_is_pinned():
             await get(egress, f"https://secure.test:{port}/")
     server.close()
     assert hello == ["secure.test"]
+
+
+@in_a_loop
+async def test_a_server_that_never_comes_to_its_answer_is_left():
+    """It sends interim answers for ever. Each costs as much work as a whole one."""
+    sent = 0
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(INTERIM)
+                sent += len(INTERIM)
+                await writer.drain()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
+        egress = Egress(allowed=LOOPBACK, allow_http=True)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        with pytest.raises(httpx.RemoteProtocolError, match="head of the answer"):
+            await get(egress, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        counting.cancel()
+        assert turns > HEAD_BYTES / PIECE_BYTES
+        await egress.close()
+
+
+@in_a_loop
+async def test_the_body_behind_a_head_may_be_longer_than_a_head():
+    body = bytes(3 * HEAD_BYTES)
+    async with peer(saying(INTERIM + answer(200, body))) as target:
+        egress = Egress(allowed=LOOPBACK, allow_http=True)
+        assert (await get(egress, target.url)).content == body
+        await egress.close()
