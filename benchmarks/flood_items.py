@@ -1,6 +1,7 @@
 """What strangers send in great numbers: frames, requests and pieces of requests that cost work, each in few bytes."""
 
-from collections.abc import Mapping
+import gzip
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 EMPTY_BINARY = b"\x82\x80\0\0\0\0"
@@ -24,6 +25,9 @@ FRAMES: Mapping[str, bytes] = {
     "empty appends": text_frame('{"type":"input_audio_buffer.append","audio":""}'),
     "keep-alives": text_frame('{"type":"keep_alive"}'),
     "half frames": b"\0",
+    "long pings": b"\x89\xfd\0\0\0\0" + bytes(125),
+    "closes": b"\x88\xfd\0\0\0\0\x03\xe8" + b"a" * 123,
+    "reserved frames": b"\xf3\x80\0\0\0\0",
 }
 """What is sent over an open WebSocket, again and again."""
 
@@ -39,44 +43,54 @@ def head(method: str, path: str, key: str, *more: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *own, *more, "", ""]).encode()
 
 
+LENGTH, WAV = "Content-Length: 1000000", "Content-Type: audio/wav"
+PACKED = gzip.compress(bytes(100_000))
+
+BODIES: Mapping[str, tuple[tuple[str, ...], bytes]] = {
+    "chunks": (("Transfer-Encoding: chunked", WAV), b"1\r\na\r\n"),
+    "half bodies": ((LENGTH, WAV), b"-"),
+    "parts": ((LENGTH, "Content-Type: multipart/form-data; boundary=x"), b"--x\r\n\r\n\r\n"),
+    "brackets": ((LENGTH, "Content-Type: application/json"), b"["),
+}
+"""The headers of a body that never ends, and what is sent of it again and again."""
+
+HEADERS: Mapping[str, Sequence[str]] = {
+    "headers": ["a:"] * 5000,
+    "some headers": ["a:"] * 80,
+    "conditions": [
+        "If-None-Match: " + ",".join(f'"{number}"' for number in range(1500)),
+        "Prefer: " + "wait=1," * 1200,
+        "Range: bytes=" + "0-," * 2000,
+    ],
+}
+"""The headers of requests that are sent again and again."""
+
+TARGETS: Mapping[str, str] = {
+    "query fields": f"?token={'a&' * 15_000}",
+    "some query fields": f"?token={'a&' * 30}",
+    "escapes": "%1b" * 1200,
+    "some escapes": "%1b" * 300,
+}
+"""What stands behind the paths of requests that are sent again and again."""
+
+
 def requests(kind: str, method: str, path: str, key: str) -> tuple[bytes, bytes]:
     """The first bytes of a connection, and what is sent after them again and again."""
     plain = urlsplit(path).path
+    if kind in BODIES:
+        headers, item = BODIES[kind]
+        return head("POST", plain, key, *headers), item
     match kind:
-        case "chunks":
-            return head("POST", plain, key, "Transfer-Encoding: chunked", "Content-Type: audio/wav"), b"1\r\na\r\n"
         case "half heads":
             return head(method, plain, key).removesuffix(b"\r\n") + b"X-Slow: ", b"-"
-        case "half bodies":
-            return head("POST", plain, key, "Content-Length: 1000000", "Content-Type: audio/wav"), b"-"
-        case "headers":
-            return b"", head(method, plain, key, *["a:"] * 5000)
-        case "some headers":
-            return b"", head(method, plain, key, *["a:"] * 80)
-        case "query fields":
-            return b"", head(method, f"{plain}?token={'a&' * 15_000}", key)
-        case "some query fields":
-            return b"", head(method, f"{plain}?token={'a&' * 30}", key)
-        case "escapes":
-            return b"", head(method, plain + "%1b" * 1200, key)
-        case "some escapes":
-            return b"", head(method, plain + "%1b" * 300, key)
+        case "packed bodies":
+            packing = ["Content-Encoding: gzip", f"Content-Length: {len(PACKED)}"]
+            return b"", head("POST", plain, key, *packing) + PACKED
         case _:
-            return b"", head(method, plain, key)
+            return b"", head(method, plain + TARGETS.get(kind, ""), key, *HEADERS.get(kind, ()))
 
 
-HTTP_KINDS = (
-    "chunks",
-    "half heads",
-    "half bodies",
-    "headers",
-    "some headers",
-    "query fields",
-    "some query fields",
-    "escapes",
-    "some escapes",
-    "requests",
-)
+HTTP_KINDS = (*BODIES, *HEADERS, *TARGETS, "half heads", "packed bodies", "requests")
 
 
 def handshake(path: str, key: str) -> bytes:

@@ -3,10 +3,10 @@
 Starts a server (scripted engine). Strangers in a process of their own send it what costs work by the piece: frames,
 pings, empty appends, chunks of one byte, headers, fields of a query, escapes in a path. Meanwhile a bystander asks
 /healthz over its own connection every 20 ms, and a customer speaks into a live session. Both are measured undisturbed
-first. Writes benchmarks/results/floods.json: for each flood, how long the bystander waited, how late the customer's
-words were and how many it lost, and by how much the log grew. With --cluster two nodes share a PostgreSQL and a
-bucket: strangers flood the one, those who wait are at the other, a further bystander (flooded_healthz_ms) asks the
-flooded one, and benchmarks/results/floods-cluster.json is written.
+first. Writes benchmarks/results/floods.json: for each flood, how long the bystander waited, also as a multiple of
+undisturbed, how late the customer's words were and how many it lost, and by how much the log grew. With --cluster two
+nodes share a PostgreSQL and a bucket: strangers flood the one, those who wait are at the other, a further bystander
+(flooded_healthz_ms) asks the flooded one, and benchmarks/results/floods-cluster.json is written.
 """
 
 import argparse
@@ -298,6 +298,16 @@ def floods(server: Serving) -> list[Flood]:
         Flood(kind="some headers", doors=(health,), connections=20, bytes_s=2e6),
         Flood(kind="escapes", doors=(("GET", "/"),), connections=20, bytes_s=3e6),
         Flood(kind="some escapes", doors=(("GET", "/"),), connections=20, bytes_s=3e6),
+        Flood(kind="parts", doors=(upload,), connections=10, bytes_s=5e6, key=key),
+        Flood(kind="brackets", doors=(upload, ("POST", "/sandbox/v1/live")), connections=10, bytes_s=5e6, key=key),
+        Flood(kind="packed bodies", doors=(upload,), connections=10, bytes_s=2e6, key=key),
+        Flood(kind="conditions", doors=(("GET", f"/sandbox/v1/jobs/{job}"),), connections=20, bytes_s=3e6, key=key),
+        Flood(kind="conditions", doors=(health,), connections=20, bytes_s=3e6),
+        Flood(kind="long pings", doors=(others, realtime, listen), connections=10, bytes_s=2e6, key=other),
+        Flood(kind="closes", doors=(others, realtime, listen), connections=20, bytes_s=2e6, key=other),
+        Flood(kind="closes", doors=refused, connections=20, bytes_s=2e6),
+        Flood(kind="reserved frames", doors=(writer, listen), connections=10, bytes_s=2e6, key=other),
+        Flood(kind="resets", doors=(health, upload), connections=100, bytes_s=0, at_once=100, stay_s=0.05),
         Flood(kind="requests", doors=(("GET", "/nowhere"), ("GET", "/v1/jobs")), connections=20, bytes_s=2e6),
     ]
 
@@ -342,6 +352,7 @@ def run(flooded: Serving, waiting_at: Serving, seconds: float, only: str) -> dic
     for flood in floods(flooded):
         if only in flood.name:
             row = measure(flooded, flood, seconds, waiting_at.key, waiting_at=waiting_at)
+            row["p95_times_undisturbed"] = round(row["healthz_ms"]["p95"] / undisturbed["healthz_ms"]["p95"], 1)
             result["floods"][f"{flood.name}, {flood.bytes_s / 1e6:g} MB/s"] = row
             print(json.dumps({flood.name: row}), flush=True)
     return result

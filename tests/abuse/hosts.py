@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" * 2000
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: 10000000\r\n\r\n"
 
 
@@ -38,6 +39,36 @@ def _drip(listening: socket.socket, stop: threading.Event) -> None:
         for caller in callers.copy():
             try:
                 caller.sendall(b"R")
+            except ConnectionError:  # it has given up
+                callers.remove(caller)
+                caller.close()
+    for caller in callers:
+        caller.close()
+
+
+@contextmanager
+def never_ready() -> Iterator[str]:
+    """The address of a host that sends interim answers (`100 Continue`) as fast as they are read, and no other."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        stop = threading.Event()
+        thread = threading.Thread(target=_send_interim_answers, args=(listening, stop))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(stop.set)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _send_interim_answers(listening: socket.socket, stop: threading.Event) -> None:
+    callers: list[socket.socket] = []
+    while not stop.is_set():
+        readable, writable, _ = select.select([listening], callers, [], 0.2)
+        if readable:
+            callers.append(listening.accept()[0])
+            callers[-1].setblocking(False)
+        for caller in writable:
+            try:
+                caller.send(INTERIM)
             except ConnectionError:  # it has given up
                 callers.remove(caller)
                 caller.close()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx
 
 from tests.abuse.arena import Arena
-from tests.abuse.hosts import dripping
+from tests.abuse.hosts import dripping, never_ready
 from tests.abuse.recordings import long_and_unstated, of_negative_length, without_a_frame
 from tests.server.peers import RawClient
 from tests.server.serving import until, wav
@@ -36,6 +36,15 @@ def test_slow_downloads_hold_up_nobody_else(ring: Arena) -> None:
         for number in range(5):
             client.post("/v1/transcribe", json={"url": f"{url}/{number}.wav"}, headers=AT_ONCE).raise_for_status()
         ring.innocent.is_unharmed()
+
+
+def test_a_source_that_only_sends_interim_answers_holds_up_nobody_else(ring: Arena) -> None:
+    client = ring.stranger().new_client()
+    with never_ready() as url, jobs_of(client):
+        job = client.post("/v1/transcribe", json={"url": f"{url}/a.wav"}, headers=AT_ONCE).json()["job_id"]
+        ring.innocent.is_unharmed()
+        record = client.get(f"/v1/jobs/{job}", params={"wait": 20}).json()
+        assert record["error"]["code"] == "source_unreachable"
 
 
 def test_slow_rehearsals_in_the_sandbox_hold_up_nobody_else(ring: Arena) -> None:
