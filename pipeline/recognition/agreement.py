@@ -51,7 +51,8 @@ class AgreementOptions:
     often: int = 3  # ... or until so many in a row do
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
     opening_sure: float = math.inf  # in the opening of a stream a less probable word waits ...
-    opening_settled: int = position(2.0)  # ... until it is this far from the end
+    first_sure: float = math.inf  # ... the first of all if it is even less probable than this ...
+    opening_settled: int = position(3.0)  # ... until it is this far from the end
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
     rest: int = position(0.06)  # so short a word after one that was committed as another is the rest of that one
     jump: int = position(2.0)  # word ends further apart mean that the times are wrong: one hypothesis is not enough
@@ -143,7 +144,7 @@ class Agreement:
         self._edge = until if paused else until - self._options.edge
         count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
         if opening:
-            count = min(count, _count_leading(fresh, lambda one: self._is_clear(one.word, until)))
+            count = min(count, self._count_clear(fresh, until))
         return self._commit(fresh, count)
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
@@ -216,10 +217,20 @@ class Agreement:
             word = replace(word, text=capital + word.text[1:])
         return _Candidate(word, 1 + max((old.times for old in before), default=0))
 
-    def _is_clear(self, word: Word, until: int) -> bool:
-        """Return whether *word* can be believed in an opening: it is probable, or enough follows it."""
-        options = self._options
-        return word.probability >= options.opening_sure or word.end <= until - options.opening_settled
+    def _count_clear(self, fresh: Sequence[_Candidate], until: int) -> int:
+        """Return how many of the *fresh* words can be believed in an opening: they are probable, or enough follows.
+
+        The first word of all may be less probable, because it is unclear how the text begins, not what is said.
+        """
+        options, first = self._options, not self.kept
+
+        def clear(candidate: _Candidate) -> bool:
+            word = candidate.word
+            begins = first and candidate is fresh[0]
+            sure = word.probability >= (options.first_sure if begins else options.opening_sure)
+            return sure or word.end <= until - options.opening_settled
+
+        return _count_leading(fresh, clear)
 
     def _count_certain(self, fresh: Sequence[_Candidate], until: int, *, paused: bool, doubted: bool) -> int:
         """Return how many of the *fresh* words will not change, given the hypotheses before."""

@@ -4,7 +4,8 @@ A final word can never be taken back, so how soon it becomes final is a choice. 
 and a word that two hypotheses have is more often right. *low* waits for less of both. *balanced* leaves StreamOptions
 unchanged, but is careful with the opening of a stream, which is misheard most, because no speech before it helps. In an
 opening a word that is not very probable waits until its turn is over or until some seconds have passed since, and so do
-the words after it. A short pause does not end a turn, so that the words after it are recognised with it. With
+the words after it. The first word is less probable than others even where it is right, because a text may begin in many
+ways. A short pause does not end a turn, so that the words after it are recognised with it. With
 *accurate* the whole stream is an opening, every word waits, and every window is recognised as carefully as a final.
 Readers see waiting words as partials. decisions.md has the measurements.
 """
@@ -19,8 +20,8 @@ LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 SETTLED, STEP = position(2.7), position(1)
 """With ACCURATE a word waits for no more than both together and a short pause: 4 s."""
 
-OPENING, SURE = position(4), 0.65
-"""The speech of an opening with BALANCED, and the probability from which a word does not wait there."""
+OPENING, SURE, FIRST_SURE = position(4), 0.55, 0.45
+"""With BALANCED: the speech of an opening, and from which probability a word does not wait there, and the first one."""
 
 PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
 """The silence that ends a turn in an opening, with BALANCED and with ACCURATE: people do pause for so long."""
@@ -46,6 +47,7 @@ def with_latency(options: StreamOptions, latency: str, *, patient: bool = False)
             return replace(options, step=STEP, partial=options.final, thorough=True, turns=turns, agreement=agreement)
         case _ if patient:
             turns = replace(turns, opening=OPENING, opening_endpointing=PATIENCE)
-            return replace(options, turns=turns, agreement=replace(agreement, opening_sure=SURE))
+            agreement = replace(agreement, opening_sure=SURE, first_sure=FIRST_SURE)
+            return replace(options, turns=turns, agreement=agreement)
         case _:
             return options

@@ -16,6 +16,15 @@ def phrases(heard: RecognitionResult) -> tuple[Segment, ...]:
     return tuple(Segment(tuple(run), heard.avg_logprob, heard.no_speech_prob) for run in _runs(heard.words))
 
 
+def without_end(text: str) -> str:
+    """Return *text* without the marks that end its last sentence.
+
+    Decided text of an open turn is told to the engine so: that a sentence ends at a pause is a guess, and after
+    "period." it begins a new one and leaves out a word with which none begins.
+    """
+    return text.rstrip("".join(SENTENCE_ENDS))
+
+
 def _runs(words: tuple[Word, ...]) -> Iterator[list[Word]]:
     run: list[Word] = []
     for word in words:

@@ -36,6 +36,7 @@ from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.phrases import without_end
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, find_edge, in_turn
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
@@ -93,11 +94,8 @@ class StreamCore:
     @property
     def decided(self) -> int:
         """The position before which everything is decided, silence included: no later word will begin before it."""
-        if self._turns.first is not None:
-            return self._agreement.end
-        return max(
-            self._agreement.end, self.position - self._options.turns.onset - self._options.early - self._options.lead
-        )
+        quiet = self.position - self._options.turns.onset - self._options.early - self._options.lead
+        return self._agreement.end if self._turns.first is not None else max(self._agreement.end, quiet)
 
     @property
     def full(self) -> bool:
@@ -189,13 +187,14 @@ class StreamCore:
         self._in_flight = replace(ask, opening=self._turns.opening)
         start = self._asked_from = self._audio_start(ask)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
+        said = join_words(self._agreement.kept_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
             language=self._language,
             before=self._before,
             hint=self._options.hint,
-            said="" if final else join_words(self._agreement.kept_from(start)),
+            said="" if final else without_end(said) if self._segment else said,
             final=final,
             voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
         )

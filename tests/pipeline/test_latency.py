@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
 from pipeline.events import Finalized, Partial, SegmentClosed, WordsCommitted
-from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, PATIENCE, SURE, with_latency
+from pipeline.recognition.latency import ACCURATE, BALANCED, FIRST_SURE, LATENCIES, LOW, PATIENCE, with_latency
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
@@ -60,7 +60,7 @@ WAIT = PATIENT.agreement.opening_settled
 
 def doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return *words* as a model recognises them that is not quite sure."""
-    return tuple(replace(word, probability=SURE - 0.1) for word in words)
+    return tuple(replace(word, probability=FIRST_SURE - 0.01) for word in words)
 
 
 def waited(words: tuple[Word, ...]) -> int:
@@ -75,6 +75,7 @@ def test_first_words_of_a_moderate_probability_wait_for_what_follows_and_probabl
     words = talk(30)
     assert waited(doubtful(words)) >= WAIT
     assert waited(words) < position(2) <= WAIT
+    assert waited((replace(words[0], probability=FIRST_SURE), *words[1:])) < position(2), "how a text begins is unclear"
     assert waited((*words[:2], *doubtful(words[2:3]), *words[3:])) < position(2), "words before a doubtful one"
 
 
