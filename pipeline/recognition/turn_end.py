@@ -52,11 +52,11 @@ class TurnEndModel:
     def __call__(self, turn: Samples) -> float:
         """Return the probability that the *turn*, which ends with a short pause, is over."""
         length = HEARD_S * RATE
-        kept = turn[-length:]
-        heard = np.zeros(length, np.float32)
-        heard[length - len(kept) :] = kept
-        heard = (heard - heard.mean()) / np.sqrt(heard.var() + np.float32(1e-7))
-        (answer,) = self._session.run(None, {self._input: self._features(heard, HEARD_S * FRAMES_PER_S)[np.newaxis]})
+        newest = turn[-length:]
+        padded = np.zeros(length, np.float32)
+        padded[length - len(newest) :] = newest
+        padded = (padded - padded.mean()) / np.sqrt(padded.var() + np.float32(1e-7))
+        (answer,) = self._session.run(None, {self._input: self._features(padded, HEARD_S * FRAMES_PER_S)[np.newaxis]})
         return float(answer[0, 0])
 
 
