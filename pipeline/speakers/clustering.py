@@ -32,10 +32,10 @@ Array = NDArray[np.float32]
 Spans: TypeAlias = Sequence[tuple[int, int]]
 """From and to which frames of the recording."""
 
-APART, APART_FOR_SURE = 0.33, 0.18
+APART, APART_FOR_SURE = 0.33, 0.2
 """Groups with at least this mean cosine distance are two people: where little is heard of one, and where much is."""
 
-UNSURE_S, FOR_SURE_S = 5.0, 13.0
+UNSURE_S, FOR_SURE_S = 4.0, 12.0
 """How long the one that speaks less does so. Between them the distance falls evenly."""
 
 MIXED = 0.35
@@ -65,7 +65,7 @@ DOUBLE = 0.8
 DOUBLE_S = 4.0
 """A doubtful voice speaks for this long."""
 
-ONE, ONE_FOR_SURE = 0.85, 0.9
+ONE, ONE_FOR_SURE = 0.85, 0.87
 """Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while: where
 the one that speaks less does so for UNSURE_S, and where it does so for FOR_SURE_S."""
 

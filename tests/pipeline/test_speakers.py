@@ -107,13 +107,13 @@ def test_what_is_heard_for_long_is_two_voices_sooner(seconds: float, expected: i
 
 @pytest.mark.parametrize(("seconds", "expected"), [(FOR_SURE_S, 2), (UNSURE_S + 3, 1)])
 def test_voices_almost_alike_are_two_where_both_are_heard_for_long(seconds: float, expected: int) -> None:
-    """Two voices with a cosine of 0.9, of which each turn sounds a little different in its own way."""
+    """Two voices with a cosine of 0.87, of which each turn sounds a little different in its own way."""
     turns, frames = 20, round(seconds * RATE / STEP / 10) + 1
     vectors = np.eye(SIZE, dtype=np.float32)
-    voices = vectors[0], 0.9 * vectors[0] + np.float32(np.sqrt(1 - 0.9**2)) * vectors[1]
+    voices = vectors[0], 0.87 * vectors[0] + np.float32(np.sqrt(1 - 0.87**2)) * vectors[1]
     windows = []
     for turn in range(turns):
-        sound = 0.95 * voices[turn % 2] + np.float32(np.sqrt(1 - 0.95**2)) * vectors[2 + turn]
+        sound = 0.94 * voices[turn % 2] + np.float32(np.sqrt(1 - 0.94**2)) * vectors[2 + turn]
         piece = Piece(frames, frames * STEP / RATE, sound)
         heard = LocalTurn(0, 0, frames, piece.seconds, sound, (piece,))
         windows.append(Window(turn * FILE_STEP, np.ones((frames, 3), np.float16), (heard,)))
