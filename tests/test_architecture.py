@@ -115,6 +115,7 @@ PURE = (
     "pipeline/documents/paragraphs.py", "pipeline/documents/search.py",
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",
     "pipeline/recognition/engines/hypotheses.py", "pipeline/recognition/engines/mel.py",
+    "pipeline/recognition/engines/repeats.py",
     "pipeline/recognition/engines/prompts.py", "pipeline/recognition/engines/scripted.py",
     "pipeline/recognition/engines/windows.py",
     "pipeline/speakers/clustering.py", "pipeline/speakers/frames.py", "pipeline/speakers/lstm.py",

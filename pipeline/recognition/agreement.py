@@ -20,13 +20,13 @@ repeated too often is held back as a loop until the final. A loop that nobody co
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
 from pipeline.audio import position
-from pipeline.recognition.merging import find_new_words
+from pipeline.recognition.merging import find_new_words, spoken_span
 from pipeline.recognition.spoken_form import is_number, plain
 from pipeline.words import Word
 
@@ -149,8 +149,7 @@ class Agreement:
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""
-        words = self.select_fresh(words, until)
-        words = words[: self._count_before_loop(words, fastest=self._options.fastest)]
+        words = self._without_fast_loops(self.select_fresh(words, until))
         count = _count_leading(words, lambda word: word.end <= until - guard)
         return self._commit([replace(self._with_history(word), times=1) for word in words], count)
 
@@ -256,21 +255,34 @@ class Agreement:
 
         return _count_leading(fresh[:limit], certain)
 
-    def _count_before_loop(self, fresh: Sequence[Word], fastest: int | None = None) -> int:
-        """Return how many *fresh* words come before a loop of the model, including the first round of the loop.
+    def _count_before_loop(self, fresh: Sequence[Word]) -> int:
+        """Return how many *fresh* words come before a loop of the model, including the first round of the loop."""
+        loop = next(self._loops([*self._kept, *fresh]), None)
+        return max(0, loop[0] + loop[1] - len(self._kept)) if loop else len(fresh)
 
-        A loop may begin among the committed words. With *fastest*, only loops with less time for each word count.
-        """
-        words, times = [*self._kept, *fresh], self._options.loop
-        texts = [normalise(word.text) for word in words]
-        for start in range(len(texts)):
+    def _without_fast_loops(self, fresh: Sequence[Word]) -> list[Word]:
+        """Return the *fresh* words, of loops that nobody could speak so fast only the first round."""
+        words = [*self._kept, *fresh]
+        left_out: set[int] = set()
+        for start, size, stop in self._loops(words):
+            spans = map(spoken_span, words[start:stop])  # the last word may be stretched over all that follows
+            if sum(end - begin for begin, end in spans) < self._options.fastest * (stop - start):
+                left_out.update(range(start + size, stop))
+        return [word for at, word in enumerate(fresh, len(self._kept)) if at not in left_out]
+
+    def _loops(self, words: Sequence[Word]) -> Iterator[tuple[int, int, int]]:
+        """Yield where each loop of the model begins, the length of a round, and where the loop ends."""
+        texts, times, start = [normalise(word.text) for word in words], self._options.loop, 0
+        while start < len(texts):
             for size in range(1, (len(texts) - start) // times + 1):
-                stop = start + size * times
-                if texts[start : stop - size] != texts[start + size : stop]:
-                    continue
-                if fastest is None or words[stop - 1].end - words[start].start < fastest * (stop - start):
-                    return max(0, start + size - len(self._kept))
-        return len(fresh)
+                stop = start + size
+                while stop < len(texts) and texts[stop] == texts[stop - size]:
+                    stop += 1
+                if stop - start >= size * times:
+                    yield start, size, stop
+                    start = stop - 1
+                    break
+            start += 1
 
 
 def normalise(text: str) -> str:

@@ -26,7 +26,7 @@ from itertools import combinations, combinations_with_replacement, groupby, prod
 from typing import TypeAlias
 
 from pipeline.audio import RATE, position
-from pipeline.recognition.spoken_form import Unit, longest_time, may_pause, units_of
+from pipeline.recognition.spoken_form import FASTEST, Unit, longest_time, may_pause, units_of
 from pipeline.words import Word
 
 Span: TypeAlias = tuple[int, int]
@@ -181,14 +181,14 @@ def align_units(
 ) -> list[Span]:
     """Return pairs of indices of equal units, in order: as many pairs as possible, and among those the nearest.
 
-    The words of a pair lie at most *near* apart. The time of a unit within its word is only a guess, so that of the
-    word counts.
+    The units of a pair can be said at most *near* apart. The time of a unit within its word is only a guess.
     """
+    ours, theirs = _possible_spans(first, words), _possible_spans(again, other)
     best = [[0.0] * (len(again) + 1) for _ in range(len(first) + 1)]
     for row, one in enumerate(first, 1):
         for column, two in enumerate(again, 1):
             best[row][column] = max(best[row - 1][column], best[row][column - 1])
-            apart = _distance(words[one.word], other[two.word])
+            apart = _distance(ours[row - 1], theirs[column - 1])
             if one.text == two.text and apart <= near:
                 far = abs(one.start + one.end - two.start - two.end) / (1000 * RATE)
                 best[row][column] = max(best[row][column], best[row - 1][column - 1] + 1 - min(far, 0.01))
@@ -331,9 +331,19 @@ def _overlap(one: Word, other: Word) -> int:
     return max(0, min(end, stop) - max(start, begin))
 
 
-def _distance(one: Word, other: Word) -> int:
-    """Return the silence between two words, 0 if they overlap."""
-    return max(0, one.start - other.end, other.start - one.end)
+def _possible_spans(units: Sequence[Unit], words: Sequence[Word]) -> list[Span]:
+    """Return where each unit can be within its word, if those before and after it in the word are said very fast."""
+    spans: list[Span] = []
+    for number, group in groupby(units, key=lambda unit: unit.word):
+        word, of = words[number], len(list(group))
+        each = min(FASTEST, (word.end - word.start) // of)
+        spans += [(word.start + each * at, word.end - each * (of - 1 - at)) for at in range(of)]
+    return spans
+
+
+def _distance(one: Span, other: Span) -> int:
+    """Return the silence between two spans, 0 if they overlap."""
+    return max(0, one[0] - other[1], other[0] - one[1])
 
 
 def _in_order(words: Sequence[Word]) -> tuple[Word, ...]:

@@ -19,6 +19,9 @@ from pipeline.words import Word
 MAX_CACHED = 4096
 """Words whose parts are remembered: a live word is compared many times before it is final."""
 
+FASTEST = position(0.12)
+"""Nobody says a figure or a short word in less time."""
+
 _WORD, _LETTER = position(0.4), position(0.09)  # the longest time of a word: a fixed part, and a part for each letter
 _FIGURE = position(0.5)  # of a figure, a currency sign or a percent sign
 _CAPITAL = position(0.4)  # of a letter that is spelled
@@ -146,7 +149,8 @@ def _parts(text: str) -> tuple[_Part, ...]:
             ends = [found.start() + at + 1 for at in figures]
             parts += [_Part(piece[at], end if same else None) for at, end in zip(figures, ends, strict=True)]
         elif _SPELLED.fullmatch(piece) or _is_glued(folded, found.span()):
-            parts += [_Part(sign.casefold(), None) for sign in piece]
+            parts += [_Part(sign.casefold(), None) for sign in piece[:-1]]
+            parts.append(_Part(piece[-1].casefold(), upto))
         else:
             plain = "".join(sign for sign in piece.casefold() if sign.isalnum())
             if plain not in _UNSAID:

@@ -191,6 +191,10 @@ def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
     assert texts((*agreement.kept, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
     racing = timed_words("on and " * 6, each=0.05)
     assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and"
+    racing = [*racing, *timed_words("thank you", start=2)]
+    assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and thank you", "what follows was said"
+    uneven = [*timed_words("no no"), *timed_words("no no no no", start=1.1, each=0.01)]
+    assert texts(Agreement(OPTIONS).conclude(uneven, until=position(9))) == "no " * 5 + "no", "all of it has time"
 
 
 def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():

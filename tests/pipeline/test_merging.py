@@ -68,6 +68,10 @@ def test_a_figure_that_only_the_second_hearing_has_comes_behind_the_one_that_bot
     assert merged([("zero", 0.0, 0.2)], [("0.1", 0.0, 0.4)], 0.2, 0.4) == "zero 1"
 
 
+def test_figures_that_come_again_in_a_long_number_are_compared_with_those_at_their_place():
+    assert merged([("1.2.3.0.1.2.3", 0.2, 1.6)], [("0.1", 0.0, 0.4)], 0.0, 0.2) == "0 1.2.3.0.1.2.3"
+
+
 @given(
     words=dictations(),
     lost=st.tuples(st.integers(0, 29), st.integers(0, 12)),
@@ -133,6 +137,8 @@ def test_a_long_number_goes_on_after_its_last_final_figures_though_its_beginning
     said = [("is", 0.7, 0.9), ("you", 0.9, 1.0), ("a", 1.0, 1.4), ("9", 1.4, 1.5), ("7", 1.5, 1.9)]
     again = [("is", 0.7, 0.9), ("UAE-9702", 0.9, 2.5), ("from", 2.5, 2.8)]
     assert fresh_text(said, again, 1.9) == "02 from"
+    said = [("is", 0.7, 0.9), ("UAE", 0.9, 1.5)]
+    assert fresh_text(said, [("is", 0.7, 0.9), ("UAE-9702", 0.9, 2.5)], 1.5) == "9702"
     again = [("0-1", 0.0, 0.4), ("2,3", 0.4, 1.0), ("please", 1.0, 1.2)]
     assert fresh_text([("0-1-2", 0.0, 0.6)], again, 0.6) == "3 please"
     again = [("order", 27.9, 28.2), ("8888888.", 28.4, 31.0), ("Send", 31.0, 31.3)]  # over a pause

@@ -6,10 +6,10 @@ without end. Each gate tests one simple property of an answer. ../decisions.md h
 
 import zlib
 from collections.abc import Sequence
-from itertools import accumulate, groupby
 
 from pipeline.audio import RATE
-from pipeline.recognition.spoken_form import is_number, units_of
+from pipeline.recognition.engines.repeats import LONGEST, repeated_figures, without_repeated_figures
+from pipeline.recognition.spoken_form import FASTEST, is_number, units_of
 from pipeline.words import Word
 
 NO_SPEECH = 0.6  # the model's own probability of no speech must be above this ...
@@ -20,9 +20,7 @@ VOICE_S = 0.4  # ... unless the voice detector found this much speech
 REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisper)
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
 HURRIED = 16.0  # letters for each second of speech: people repeat a phrase more slowly than this, the model faster
-FASTEST_S = 0.12  # nobody says a figure or a short word in less time
-FIGURE_S = 0.3  # of speech for a figure of a number; quick ones take two thirds of it
-MANY = 8  # nobody says a word so often in a row, nor a figure in so little speech
+MANY = 8  # nobody says a word or a figure so often in a row
 ECHO = 3  # units of a phrase that begins anew at the end of an answer
 DOUBT = -0.4  # a mean log-probability below this is worth a second look
 
@@ -47,14 +45,14 @@ def failed_gate(
     *seconds* is the length of the audio without padding. *cut_off* means that the answer reached its limit of tokens
     before the model ended it. *voiced_s* is how much speech the voice detector found, in seconds; 0 also means unknown.
     """
-    letters = _letters(text)
-    if not letters:
+    if not _letters(text):
         return "no_words"
     if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
         return "no_speech"
-    if cut_off or compression_ratio(text) > REPETITION:
+    once = without_repeated_figures(text)  # repeats.py finds out how many of them were said
+    if (cut_off and once == text) or compression_ratio(once) > REPETITION:
         return "repetition"
-    if letters > LETTERS_PER_S * seconds + FEW_LETTERS:
+    if _letters(once) > LETTERS_PER_S * seconds + FEW_LETTERS:
         return "too_fast"
     return None
 
@@ -76,7 +74,8 @@ def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> in
         while tail < len(words) and words[-tail - 1] == words[-tail - 1 + size]:
             tail += 1
         one = len(set(words[-tail:])) == 1 and not one_word
-        if tail >= 2 * size and not one and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
+        figures = all(map(is_number, words[-tail:]))  # repeats.py shortens them
+        if tail >= 2 * size and not one and not figures and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
             kept = min(kept, len(words) - tail + size)
     return kept
 
@@ -88,11 +87,12 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
     then lie in the time of one. All words are kept if the spans *voiced* have enough speech for both.
     """
     units = units_of(words)
+    rows = list(repeated_figures(units))  # repeats.py shortens them
     for size in range(2, len(units)):
         again = 0  # how many units at the end are those of a round before
         while again < len(units) - size and units[-again - 1].text == units[-again - 1 - size].text:
             again += 1
-        if again < min(size, ECHO):
+        if again < min(size, ECHO) or any(row[-1] + 1 == len(units) for row in rows if size <= LONGEST):
             continue
         rounds = units[-again - size :]
         start, end = rounds[0].start, rounds[-1].end
@@ -100,38 +100,10 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
         voice = sum(max(0, last - first) for first, last in spans)
         several = len({unit.text for unit in rounds}) > 1  # one word may be repeated where the voice detector missed it
         letters = several * sum(_letters(unit.text) for unit in rounds)
-        too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST_S > max(
-            voice / RATE, 1.0
-        )
-        quick = not all(unit.is_figure for unit in rounds) or len(rounds) * FIGURE_S * 2 / 3 > voice / RATE
-        if too_fast or (not several and len(rounds) >= MANY and quick):
+        too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST > max(voice, RATE)
+        if too_fast or (not several and len(rounds) >= MANY):
             return units[-again].word
     return len(words)
-
-
-def excess_figures(tokens: Sequence[str], *, voiced_s: float) -> tuple[int, int]:
-    """Return which of the texts *tokens* to leave out of an answer that loops in figures: from, to (exclusive).
-
-    People say "4242 4242 4242 4242", and the model goes on with it. Of the longest row as many figures are kept as can
-    be said in what the other words leave of *voiced_s* seconds of speech. If that cannot be told, both are 0.
-    """
-    rows: list[tuple[int, int, int]] = []
-    at = 0
-    for is_row, some in groupby(tokens, lambda token: not _letters(token) or is_number(token)):
-        texts = list(some)
-        rows += [(sum(map(_figures, texts)), at, at + len(texts))] if is_row else []
-        at += len(texts)
-    count, start, stop = max(rows, default=(0, 0, 0))
-    others = sum(map(_letters, [*tokens[:start], *tokens[stop:]]))
-    spoken = (voiced_s - others / HURRIED) / FIGURE_S
-    if min(spoken, count) < MANY:
-        return 0, 0
-    kept = sum(figures <= spoken for figures in accumulate(map(_figures, tokens[start:stop])))
-    return start + kept, stop
-
-
-def _figures(text: str) -> int:
-    return sum(map(str.isdecimal, text)) or min(_letters(text), 1)
 
 
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:

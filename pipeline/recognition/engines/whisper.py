@@ -32,16 +32,12 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import (
-    count_before_echo,
-    excess_figures,
-    failed_gate,
-    without_echo,
-)
+from pipeline.recognition.engines.gates import count_before_echo, failed_gate, without_echo
 from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
+from pipeline.recognition.engines.prompts import HINT_TOKENS, WINDOWS_S, Shape, max_length, window_for
+from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.recognition.merging import merge
@@ -52,6 +48,7 @@ log = logging.getLogger(__name__)
 
 _ENGLISH = "en"  # the language of every translation
 _SECOND_S = 20  # the shortest window of a second look
+_LONGEST_S = WINDOWS_S[-1]
 _BEAM = 5  # the beam size of finals, and of partials where each has a call of its own
 _MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
 _CACHED_TEXTS = 1024  # encoded hints and decided texts that are kept: the scheduler and the decoder ask for each
@@ -171,10 +168,10 @@ class WhisperEngine:
         hypotheses = self._decode(requests, shape)
         for row, request in enumerate(requests):
             if request.final and needs_second_look(hypotheses[row]):
-                looked = self._second_look(request, hypotheses[row], shape)
-                hypotheses[row] = self._without_figure_loop(request, looked)
+                hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         words = self._align(requests, hypotheses)
         for row, request in enumerate(requests):
+            words[row] = self._with_repeats(request, hypotheses[row], words[row])
             kept = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
             if kept < len(words[row]):
                 words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:kept]
@@ -320,14 +317,18 @@ class WhisperEngine:
         [words] = self._align([request], [second])
         return words if count_before_echo(words, request.voiced) == len(words) else ()
 
-    def _without_figure_loop(self, request: DecodeRequest, said: Hypothesis) -> Hypothesis:
-        """Return an answer that loops in figures, with those that can have been said."""
-        if said.failed != "repetition":
-            return said
-        texts = [self._tokenizer.decode([token]) for token in said.tokens]
-        start, stop = excess_figures(texts, voiced_s=request.voiced_s)
-        tokens = said.tokens[:start] + said.tokens[stop:]
-        return replace(said, tokens=tokens, text=self._tokenizer.decode(tokens), failed=None) if stop else said
+    def _with_repeats(self, request: DecodeRequest, first: Hypothesis, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        """Return *words*, those of *first*, with as many repeated figures as can have been said.
+
+        A final is decoded again in the longest window, in which Whisper repeats figures less often.
+        """
+        if not has_repeats(words):
+            return words
+        if request.final and first.encoded.window_s < _LONGEST_S:
+            longest = Shape(_LONGEST_S, len(self._prefix(request)), final=True)
+            [again] = self._align([request], self._decode([request], longest))
+            words = again if better_repeats(words, again, request.voiced) else words
+        return fit_figures(words, request.voiced)
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
         """Return the words of each accepted hypothesis. Those with one encoding and one start share a call of align().

@@ -1,0 +1,127 @@
+"""Figures that an answer repeats: whether they are too many for their time, and the answer with as many as fit.
+
+People say "4242 4242 4242 4242", and Whisper then often goes on with such a row until its window is full. That cannot
+be seen in the text, since the row was said, but in its time: nobody says figures so fast. Only the time of the whole
+row counts, because those of its words are wrong: the model no longer follows the audio. whisper.py hears an answer with
+such a row again, and gates.py leaves the row out. ../decisions.md has the measurements.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby, pairwise
+
+from pipeline.audio import position
+from pipeline.recognition.merging import Span
+from pipeline.recognition.spoken_form import Unit, units_of
+from pipeline.words import Word
+
+LONGEST = 8
+"""Figures of a round at most: "4242" repeats two, "1234 1234" four."""
+
+ROUNDS = 3
+"""How often they are there at least."""
+
+FEWEST = 8
+"""Figures of a row at least. A shorter one may be a telephone number."""
+
+FIGURE = position(0.16)
+"""Nobody says each of so many figures in less time."""
+
+USUAL = position(0.2)
+"""The time of a figure: so many are kept if there are too many."""
+
+
+def repeated_figures(units: Sequence[Unit]) -> Iterator[range]:
+    """Yield the rows of figures among *units* that repeat, as ranges of indices."""
+    at = 0
+    while at < len(units):
+        end = max((_end_of_row(units, at, size) for size in range(1, LONGEST + 1)), default=at)
+        if end > at:
+            yield range(at, end)
+        at = max(end, at + 1)
+
+
+def _end_of_row(units: Sequence[Unit], at: int, size: int) -> int:
+    """Return where the row of rounds of *size* figures ends that begins at unit *at*; *at* if there is none."""
+    end = at
+    while _is_one_figure(units, end) and (end < at + size or units[end].text == units[end - size].text):
+        end += 1
+    return end if end - at >= max(ROUNDS * size, FEWEST) else at
+
+
+def _is_one_figure(units: Sequence[Unit], at: int) -> bool:
+    """Return whether there is a unit *at* that is a figure, and not one of several of a word, such as "billion"."""
+    if at >= len(units) or not units[at].is_figure:
+        return False
+    return at == 0 or units[at].upto is not None or units[at - 1].word != units[at].word
+
+
+def without_repeated_figures(text: str) -> str:
+    """Return *text* without the words of rows of figures that repeat."""
+    texts = text.split()
+    units = units_of([Word(word, 0, 0, 0.0) for word in texts])
+    left_out = {units[index].word for row in repeated_figures(units) for index in row}
+    return " ".join(word for number, word in enumerate(texts) if number not in left_out) if left_out else text
+
+
+def has_repeats(words: Sequence[Word]) -> bool:
+    """Return whether *words* repeat figures."""
+    return any(repeated_figures(units_of(words)))
+
+
+def better_repeats(first: Sequence[Word], again: Sequence[Word], voiced: Sequence[Span]) -> bool:
+    """Return whether *again* has all other words that *first* has, and no more figures without time in *voiced*."""
+    ours, theirs = fit_figures(first, voiced), fit_figures(again, voiced)
+    surplus = len(units_of(first)) - len(units_of(ours))
+    return _count_others(again) >= _count_others(first) and len(units_of(again)) - len(units_of(theirs)) <= surplus
+
+
+def _count_others(words: Sequence[Word]) -> int:
+    """Return how many units are in those of *words* that have no part in a row."""
+    units = units_of(words)
+    in_row = {units[index].word for row in repeated_figures(units) for index in row}
+    return sum(unit.word not in in_row for unit in units)
+
+
+def fit_figures(words: Sequence[Word], voiced: Sequence[Span]) -> tuple[Word, ...]:
+    """Return *words* without those of repeated figures that have no time in the speech of *voiced*: the last of a row.
+
+    All time counts as speech if *voiced* is empty.
+    """
+    units = units_of(words)
+    beyond = {index for row in repeated_figures(units) for index in _beyond(units, row, words, voiced)}
+    indices = {number: list(group) for number, group in groupby(range(len(units)), key=lambda at: units[at].word)}
+    texts = [_text_without(beyond, word.text, units, indices.get(at, [])) for at, word in enumerate(words)]
+    return tuple(replace(word, text=text) for word, text in zip(words, texts, strict=True) if text)
+
+
+def _text_without(beyond: Container[int], text: str, units: Sequence[Unit], indices: Sequence[int]) -> str:
+    """Return *text*, whose units have *indices*, without the units *beyond*. It is empty if those are all."""
+    if not indices or not any(index in beyond for index in indices):
+        return text
+    ends = [units[index].upto for index in indices]
+    if None in ends:
+        return "" if all(index in beyond for index in indices) else text
+    parts = [text[start:end] for start, end in pairwise((0, *ends))]
+    kept = [part for part, index in zip(parts, indices, strict=True) if index not in beyond]
+    return "".join(kept) + text[ends[-1] :] if kept else ""
+
+
+def _beyond(units: Sequence[Unit], row: range, words: Sequence[Word], voiced: Sequence[Span]) -> range:
+    """Return the last units of *row* for which there is no time. The zeros at the end of a number take none."""
+    start = units[row[0] - 1].end if row[0] else 0  # within a row the times are wrong
+    end = units[row[-1] + 1].start if row[-1] + 1 < len(units) else max([words[-1].end, *(last for _, last in voiced)])
+    spans = [(max(start, first), min(end, last)) for first, last in voiced or [(units[row[0]].start, end)]]
+    room = sum(max(0, last - first) for first, last in spans)
+    costs = list(accumulate(_is_said(units[index], words) for index in row))
+    if costs[-1] * FIGURE <= room:
+        return row[:0]
+    return row[max(1, sum(cost * USUAL <= room for cost in costs)) :]
+
+
+def _is_said(unit: Unit, words: Sequence[Word]) -> bool:
+    """Return whether the figure takes time: the zeros of "3000" do not, if it is read as "three thousand"."""
+    text = words[unit.word].text
+    rest = "" if unit.upto is None else text[unit.upto :]
+    zeros = unit.text == "0" and not any(sign.isdecimal() and sign != "0" for sign in rest)
+    return not zeros or not any(sign.isdecimal() and sign != "0" for sign in text)
