@@ -291,12 +291,8 @@ def subset(allowed: Sequence[str]) -> Parser[tuple[str, ...]]:
     """A comma list, a repeated member or a JSON array; trimmed, case-insensitive, without repeats."""
 
     def parse(values: Sequence[object]) -> tuple[str, ...]:
-        parts: dict[str, None] = {}
-        for value in values:
-            for item in value if isinstance(value, list) else [value]:
-                if not isinstance(item, str):
-                    raise InvalidValue("invalid_type", "must be a list of strings")
-                parts.update((part.strip().lower(), None) for part in item.split(",") if part.strip())
+        given = [part.strip().lower() for item in texts(values) for part in item.split(",")]
+        parts = dict.fromkeys(filter(None, given))
         for part in parts:
             if part not in allowed:
                 raise InvalidValue("unknown_value", f"unknown value {part[:100]!r}; allowed: {', '.join(allowed)}")

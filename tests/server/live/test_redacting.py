@@ -197,7 +197,7 @@ def test_lists_may_be_named_as_many_clients_write_them(server):
 
 def test_paragraphs_and_terms_are_in_the_record_and_the_files(server):
     with server.client(server.key(environment="sandbox"), sandbox=True) as client:
-        form = {"paragraphs": "true", "search": '["25 dogs", "wolf"]', "output_formats": "json,txt"}
+        form = {"paragraphs": "true", "search": '["25 dogs", "wolf"]', "output_formats": '["json", "txt"]'}
         record = client.post("/v1/transcribe", files={"file": wav(ROUND_S)}, data=form).json()
         document = httpx.get(record["formats"]["json"]).json()
         text = httpx.get(record["formats"]["txt"]).text
