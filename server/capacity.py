@@ -17,6 +17,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.bootstrap import cores
 from pipeline.speakers.frames import LENGTH
+from pipeline.speakers.live import LIVE_STEP
 from pipeline.speakers.windows import SpeakerModels
 
 CAPACITY_FILE = "capacity.json"
@@ -53,7 +54,8 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
     load = 0.0
     if speakers is not None:  # they listen once a second, on one core, where all sessions together have BUSY of all
         window = np.resize(speech, LENGTH)
-        load = _median_s(lambda: speakers.listen(window, 0)) * sessions / (BUSY * cores())
+        before = speakers.listen(window, 0)
+        load = _median_s(lambda: speakers.listen(window, LIVE_STEP, before)) * sessions / (BUSY * cores())
     return Capacity(
         engine.name, engine.model, sessions, round(alone_s * 1000, 1), round(shared_s * 1000, 1), round(load, 2)
     )
