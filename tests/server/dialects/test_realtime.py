@@ -90,7 +90,7 @@ async def test_the_openai_package_commits_and_gets_deltas_that_add_up_to_the_tra
         await connection.input_audio_buffer.commit()
         said, transcript = await next_item(connection)
     assert said == transcript
-    assert "ask not what your country can do for you" in transcript
+    assert "ask not what your country can do for you" in transcript.lower()  # the model may end a sentence before it
 
 
 @in_a_loop
