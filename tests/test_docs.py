@@ -40,10 +40,11 @@ def blocks(language: str) -> list[str]:
 
 
 def fill_in(block: str, server: Server) -> str:
-    """Return *block* with the address, the key and the commands of the test server in place of those of a user."""
+    """Return *block* with the address, key, commands and folders of the test server in place of those of a user."""
     block = block.replace("http://127.0.0.1:8000", server.base)
     block = block.replace("data/operator-key", str(server.data_dir / "operator-key"))
     block = block.replace("scribewire live ", f"scribewire live --server {server.base} ")
+    block = block.replace(" podcast", f" {server.data_dir.parent}/podcast")
     return block.replace(".venv/bin/scribewire", f"{sys.executable} -m server")
 
 
