@@ -73,7 +73,7 @@ def by_speaker(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> lis
 
 
 def final_turns(chunks: Sequence[Chunk]) -> tuple[SpeakerTurn, ...] | None:
-    """Return the turns of all speakers, which the last chunk has; None where voices are not told apart."""
+    """Return the turns of all speakers, which only the last chunk has; None if speakers were not distinguished."""
     return next((chunk.turns for chunk in reversed(chunks) if chunk.turns is not None), None)
 
 

@@ -19,8 +19,8 @@ def phrases(heard: RecognitionResult) -> tuple[Segment, ...]:
 def without_end(text: str) -> str:
     """Return *text* without the marks that end its last sentence.
 
-    Decided text of an open turn is told to the engine so: that a sentence ends at a pause is a guess, and after
-    "period." it begins a new one and leaves out a word with which none begins.
+    The engine gets the decided text of an open turn in this form. That a sentence ends at a pause is a guess, and
+    after "period." the engine begins a new sentence and leaves out a word that begins none.
     """
     return text.rstrip("".join(SENTENCE_ENDS))
 

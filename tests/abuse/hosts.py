@@ -3,7 +3,7 @@
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" * 2000
@@ -18,16 +18,23 @@ def silent() -> Iterator[int]:
 
 
 @contextmanager
-def dripping() -> Iterator[str]:
-    """The address of a host that promises a recording and sends a byte of it every second."""
+def _answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """The address of a host whose thread is *answer*, with a listening socket, and an event that ends it."""
     with ExitStack() as stack:
-        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
         stop = threading.Event()
-        thread = threading.Thread(target=_drip, args=(listening, stop))
+        thread = threading.Thread(target=answer, args=(listening, stop))
         thread.start()
         stack.callback(thread.join)
         stack.callback(stop.set)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """The address of a host that promises a recording and sends a byte of it every second."""
+    with _answering(_drip) as address:
+        yield address
 
 
 def _drip(listening: socket.socket, stop: threading.Event) -> None:
@@ -49,14 +56,8 @@ def _drip(listening: socket.socket, stop: threading.Event) -> None:
 @contextmanager
 def never_ready() -> Iterator[str]:
     """The address of a host that sends interim answers (`100 Continue`) as fast as they are read, and no other."""
-    with ExitStack() as stack:
-        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
-        stop = threading.Event()
-        thread = threading.Thread(target=_send_interim_answers, args=(listening, stop))
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(stop.set)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with _answering(_send_interim_answers) as address:
+        yield address
 
 
 def _send_interim_answers(listening: socket.socket, stop: threading.Event) -> None:
