@@ -5,15 +5,23 @@ from types import MappingProxyType
 from typing import Any
 
 from server import __version__
+from server.http.bodies import JSON
 from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
-from server.http.schema_parts import ref
+from server.http.schema_parts import TEXT, ref
 from server.http.schemas import SCHEMAS
 from server.model import bounds
 
 PROBLEM = "application/problem+json"
 ALWAYS = ("internal", "not_ready", "shutting_down")
 WITH_A_KEY = ("missing_credentials", "invalid_key", "environment_mismatch", "rate_limited", "too_many_connections")
+WITH_A_BODY = (
+    "invalid_parameter",
+    "payload_too_large",
+    "unsupported_media_type",
+    "unsupported_encoding",
+    "request_timeout",
+)
 BY_METHOD: Mapping[str, tuple[str, ...]] = {"POST": ("invalid_idempotency_key",)}
 BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.KEY: WITH_A_KEY,
@@ -23,6 +31,13 @@ BY_AUTH: Mapping[Auth, tuple[str, ...]] = {
     Auth.FREE: ("rate_limited",),
     Auth.NONE: (),
 }
+IN_PATHS: Mapping[str, tuple[str, str]] = {
+    "job_id": ("A job's id", "job_not_found"),
+    "channel_id": ("A channel's id", "channel_not_found"),
+    "key_id": ("A key's id", "key_not_found"),
+    "delivery_id": ("A delivery's id", "delivery_not_found"),
+}
+"""What a path names: its description, and the code where it does not exist. Operations need not declare these."""
 SECURITY: Mapping[Auth, list[dict[str, Any]]] = {
     Auth.KEY: [{"key": []}],
     Auth.GRANT: [{"key": []}],
@@ -86,14 +101,20 @@ def _operation(operation: Operation) -> dict[str, Any]:
         shown["deprecated"] = True
     if operation.description:
         shown["description"] = operation.description
-    if operation.parameters:
-        shown["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+    named = [Parameter(name, "path", TEXT, IN_PATHS[name][0], required=True) for name in _named(operation)]
+    if parameters := [*named, *operation.parameters]:
+        shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.bodies:
         shown["requestBody"] = {
             "required": operation.body_required,
             "content": {kind: _content(operation, kind, schema) for kind, schema in operation.bodies.items()},
         }
     return shown
+
+
+def _named(operation: Operation) -> list[str]:
+    """What the path of the operation names, of IN_PATHS."""
+    return [name for name in IN_PATHS if f"{{{name}}}" in operation.endpoint.path]
 
 
 def _content(operation: Operation, kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,14 +139,16 @@ def _responses(operation: Operation) -> dict[str, Any]:
     statuses = {} if operation.errors_as is None else operation.errors_as.statuses
     more = (
         *BY_METHOD.get(operation.endpoint.method, ()),
-        *(("request_timeout",) if operation.bodies else ()),
+        *(WITH_A_BODY if operation.bodies else ()),
+        *(("invalid_json",) if JSON in operation.bodies else ()),
+        *(IN_PATHS[name][1] for name in _named(operation)),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
         by_status.setdefault(statuses.get(code, CODES[code][0]), []).append(code)
     body = {PROBLEM: {"schema": ref("Problem")}}
     if operation.errors_as is not None:
-        body = {"application/json": {"schema": ref(operation.errors_as.schema)}}
+        body = {JSON: {"schema": ref(operation.errors_as.schema)}}
     for status, codes in sorted(by_status.items()):
         shown[str(status)] = {"description": ", ".join(codes), "content": body}
     return shown
@@ -134,7 +157,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
 def _answer(answer: Answer) -> dict[str, Any]:
     shown: dict[str, Any] = {"description": answer.description}
     content = {"schema": answer.schema, "example": answer.example}
-    if answer.schema is not None or answer.media_type != "application/json":
+    if answer.schema is not None or answer.media_type != JSON:
         shown["content"] = {answer.media_type: {name: value for name, value in content.items() if value is not None}}
     if answer.headers:
         shown["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
@@ -146,7 +169,7 @@ def _webhook(event: str) -> dict[str, Any]:
         "post": {
             "operationId": f"on_{event.replace('.', '_')}",
             "summary": "Signed as Standard Webhooks 1.0.0 says; answer 2xx within 15 s",
-            "requestBody": {"required": True, "content": {"application/json": {"schema": ref("Notice")}}},
+            "requestBody": {"required": True, "content": {JSON: {"schema": ref("Notice")}}},
             "responses": {"2XX": {"description": "Taken"}, "410": {"description": "Send nothing more here"}},
         }
     }

@@ -15,7 +15,7 @@ from server.accounts.signed import Scope, make_token
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
+from server.http.operation import Answer, Auth, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
@@ -25,7 +25,7 @@ from server.model.instants import iso, iso_or_none
 from server.routes.access_control import bearer
 from server.routes.estimates import estimates_of
 from server.routes.parts import RouteParts
-from server.routes.requests import JSON_CODES, own_job
+from server.routes.requests import own_job
 
 MAX_BODY = 10_000
 MAX_NAME_CHARS = 100
@@ -33,7 +33,6 @@ OVERLAP_S = range(604_801)
 WEBHOOK_OVERLAP_S = 86_400
 TOKEN_TTL_S = 600
 TOKEN_TTLS_S = range(1, 3601)
-KEY_ID = Parameter("key_id", "path", {"type": "string"}, "A key's id", required=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,7 @@ class Accounts:
                 "may have 20 that work. A sandbox key makes sandbox keys.",
                 **json_body("KeyRequest", most=MAX_BODY, example={"name": "laptop"}),
                 answers={201: Answer("The key, shown this once", ref("NewKey"))},
-                codes=(
-                    *JSON_CODES,
-                    "signup_closed",
-                    "origin_not_allowed",
-                    "quota_exceeded",
-                    "invalid_key",
-                    "environment_mismatch",
-                ),
+                codes=("signup_closed", "origin_not_allowed", "quota_exceeded", "invalid_key", "environment_mismatch"),
             ),
             Operation(
                 Endpoint("GET", "/v1/keys", self.list_keys, "listKeys"),
@@ -72,18 +64,15 @@ class Accounts:
                 Endpoint("DELETE", "/v1/keys/{key_id}", self.revoke_key, "revokeKey"),
                 tag="account",
                 summary="Revoke a key",
-                parameters=(KEY_ID,),
                 answers={204: Answer("It no longer works")},
-                codes=("key_not_found",),
             ),
             Operation(
                 Endpoint("POST", "/v1/keys/{key_id}/rotate", self.rotate_key, "rotateKey"),
                 tag="account",
                 summary="Replace a key",
-                parameters=(KEY_ID,),
                 **json_body("RotateRequest", most=MAX_BODY, example={"overlap_seconds": 3600}),
                 answers={201: Answer("The new key, shown this once", ref("NewKey"))},
-                codes=(*JSON_CODES, "key_not_found", "quota_exceeded"),
+                codes=("quota_exceeded",),
             ),
             Operation(
                 Endpoint("GET", "/v1/usage", self.usage, "getUsage"),
@@ -103,7 +92,7 @@ class Accounts:
                     required=True,
                 ),
                 answers={201: Answer("The token", ref("Token"))},
-                codes=(*JSON_CODES, "job_not_found"),
+                codes=("job_not_found",),
             ),
             Operation(
                 Endpoint("GET", "/v1/webhook-secret", self.webhook_secret, "getWebhookSecret"),
@@ -117,7 +106,6 @@ class Accounts:
                 summary="Replace the webhook secret",
                 **json_body("RotateRequest", most=MAX_BODY, example={"overlap_seconds": 86_400}),
                 answers={201: Answer("The new secret, shown this once", ref("NewWebhookSecret"))},
-                codes=JSON_CODES,
             ),
         ]
 

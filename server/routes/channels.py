@@ -31,14 +31,12 @@ from server.model.ids import Prefix
 from server.model.instants import iso
 from server.routes.address_counters import check_account
 from server.routes.parts import RouteParts
-from server.routes.requests import JSON_CODES
 from server.routes.stream_limits import CountedStream
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered
 
 MAX_BODY = 4096
-CHANNEL_ID = Parameter("channel_id", "path", {"type": "string"}, "A channel's id", required=True)
 TOKEN = Parameter("token", "query", {"type": "string"}, "The token of the channel's URL")
 _PLACE = re.compile(r"(job_[0-9A-Z]{26}):([0-9]{1,18})")
 
@@ -64,7 +62,7 @@ class Channels:
                 "request answers with the same address.",
                 **json_body("ChannelRequest", most=MAX_BODY, example={"name": "main-stage"}, required=True),
                 answers={201: Answer("The channel", ref("Channel"))},
-                codes=(*JSON_CODES, "quota_exceeded"),
+                codes=("quota_exceeded",),
             ),
             Operation(
                 Endpoint("GET", "/v1/channels", self.list, "listChannels"),
@@ -76,9 +74,7 @@ class Channels:
                 Endpoint("DELETE", "/v1/channels/{channel_id}", self.delete, "deleteChannel"),
                 tag="channels",
                 summary="End a channel's address",
-                parameters=(CHANNEL_ID,),
                 answers={204: Answer("Nobody reads there any more")},
-                codes=("channel_not_found",),
             ),
         ]
 
@@ -94,22 +90,21 @@ class Channels:
                 "`job_id`. Takes the owner's key, or the channel's token. Sessions that are over are not shown to "
                 "readers who come later.",
                 parameters=(
-                    CHANNEL_ID,
                     TOKEN,
                     Parameter("Last-Event-ID", "header", place, "Go on behind this"),
                     Parameter("last_event_id", "query", place, "The same for clients that cannot set headers"),
                 ),
                 answers={200: Answer("The events", media_type=MEDIA_TYPE)},
-                codes=("channel_not_found", "invalid_token", "invalid_last_event_id"),
+                codes=("invalid_token", "invalid_last_event_id"),
             ),
             Operation(
                 Endpoint("GET", "/v1/channels/{channel_id}/live.vtt", self.show_subtitles, "channelSubtitles"),
                 tag="channels",
                 auth=Auth.OWN,
                 summary="The subtitles of the channel's newest session so far",
-                parameters=(CHANNEL_ID, TOKEN, *SHAPE_PARAMETERS),
+                parameters=(TOKEN, *SHAPE_PARAMETERS),
                 answers=VTT_ANSWERS,
-                codes=("channel_not_found", "invalid_token", "output_not_found", "invalid_parameter"),
+                codes=("invalid_token", "output_not_found", "invalid_parameter"),
             ),
         ]
 

@@ -31,7 +31,7 @@ from server.model.errors import FieldError
 from server.model.instants import iso
 from server.model.jobs import State
 from server.routes.parts import RouteParts
-from server.routes.requests import JOB_ID, JSON_CODES, own_job
+from server.routes.requests import own_job
 
 MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000
@@ -40,7 +40,6 @@ MAX_WAITING_OF_ACCOUNT = 2
 MAX_WAITING_OF_ADDRESS = 1
 MAX_WAITING_FOR_CATALOGUE = 8  # of everybody together
 PRICING_CODES = ("invalid_parameter", "unknown_models", "prompt_too_long", "quota_exceeded", "queue_full")
-ESTIMATE_CODES = (*JSON_CODES, *PRICING_CODES, "concurrency_limited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Estimates:
             "bodies": {JSON: ref("EstimateRequest")},
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
             "media_types": (JSON,),
-            "codes": ESTIMATE_CODES,
+            "codes": (*PRICING_CODES, "concurrency_limited"),
             "tag": "estimates",
             "answers": {200: Answer("The estimate", ref("Estimate"))},
         }
@@ -100,7 +99,6 @@ class Estimates:
                 summary="Price feeding a finished transcript to a model",
                 description="Takes the members of an estimate request as query parameters; counted like one.",
                 parameters=(
-                    JOB_ID,
                     *(
                         Parameter(name, "query", {"type": "string"}, text)
                         for name, text in (
@@ -111,7 +109,7 @@ class Estimates:
                     ),
                 ),
                 answers={200: Answer("The estimate", ref("Estimate"))},
-                codes=("job_not_found", "output_not_found", "job_not_completed", *PRICING_CODES),
+                codes=("output_not_found", "job_not_completed", *PRICING_CODES),
             ),
         ]
 

@@ -15,7 +15,7 @@ from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
 from server.routes.parts import RouteParts
-from server.routes.requests import JOB_ID, READER_CODES, admit_reader
+from server.routes.requests import READER_CODES, admit_reader
 from server.routes.stream_limits import CountedStream
 from server.streams.rendering import Rendered
 
@@ -45,7 +45,6 @@ class EventStreams:
                 description="Takes the owner's key, or a stream token as `?token=`. Replays from the first event, or "
                 "from behind Last-Event-ID; ends after the terminal event.",
                 parameters=(
-                    JOB_ID,
                     Parameter("Last-Event-ID", "header", {"type": "integer"}, "Go on behind this event"),
                     Parameter(
                         "last_event_id", "query", {"type": "integer"}, "The same for clients that cannot set headers"

@@ -29,7 +29,6 @@ from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
 from server.routes.parts import RouteParts
 from server.routes.requests import (
     JOB,
-    JOB_ID,
     JOB_POLL_S,
     URL_TTL,
     WAIT,
@@ -82,34 +81,30 @@ class Jobs:
                 Endpoint("GET", "/v1/jobs/{job_id}", self.get, "getJob"),
                 tag="jobs",
                 summary="Look at a job, or wait for it",
-                parameters=(JOB_ID, WAIT, URL_TTL),
+                parameters=(WAIT, URL_TTL),
                 answers={
                     200: Answer("The job", JOB, headers=("ETag", "Retry-After")),
                     304: Answer("Unchanged"),
                 },
-                codes=("job_not_found", "invalid_parameter"),
+                codes=("invalid_parameter",),
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/cancel", self.cancel, "cancelJob"),
                 tag="jobs",
                 summary="Cancel a job",
-                parameters=(JOB_ID,),
                 answers={
                     200: Answer("Canceled", JOB),
                     202: Answer("Will be canceled at its next chunk", JOB),
                 },
-                codes=("job_not_found", "job_not_cancelable"),
+                codes=("job_not_cancelable",),
             ),
             Operation(
                 Endpoint("DELETE", "/v1/jobs/{job_id}", self.delete, "deleteJob"),
                 tag="jobs",
                 summary="Delete a job with its outputs and events",
-                parameters=(
-                    JOB_ID,
-                    Parameter("force", "query", {"type": "boolean"}, "Delete it even while it is active"),
-                ),
+                parameters=(Parameter("force", "query", {"type": "boolean"}, "Delete it even while it is active"),),
                 answers={204: Answer("Deleted")},
-                codes=("job_not_found", "job_active", "invalid_parameter"),
+                codes=("job_active", "invalid_parameter"),
             ),
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/outputs/{name}", self.download, "downloadOutput"),
@@ -118,7 +113,6 @@ class Jobs:
                 summary="Download an output",
                 description="Takes the owner's key, or a signed link from the job's `formats`.",
                 parameters=(
-                    JOB_ID,
                     Parameter("name", "path", {"enum": [*DOWNLOADS]}, "The format", required=True),
                     *(
                         Parameter(part, "query", {"type": "string"}, "Part of a signed link")
@@ -130,7 +124,7 @@ class Jobs:
                     206: Answer("A range of it", media_type="*/*", headers=("Content-Range",)),
                     304: Answer("Unchanged"),
                 },
-                codes=("job_not_found", "output_not_found", "job_not_completed", *LINK_CODES, "range_not_satisfiable"),
+                codes=("output_not_found", "job_not_completed", *LINK_CODES, "range_not_satisfiable"),
             ),
         ]
 

@@ -30,7 +30,6 @@ from server.routes.requests import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
     JOB,
-    JOB_ID,
     READER_CODES,
     check_query,
     deliver_results,
@@ -75,7 +74,7 @@ class LiveRequests:
             "tag": "live",
             "answers": {200: Answer("What has arrived", ref("Received"))},
         }
-        codes = (*READER_CODES, "not_found", "ingest_busy", "ingest_finished", "queue_full", "shutting_down")
+        codes = (*READER_CODES, "not_found", "ingest_busy", "ingest_finished", "queue_full")
         return [
             Operation(
                 Endpoint("POST", "/v1/live", self.create, "createLive"),
@@ -86,7 +85,7 @@ class LiveRequests:
                 **json_body("LiveRequest", most=MAX_BODY_WITH_RECORDINGS, example={"encoding": "pcm_s16le"}),
                 parameters=(IDEMPOTENCY_KEY,),
                 answers={201: Answer("The session", JOB, headers=("Location", "Idempotent-Replayed"))},
-                codes=(*ACCEPTING_CODES, "invalid_json", "url_not_allowed", "shutting_down"),
+                codes=(*ACCEPTING_CODES, "url_not_allowed"),
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/audio", self.send_audio, "sendAudio"),
@@ -97,18 +96,13 @@ class LiveRequests:
                 media_types=AUDIO_TYPES,
                 bodies={AUDIO_TYPES[0]: {"type": "string", "format": "binary"}},
                 parameters=(
-                    JOB_ID,
                     TOKEN,
                     Parameter("final", "query", {"type": "boolean"}, "This was all: finish, and wait for the result"),
                 ),
                 codes=(
                     *codes,
-                    "invalid_parameter",
                     "ingest_idle",
                     "audio_too_long",
-                    "payload_too_large",
-                    "unsupported_media_type",
-                    "unsupported_encoding",
                     "unsupported_audio_format",
                     "invalid_audio",
                     "no_audio_stream",
@@ -120,7 +114,7 @@ class LiveRequests:
                 **ingest,
                 summary="End a live session",
                 description="Waits for the result. May be repeated.",
-                parameters=(JOB_ID, TOKEN),
+                parameters=(TOKEN,),
                 codes=codes,
             ),
         ]

@@ -40,7 +40,7 @@ class Ops:
                 schema=ref("FormatList"),
             ),
             _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health"), auth=Auth.NONE),
-            _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("not_ready",)),
+            _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health")),
             _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
             _free("/metrics", self.metrics_page, "metrics", "Prometheus metrics", hidden=True),
         ]

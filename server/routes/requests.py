@@ -22,7 +22,6 @@ from server.storage.job_store import JobStore
 
 JOB_POLL_S = 2  # what Retry-After advises while a job is not over
 JOB = {"$ref": "#/components/schemas/Job"}
-JOB_ID = Parameter("job_id", "path", {"type": "string"}, "A job's id", required=True)
 WAIT = Parameter(
     "wait",
     "query",
@@ -42,15 +41,16 @@ IDEMPOTENCY_KEY = Parameter(
     {"type": "string", "maxLength": 257},
     "Makes repeats of this request answer with the same job, for 24 h",
 )
-BODY_CODES = ("invalid_parameter", "payload_too_large", "unsupported_media_type", "unsupported_encoding")
-JSON_CODES = ("invalid_json", *BODY_CODES)
-"""Error codes of every operation that takes a JSON body."""
-KEYED_CODES = ("invalid_idempotency_key", "idempotency_key_reused", "idempotency_in_progress")
-ACCEPTING_CODES = (*BODY_CODES, *KEYED_CODES, "quota_exceeded", "concurrency_limited", "queue_full", "disk_full")
+ACCEPTING_CODES = (
+    "idempotency_key_reused",
+    "idempotency_in_progress",
+    "quota_exceeded",
+    "concurrency_limited",
+    "queue_full",
+    "disk_full",
+)
 """Error codes of every operation that makes a job."""
-
-
-READER_CODES = ("job_not_found", "invalid_token", "insufficient_scope")
+READER_CODES = ("invalid_token", "insufficient_scope")
 """Error codes of every operation that calls admit_reader()."""
 
 

@@ -31,7 +31,7 @@ from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.parts import RouteParts
-from server.routes.requests import JOB_ID, READER_CODES, admit_reader
+from server.routes.requests import READER_CODES, admit_reader
 
 MAX_SHAPES = 4  # pending shapes of a job other than its own; each costs what the next line says
 SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
@@ -63,7 +63,6 @@ class Subtitles:
                 description="Takes the owner's key, or a stream token as `?token=`. Cues that were shown stay as they "
                 "are; only the end of the last one may still move.",
                 parameters=(
-                    JOB_ID,
                     Parameter("token", "query", {"type": "string"}, "A stream token"),
                     *SHAPE_PARAMETERS,
                 ),

@@ -95,7 +95,7 @@ class Transcriptions:
                         headers=("Location", "Retry-After", "Preference-Applied", "Idempotent-Replayed", WARNING),
                     ),
                 },
-                codes=(*FILE_CODES, "invalid_json", "ambiguous_input", "url_not_allowed", "shutting_down"),
+                codes=(*FILE_CODES, "ambiguous_input", "url_not_allowed"),
             )
         ]
 

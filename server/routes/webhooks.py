@@ -12,7 +12,7 @@ from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, Parameter, json_body, json_response
+from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, url_text
@@ -22,11 +22,10 @@ from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.routes.parts import RouteParts
-from server.routes.requests import JOB_ID, JSON_CODES, own_job
+from server.routes.requests import own_job
 from server.webhooks.delivery_slots import Crowded, crowding_refusal
 
 MAX_BODY = 10_000
-BODY_CODES = (*JSON_CODES, "url_not_allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,35 +35,27 @@ class Webhooks:
     parts: RouteParts
 
     def operations(self) -> list[Operation]:
-        takes_url: dict[str, Any] = {
-            **json_body("WebhookUrl", most=MAX_BODY, example={"url": "https://example.org/hook"}, required=True),
-            "codes": BODY_CODES,
-        }
+        takes_url = json_body("WebhookUrl", most=MAX_BODY, example={"url": "https://example.org/hook"}, required=True)
         return [
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/deliveries", self.list, "listDeliveries"),
                 tag="webhooks",
                 summary="The webhooks of a job and every attempt to deliver them",
-                parameters=(JOB_ID,),
-                codes=("job_not_found",),
                 answers={200: Answer("The deliveries", ref("DeliveryList"))},
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver", self.redeliver, "redeliver"),
                 tag="webhooks",
                 summary="Deliver once more, with the same webhook-id",
-                parameters=(
-                    JOB_ID,
-                    Parameter("delivery_id", "path", {"type": "string"}, "A delivery's id", required=True),
-                ),
                 answers={202: Answer("It is due now", ref("Delivery"))},
-                codes=("job_not_found", "delivery_not_found", "queue_full"),
+                codes=("queue_full",),
             ),
             Operation(
                 Endpoint("POST", "/v1/webhooks/enable", self.enable, "enableWebhook"),
                 tag="webhooks",
                 summary="Call an address again that was given up",
                 answers={200: Answer("It will be called", ref("WebhookUrl"))},
+                codes=("url_not_allowed",),
                 **takes_url,
             ),
             Operation(
@@ -73,7 +64,8 @@ class Webhooks:
                 summary="Send a signed example to an address now",
                 description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',
                 answers={200: Answer("How it went", ref("WebhookTest"))},
-                **{**takes_url, "codes": (*BODY_CODES, "too_many_connections")},
+                codes=("url_not_allowed",),
+                **takes_url,
             ),
         ]
 

@@ -60,7 +60,6 @@ class FileHandler:
                 },
                 codes=(
                     *FILE_CODES,
-                    "invalid_json",
                     "url_not_allowed",
                     "source_failed",
                     "engine_error",
@@ -68,7 +67,6 @@ class FileHandler:
                     "unfinished",
                     "job_not_completed",
                     "output_not_found",
-                    "shutting_down",
                 ),
                 errors_as=LISTEN_SHAPE,
             )

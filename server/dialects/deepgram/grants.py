@@ -14,7 +14,6 @@ from server.http.operation import Answer, Endpoint, Operation, json_body, json_r
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, number_in
 from server.model.accounts import SigningKeys
-from server.routes.requests import JSON_CODES
 
 MAX_BODY = 4096
 TTL_S = range(1, 3601)  # as at Deepgram
@@ -37,7 +36,6 @@ class Grants:
                 "began with it goes on when it expires.",
                 **json_body("GrantRequest", most=MAX_BODY, example={"ttl_seconds": 30}),
                 answers={200: Answer("The credential", ref("Grant"))},
-                codes=JSON_CODES,
                 errors_as=SHAPE,
             )
         ]

@@ -21,7 +21,6 @@ from server.jobs.members import members_of, whole_in
 from server.model.errors import FieldError, invalid
 from server.model.ids import Prefix
 from server.routes.parts import RouteParts
-from server.routes.requests import JSON_CODES
 
 MAX_BODY = 16 * 1024
 MAX_SESSION_BYTES = 4096  # it travels in a header, with the credential
@@ -44,7 +43,7 @@ class ClientSecrets:
                 description="It is good in place of the API key there and nowhere else, as long as that key is.",
                 **json_body("ClientSecretRequest", most=MAX_BODY, example={"session": {"type": "transcription"}}),
                 answers={200: Answer("The credential", ref("ClientSecret"))},
-                codes=(*JSON_CODES, "model_not_found"),
+                codes=("model_not_found",),
                 errors_as=SHAPE,
             )
         ]
