@@ -19,8 +19,7 @@ from pipeline.ingest.isolation import Isolation
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.config import Config
-from server.dialects.dialect import Dialect, DialectParts
-from server.dialects.live_sessions import SessionOpener
+from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
@@ -158,11 +157,8 @@ def build_routes(
 ) -> tuple[ASGIApp, tuple[EntryPoint, ...]]:
     """Make the router over every operation and WebSocket, and list them."""
     parts = _make_parts(config, domain, limits)
-    transcriptions = Transcriptions(parts)
-    dialect_parts = DialectParts(shared=parts, transcriptions=transcriptions, session_opener=SessionOpener(parts))
-    built = [dialect.build(dialect_parts) for dialect in dialects]
-    groups = _groups(parts, domain, transcriptions, estimator)
-    operations = [operation for group in groups for operation in group.operations()]
+    built = [dialect.build(parts) for dialect in dialects]
+    operations = [operation for group in _groups(parts, domain, estimator) for operation in group.operations()]
     if "api" in config.roles:
         operations += [operation for dialect in built for operation in dialect.operations]
     operations += Description(
@@ -211,9 +207,7 @@ def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
     )
 
 
-def _groups(
-    parts: RouteParts, domain: Domain, transcriptions: Transcriptions, estimator: Estimator
-) -> list[HasOperations]:
+def _groups(parts: RouteParts, domain: Domain, estimator: Estimator) -> list[HasOperations]:
     """The groups of routes that this process serves."""
     ops = Ops(parts, ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]))
     if "api" not in domain.roles:
@@ -223,7 +217,7 @@ def _groups(
         channels=parts.storage.channels, jobs=parts.jobs, following=domain.following, closing=domain.closing
     )
     return [
-        transcriptions,
+        Transcriptions(parts),
         Jobs(parts),
         EventStreams(parts),
         subtitles,

@@ -9,20 +9,9 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from server.dialects.live_sessions import SessionOpener
 from server.http.operation import Operation
 from server.records.records import CallbackBody
 from server.routes.parts import RouteParts
-from server.routes.transcriptions import Transcriptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialectParts:
-    """The parts of the server that dialects are built on."""
-
-    shared: RouteParts
-    transcriptions: Transcriptions
-    session_opener: SessionOpener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +28,7 @@ class Dialect:
 
     name: str
     summary: str  # of the tag
-    build: Callable[[DialectParts], DialectRoutes]
+    build: Callable[[RouteParts], DialectRoutes]
     schemas: Mapping[str, Any] = field(default_factory=dict)  # components of /openapi.json
     callback: CallbackBody | None = None  # writes the webhooks of jobs whose order names this dialect as their callback
     query_fields: Mapping[str, int] = field(default_factory=dict)  # path -> fields of a query, where more are needed

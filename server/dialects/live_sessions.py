@@ -28,100 +28,64 @@ MAX_CHANGEOVER_S = 5.0  # how long a client waits for the end of the session tha
 
 
 @dataclass(frozen=True, slots=True)
-class SessionOpener:
-    """Opens live sessions for sockets."""
+class SocketSession:
+    """The live session of a socket. One task of the socket writes to *seat*, another follows the events."""
 
     parts: RouteParts
-
-    @property
-    def closing(self) -> bool:
-        """Whether the server is stopping, so that no more sessions are opened."""
-        return self.parts.session_registry.closing
-
-    @asynccontextmanager
-    async def open(
-        self, connection: HTTPConnection, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]] = ()
-    ) -> AsyncIterator["SocketSession"]:
-        """A new live session of the caller. It takes no more audio after the block, and ends by itself.
-
-        It counts as a request. Raises RateLimited, and what the registry's admit() and open() and
-        Acceptance.accept() raise.
-        """
-        await self.parts.access.count(connection, caller)
-        submitted = await self._submit(caller, order, warnings)
-        live = await self.parts.session_registry.open(submitted.job)
-        try:
-            async with live.seat() as seat:
-                yield SocketSession(self, live, seat)
-        finally:
-            live.end()
-
-    async def _submit(self, caller: Caller, order: Order, warnings: Sequence[Mapping[str, str]]) -> Submitted:
-        """Make the job of a new session.
-
-        These clients close a socket and open the next one at once, and some give up for good if that is refused. So an
-        account at its limit of sessions is not refused while one of them is ending: it waits for that end.
-        """
-        parsed = ParsedRequest(order, warnings=tuple(warnings))
-        try:
-            self.parts.session_registry.admit(caller.environment, order)
-            return await self.parts.acceptance.accept(caller.customer, parsed)
-        except ConcurrencyLimited:
-            if not await self.parts.session_registry.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
-                raise
-        self.parts.session_registry.admit(caller.environment, order)
-        return await self.parts.acceptance.accept(caller.customer, parsed)
-
-
-class SocketSession:
-    """One live session: a task of its socket writes to it, another follows its events."""
-
-    def __init__(self, session_opener: SessionOpener, live: LiveSession, seat: Seat) -> None:
-        self._opener = session_opener
-        self._live = live
-        self._seat = seat
-
-    @property
-    def job_id(self) -> str:
-        return self._live.job.id
-
-    @property
-    def ending(self) -> bool:
-        """Whether it takes no more audio."""
-        return self._live.ending
+    live: LiveSession
+    seat: Seat
 
     @property
     def heard_s(self) -> float:
         """Seconds of audio that came and were decoded."""
-        return self._live.progress().received_s or 0.0
-
-    async def take(self, data: bytes) -> bool:
-        """Take the next bytes of audio, as fast as they are recognised. Returns False when it takes no more."""
-        return await self._seat.take(data)
-
-    def finalize(self) -> float:
-        """See LiveSession.finalize()."""
-        return self._seat.finalize()
-
-    def keep_alive(self) -> None:
-        self._seat.keep_alive()
-
-    async def over(self) -> None:
-        """Wait until the session has ended, and no longer counts among those that the account may have."""
-        await self._live.over.wait()
-
-    def end(self) -> None:
-        """Take no more audio. What came is still recognised, and those who follow get its words."""
-        self._live.end()
+        return self.live.progress().received_s or 0.0
 
     async def follow(self, tell: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
         """Pass every event and partial on until the session is over. Raises Refused if its writer did not end it."""
-        following = self._opener.parts.following
-        with following.open_reader(
-            self.job_id, after=0, quiet_s=self._opener.parts.limits.streams.keep_alive_s
-        ) as reader:
+        quiet_s = self.parts.limits.streams.keep_alive_s
+        with self.parts.following.open_reader(self.live.job.id, after=0, quiet_s=quiet_s) as reader:
             async for batch in reader:
                 if batch is not None:
                     async with reader.record_delivery(batch):
                         await tell([orjson.loads(item.form(json_with_type)) for item in batch.items])
-        await self._opener.parts.session_registry.check_end(self._live)
+        await self.parts.session_registry.check_end(self.live)
+
+
+@asynccontextmanager
+async def open_session(
+    parts: RouteParts,
+    connection: HTTPConnection,
+    caller: Caller,
+    order: Order,
+    warnings: tuple[Mapping[str, str], ...] = (),
+) -> AsyncIterator[SocketSession]:
+    """A new live session of the caller. It takes no more audio after the block, and ends by itself.
+
+    It counts as a request. Raises RateLimited, and what the registry's admit() and open() and
+    Acceptance.accept() raise.
+    """
+    await parts.access.count(connection, caller)
+    submitted = await _submit(parts, caller, ParsedRequest(order, warnings=warnings))
+    live = await parts.session_registry.open(submitted.job)
+    try:
+        async with live.seat() as seat:
+            yield SocketSession(parts, live, seat)
+    finally:
+        live.end()
+
+
+async def _submit(parts: RouteParts, caller: Caller, parsed: ParsedRequest) -> Submitted:
+    """Make the job of a new session.
+
+    These clients close a socket and open the next one at once, and some give up for good if that is refused. So an
+    account at its limit of sessions is not refused while one of them is ending: it waits for that end.
+    """
+    registry = parts.session_registry
+    try:
+        registry.admit(caller.environment, parsed.order)
+        return await parts.acceptance.accept(caller.customer, parsed)
+    except ConcurrencyLimited:
+        if not await registry.wait_for_session_end(caller.account_id, max_s=MAX_CHANGEOVER_S):
+            raise
+    registry.admit(caller.environment, parsed.order)
+    return await parts.acceptance.accept(caller.customer, parsed)

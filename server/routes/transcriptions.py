@@ -57,7 +57,7 @@ class ChosenWait:
 
 @dataclass(frozen=True, slots=True)
 class Transcriptions:
-    """The handler for files and addresses. Dialects make their jobs with accept()."""
+    """The handler for files and addresses. Dialects make their jobs with accept_upload()."""
 
     parts: RouteParts
 
@@ -101,33 +101,10 @@ class Transcriptions:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
-        parsed, submitted = await self.accept(request, caller, lambda received: self._parse(received, caller))
+        parsed, submitted = await accept_upload(
+            self.parts, request, caller, lambda received: self._parse(received, caller)
+        )
         return await self._answer(request, submitted, self._choose_wait(request, parsed, wish))
-
-    async def accept(
-        self, request: Request, caller: Caller, parse: Callable[[Received], ParsedRequest], *, raw: bool = False
-    ) -> tuple[ParsedRequest, Submitted]:
-        """Make a job of the request. Returns the parsed request and the job.
-
-        *parse* reads the members. With *raw* the body is the audio itself, unless it is JSON.
-        """
-        if self.parts.closing.is_set():
-            raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-        if not raw:
-            check_query(request)
-        customer, key = caller.customer, idempotency_key_of(request, caller)
-        async with self.parts.acceptance.open_upload(customer, key):
-            body = self.parts.uploads.receive(
-                request,
-                job_id=fresh_id(Prefix.JOB),
-                most=customer.plan.upload_bytes,
-                hashed=raw or key is not None,
-                raw=raw,
-            )
-            async with body as received:
-                parsed = await off_loop(received.field_bytes, parse, received)
-                query_seconds(request, "wait", most=self.parts.config.wait_max)
-                return parsed, await self.parts.acceptance.accept(customer, parsed, received, key)
 
     def _parse(self, received: Received, caller: Caller) -> ParsedRequest:
         parsed = parse_order(
@@ -170,3 +147,34 @@ class Transcriptions:
             return await deliver_results(response, request, job, self.parts, asked_at=asked_at)
         headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)
+
+
+async def accept_upload(
+    parts: RouteParts,
+    request: Request,
+    caller: Caller,
+    parse: Callable[[Received], ParsedRequest],
+    *,
+    raw: bool = False,
+) -> tuple[ParsedRequest, Submitted]:
+    """Make a job of the request. Returns the parsed request and the job.
+
+    *parse* reads the members. With *raw* the body is the audio itself, unless it is JSON.
+    """
+    if parts.closing.is_set():
+        raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+    if not raw:
+        check_query(request)
+    customer, key = caller.customer, idempotency_key_of(request, caller)
+    async with parts.acceptance.open_upload(customer, key):
+        body = parts.uploads.receive(
+            request,
+            job_id=fresh_id(Prefix.JOB),
+            most=customer.plan.upload_bytes,
+            hashed=raw or key is not None,
+            raw=raw,
+        )
+        async with body as received:
+            parsed = await off_loop(received.field_bytes, parse, received)
+            query_seconds(request, "wait", most=parts.config.wait_max)
+            return parsed, await parts.acceptance.accept(customer, parsed, received, key)

@@ -5,16 +5,15 @@ from server.dialects.deepgram.files import FileHandler
 from server.dialects.deepgram.grants import Grants
 from server.dialects.deepgram.live import ROUTE, LiveHandler
 from server.dialects.deepgram.schemas import SCHEMAS
-from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
+from server.dialects.dialect import Dialect, DialectRoutes
 from server.http.middleware import MAX_QUERY_FIELDS
 from server.model.bounds import MAX_KEYWORDS
+from server.routes.parts import RouteParts
 
 
-def build(parts: DialectParts) -> DialectRoutes:
-    files = FileHandler(parts.shared, parts.transcriptions)
-    live = LiveHandler(parts.shared, parts.session_opener)
-    grants = Grants(parts.shared.keys)
-    return DialectRoutes(operations=[*files.operations(), *grants.operations()], sockets=live.routes())
+def build(parts: RouteParts) -> DialectRoutes:
+    operations = [*FileHandler(parts).operations(), *Grants(parts.keys).operations()]
+    return DialectRoutes(operations=operations, sockets=LiveHandler(parts).routes())
 
 
 DEEPGRAM = Dialect(

@@ -27,7 +27,7 @@ from server.model.orders import Order
 from server.model.received import Received
 from server.routes.parts import RouteParts
 from server.routes.requests import warning_header
-from server.routes.transcriptions import FILE_CODES, Transcriptions
+from server.routes.transcriptions import FILE_CODES, accept_upload
 
 RAW = "application/octet-stream"
 
@@ -37,7 +37,6 @@ class FileHandler:
     """The handler for files of Deepgram's clients."""
 
     parts: RouteParts
-    transcriptions: Transcriptions
 
     def operations(self) -> list[Operation]:
         return [
@@ -84,7 +83,7 @@ class FileHandler:
             url = url_of(received.fields) if received.file is None else None
             return ParsedRequest(_with_callback(listening, shape), url, warnings=listening.warnings)
 
-        _, submitted = await self.transcriptions.accept(request, caller, parse, raw=True)
+        _, submitted = await accept_upload(self.parts, request, caller, parse, raw=True)
         job = submitted.job
         if listening.callback is not None:
             return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warning_header(job)})

@@ -19,7 +19,7 @@ from server.dialects.deepgram.answers import Message
 from server.dialects.deepgram.errors import ERROR_STYLE, REQUEST_ID
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.deepgram.results import Results
-from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
+from server.dialects.live_sessions import Frame, SocketSession, open_session
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.http.sockets import MessageTooBig, Socket, message_of
@@ -40,7 +40,6 @@ class LiveHandler:
     """The WebSocket of Deepgram's clients."""
 
     parts: RouteParts
-    session_opener: SessionOpener
 
     def routes(self) -> list[BaseRoute]:
         return [WebSocketRoute(ROUTE, self.listen)]
@@ -56,11 +55,11 @@ class LiveHandler:
         caller = await self.parts.access.identify(websocket, secret=bearer(websocket.headers) or secret, grants=True)
         offer = self.parts.offers[caller.environment]
         listening = parse_live(websocket.query_params, offer)
-        async with self.session_opener.open(websocket, caller, listening.order, listening.warnings) as live_session:
+        async with open_session(self.parts, websocket, caller, listening.order, listening.warnings) as session:
             warnings = warning_headers(listening.warnings)
-            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: live_session.job_id, **warnings})
-            results = Results(listening, live_session.job_id, offer.model)
-            await _Conversation(socket, live_session, results).talk()
+            await socket.accept(subprotocol=scheme, headers={REQUEST_ID: session.live.job.id, **warnings})
+            results = Results(listening, session.live.job.id, offer.model)
+            await _Conversation(socket, session, results).talk()
 
 
 def _offered_key(subprotocols: Sequence[str]) -> tuple[str | None, str | None]:
@@ -76,7 +75,7 @@ class _Conversation:
     """The messages of one socket."""
 
     socket: Socket
-    live_session: SocketSession
+    session: SocketSession
     results: Results
     _sha256: Any = field(default_factory=hashlib.sha256)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -92,25 +91,25 @@ class _Conversation:
             if data is None:
                 await self.socket.take_order()
                 await self._do(message.get("text") or "")
-            elif data and not self.live_session.ending:
+            elif data and not self.session.live.ending:
                 await self._take(data)
 
     async def _take(self, data: bytes) -> None:
         if len(data) > MAX_MESSAGE_BYTES:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
-        await self.live_session.take(data)
-        await self._tell(self.results.advance(self.live_session.heard_s))
+        await self.session.seat.take(data)
+        await self._tell(self.results.advance(self.session.heard_s))
 
     async def _do(self, text: str) -> None:
         said = message_of(text)
         match None if said is None else said.get("type"):
             case "KeepAlive":
-                self.live_session.keep_alive()
+                self.session.seat.keep_alive()
             case "Finalize":
-                await self._tell(self.results.finalize(self.live_session.finalize()))
+                await self._tell(self.results.finalize(self.session.seat.finalize()))
             case "CloseStream":
-                self.live_session.end()
+                self.session.live.end()
             case "Configure":
                 await self._tell([self._not_configured()])
             case _:
@@ -120,7 +119,7 @@ class _Conversation:
     async def _listen(self) -> None:
         """Send the words until the end, then the summary. Raises Refused if the session ended badly."""
         try:
-            await self.live_session.follow(self._pass)
+            await self.session.follow(self._pass)
         except Refused as error:
             if error.code == "ingest_idle":
                 raise Problem("ingest_idle", f"NET-0001: {error.detail}") from None
@@ -129,7 +128,7 @@ class _Conversation:
 
     async def _pass(self, frames: Sequence[Frame]) -> None:
         messages = [message for frame in frames for message in self.results.receive(frame)]
-        await self._tell(messages + self.results.advance(self.live_session.heard_s))
+        await self._tell(messages + self.results.advance(self.session.heard_s))
 
     async def _tell(self, messages: Sequence[Message]) -> None:
         async with self._sending:
@@ -139,17 +138,17 @@ class _Conversation:
         return {
             "type": "Metadata",
             "transaction_key": "deprecated",
-            "request_id": self.live_session.job_id,
+            "request_id": self.session.live.job.id,
             "sha256": self._sha256.hexdigest(),
             "created": iso(now_ms()),
-            "duration": self.live_session.heard_s,
+            "duration": self.session.heard_s,
             "channels": self.results.channels,
         }
 
     def _not_configured(self) -> Message:
         return {
             "type": "ConfigureFailure",
-            "request_id": self.live_session.job_id,
+            "request_id": self.session.live.job.id,
             "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
             "description": "a session keeps what it was ordered with; open another one",
         }

@@ -37,7 +37,7 @@ from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.parts import RouteParts
 from server.routes.requests import warning_header
-from server.routes.transcriptions import FILE_CODES, Transcriptions
+from server.routes.transcriptions import FILE_CODES, accept_upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,6 @@ class AudioFiles:
     """Handlers for the audio files of OpenAI's clients."""
 
     parts: RouteParts
-    transcriptions: Transcriptions
 
     def operations(self) -> list[Operation]:
         return [
@@ -71,8 +70,8 @@ class AudioFiles:
         return await self._answer(request, caller, ResponseOptions(translating=True))
 
     async def _answer(self, request: Request, caller: Caller, wish: ResponseOptions) -> Response:
-        _, submitted = await self.transcriptions.accept(
-            request, caller, lambda received: wish.read(received, self.parts.offers[caller.environment])
+        _, submitted = await accept_upload(
+            self.parts, request, caller, lambda received: wish.read(received, self.parts.offers[caller.environment])
         )
         if wish.stream:
             headers = {**STREAM_HEADERS, **warning_header(submitted.job)}
@@ -104,8 +103,8 @@ class AudioFiles:
         """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
         async with self.parts.eraser.sending(job.id):
             with self.parts.eraser.holding(job.id):
-                async for live_session in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
-                    yield live_session
+                async for piece in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
+                    yield piece
 
     async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
         """Segments with their speakers come last where these are known by their *voices* alone."""

@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import CLIENT_SECRET
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, SessionOpener, SocketSession
+from server.dialects.live_sessions import Frame, SocketSession, open_session
 from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
 from server.dialects.openai.secrets import ClientSecrets
@@ -80,7 +80,6 @@ class Realtime:
 
     parts: RouteParts
     secrets: ClientSecrets
-    session_opener: SessionOpener
 
     def routes(self) -> list[BaseRoute]:
         return [WebSocketRoute(ROUTE, self.transcribe)]
@@ -101,7 +100,7 @@ class Realtime:
         with self.parts.stream_limits.socket_of(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
-            async with _Conversation(socket, self.session_opener, caller, offer, start).running() as conversation:
+            async with _Conversation(socket, self.parts, caller, offer, start).running() as conversation:
                 await conversation.talk()
 
     async def _refuse_while_stopping(self) -> None:
@@ -110,7 +109,7 @@ class Realtime:
         It waits because clients reconnect at once when their socket is closed. LiveKit gives up for good if a handshake
         is refused, and Pipecat if three sockets in a row are closed soon after they opened.
         """
-        if self.session_opener.closing:
+        if self.parts.session_registry.closing:
             await asyncio.sleep(STOPPING_S)
             raise Problem("shutting_down", "the server is restarting; connect again to go on")
 
@@ -142,7 +141,7 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
 class _Call:
     """A live session of this socket, and the items of its events."""
 
-    live_session: SocketSession
+    session: SocketSession
     items: Items
     rate: int  # bytes a second
     taken: int = 0  # bytes
@@ -157,7 +156,7 @@ class _Conversation:
     """The messages of one socket. One task reads them, another sends the events of each session."""
 
     socket: Socket
-    session_opener: SessionOpener
+    parts: RouteParts
     caller: Caller
     offer: Offer
     wanted: TranscriptionConfig
@@ -168,7 +167,7 @@ class _Conversation:
     _call: _Call | None = None  # the one that takes audio
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _before_s: float = 0.0  # audio of earlier lines
+    _before_s: float = 0.0  # audio of earlier sessions
     _uncommitted: int = 0  # bytes
 
     @asynccontextmanager
@@ -191,7 +190,7 @@ class _Conversation:
         while True:
             call = await self._calls.get()
             try:
-                await call.live_session.follow(partial(self._pass, call.items))
+                await call.session.follow(partial(self._pass, call.items))
             except Refused as error:
                 if error.code != "ingest_idle":  # it was silent for long: the next audio opens another session
                     raise
@@ -256,23 +255,23 @@ class _Conversation:
         if self._call is not None and wanted.order() != self.wanted.order():
             await self._hang_up(self._call)
         elif self._call is not None and wanted.manual != self.wanted.manual:
-            at = 0.0 if wanted.manual else self._call.live_session.finalize()
+            at = 0.0 if wanted.manual else self._call.session.seat.finalize()
             await self._tell(self._call.items.switch(at, manual=wanted.manual))
         self.wanted = wanted
         await self._tell([{"type": "session.updated", "session": self._session_object()}])
 
     async def _append(self, data: bytes) -> None:
         self._uncommitted += len(data)
-        if self._call is not None and self._call.live_session.ending:
+        if self._call is not None and self._call.session.live.ending:
             await self._hang_up(self._call)
         call = self._call or await self._dial()
         call.taken += len(data)
-        await call.live_session.take(data)
+        await call.session.seat.take(data)
 
     async def _commit(self) -> None:
         await self.socket.take_order()
         if self._call is not None:
-            await self._tell(self._call.items.commit(self._call.live_session.finalize()))
+            await self._tell(self._call.items.commit(self._call.session.seat.finalize()))
         elif not self._uncommitted and self.wanted.manual:
             raise _Misunderstood("input_audio_buffer_commit_empty", EMPTY)
         self._uncommitted = 0
@@ -281,18 +280,16 @@ class _Conversation:
         await self.socket.take_order()
         self._uncommitted = 0
         cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
-        await self._tell(self._call.items.clear(self._call.live_session.finalize()) if self._call else cleared)
+        await self._tell(self._call.items.clear(self._call.session.seat.finalize()) if self._call else cleared)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
     async def _dial(self) -> _Call:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
-        caller = await self.session_opener.parts.access.identify_hash(
-            websocket, key.hash
-        )  # it may have been revoked since
-        opened = self.session_opener.open(websocket, caller, wanted.order())
-        live_session = await self._stack.enter_async_context(opened)
+        caller = await self.parts.access.identify_hash(websocket, key.hash)  # it may have been revoked since
+        opened = open_session(self.parts, websocket, caller, wanted.order())
+        session = await self._stack.enter_async_context(opened)
         items = Items(
             self._names,
             manual=wanted.manual,
@@ -300,7 +297,7 @@ class _Conversation:
             language=wanted.language,
             offset_s=self._before_s,
         )
-        call = self._call = _Call(live_session, items, wanted.rate)
+        call = self._call = _Call(session, items, wanted.rate)
         self._calls.put_nowait(call)
         return call
 
@@ -309,7 +306,7 @@ class _Conversation:
         self._before_s += call.seconds
         self._call = None
         await self._stack.aclose()
-        await call.live_session.over()
+        await call.session.live.over.wait()
 
 
 class _Misunderstood(Exception):

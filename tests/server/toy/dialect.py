@@ -13,8 +13,9 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from server.dialects.dialect import Dialect, DialectParts, DialectRoutes
+from server.dialects.dialect import Dialect, DialectRoutes
 from server.dialects.finished_jobs import answer_finished
+from server.dialects.live_sessions import open_session
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
 from server.http.schema_parts import TEXT, object_of, ref
@@ -24,7 +25,8 @@ from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import LiveOptions, Order
 from server.model.received import Received
-from server.routes.transcriptions import FILE_CODES
+from server.routes.parts import RouteParts
+from server.routes.transcriptions import FILE_CODES, accept_upload
 from server.waiting import until_first
 
 NAME = "toy"
@@ -39,7 +41,7 @@ SHAPE = ErrorShape(schema="ToyError", body=lambda problem, _request_id: {"oh": p
 class ToyRoutes:
     """What the toy answers."""
 
-    parts: DialectParts
+    parts: RouteParts
 
     def operations(self) -> list[Operation]:
         return [
@@ -63,33 +65,33 @@ class ToyRoutes:
             callback = {"dialect": NAME, "mark": mark}
             return ParsedRequest(Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback))
 
-        _, submitted = await self.parts.transcriptions.accept(request, caller, parse, raw=True)
+        _, submitted = await accept_upload(self.parts, request, caller, parse, raw=True)
         if tell is not None:
             return json_response({"number": submitted.job.id})
-        return await answer_finished(request, submitted.job, _say, self.parts.shared)
+        return await answer_finished(request, submitted.job, _say, self.parts)
 
     async def converse(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route="/v1/toy", metrics=self.parts.shared.metrics)
+        socket = Socket(websocket, route="/v1/toy", metrics=self.parts.metrics)
         await socket.serve(self._converse(socket))
 
     async def _converse(self, socket: Socket) -> None:
-        caller = await self.parts.shared.access.identify(socket.websocket)
+        caller = await self.parts.access.identify(socket.websocket)
         order = Order(live=LiveOptions())
-        async with self.parts.session_opener.open(socket.websocket, caller, order) as live_session:
+        async with open_session(self.parts, socket.websocket, caller, order) as session:
             await socket.accept()
 
             async def read() -> None:
                 while (message := await socket.websocket.receive())["type"] == "websocket.receive":
                     if message.get("bytes"):
-                        await live_session.take(message["bytes"])
+                        await session.seat.take(message["bytes"])
                     else:
-                        live_session.end()
+                        session.live.end()
 
             async def tell(frames: Any) -> None:
                 words = [frame["word"].upper() for frame in frames if frame["type"] == "word"]
                 await socket.send(*map(orjson.dumps, words))
 
-            await until_first(read(), live_session.follow(tell))
+            await until_first(read(), session.follow(tell))
 
 
 async def _say(job: Job) -> Response:
@@ -101,7 +103,7 @@ def callback_body(job: Job, chunks: Any) -> dict[str, Any]:
     return {"said": None if chunks is None else f"{job.text}{job.order.callback['mark']}".upper()}
 
 
-def build(parts: DialectParts) -> DialectRoutes:
+def build(parts: RouteParts) -> DialectRoutes:
     routes = ToyRoutes(parts)
     return DialectRoutes(operations=routes.operations(), sockets=[WebSocketRoute("/v1/toy", routes.converse)])
 
