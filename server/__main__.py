@@ -3,11 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 
 from pipeline.errors import PipelineError
 from server import __version__
-from server.commands import COMMANDS, command
+from server.commands import COMMANDS
 from server.config import Config, ConfigError
 from server.model.errors import BadLimits, StorageError
 
@@ -18,8 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     words = sys.argv[1:] if arguments is None else arguments
-    for name in _commands_of(words):
-        command(name).add(commands)
+    for module in _modules_of(words):
+        import_module(f"server.commands.{module}").add(commands)
     given = parser.parse_args(words)
     try:
         status: int = given.run(given, Config.from_env(os.environ))
@@ -31,15 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _commands_of(words: Sequence[str]) -> Sequence[str]:
-    """Return the commands to import: the one that is called, none for the version, and all for help and mistakes."""
+def _modules_of(words: Sequence[str]) -> Iterable[str]:
+    """The modules to import: that of the command, none for the version, and all for help and mistakes."""
     match words:
         case ["--version", *_]:
             return ()
         case [name, *_] if name in COMMANDS:
-            return (name,)
+            return (COMMANDS[name],)
         case _:
-            return COMMANDS
+            return dict.fromkeys(COMMANDS.values())
 
 
 if __name__ == "__main__":

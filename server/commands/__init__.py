@@ -1,24 +1,19 @@
-"""One module per command of the command line: add(commands) defines its arguments, run(given, config) runs it."""
+"""The command line. A module has one command or several: add(commands) defines their arguments, run() runs one."""
 
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Mapping
 
-COMMANDS = (
-    "serve",
-    "worker",
-    "migrate",
-    "move",
-    "transcribe",
-    "live",
-    "models",
-    "keys",
-    "accounts",
-    "erasures",
-    "estimate",
-    "doctor",
-)
-
-
-def command(name: str) -> ModuleType:
-    """The module of a command. It is imported only now, because most commands need few of the server's modules."""
-    return import_module(f"server.commands.{name}")
+COMMANDS: Mapping[str, str] = {
+    "serve": "serve",
+    "worker": "worker",
+    "migrate": "migrate",
+    "move": "move",
+    "transcribe": "transcribe",
+    "live": "live",
+    "models": "models",
+    "keys": "administration",
+    "accounts": "administration",
+    "erasures": "administration",
+    "estimate": "estimate",
+    "doctor": "doctor",
+}
+"""The module of each command. It is imported when it is needed, because most commands need few of the server's."""

@@ -20,7 +20,6 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from server.client import Client, LiveStream
 from server.commands import speech
-from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
 
@@ -35,15 +34,14 @@ RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone
 def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("live", help="stream audio to a server, print its words")
     parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
-    add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
-    speech.add_arguments(parser)
+    speech.add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
     for member in (LATENCY, ENDPOINTING, EAGERNESS):
         speech.add_member(parser, member)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
-    key = key_of(given, config)
+    key = speech.key_of(given, config)
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
     speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
@@ -57,7 +55,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
         **speakers,
         **speech.text_fields(given, names),
     }
-    with reaching(given.server):
+    with speech.reaching(given.server):
         asyncio.run(_stream(given, options, key))
     return 0
 

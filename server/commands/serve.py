@@ -72,7 +72,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             open_engines(config, threads) if config.hears else open_decoder() as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
-            sample_text = await _self_check(engines["production"]) if engines else None
+            sample_text = await transcribe_sample(engines["production"], tenant="self-check") if engines else None
             watch = await _agree_on_offers(engines, storage, config)
             service = build(
                 config,
@@ -148,9 +148,9 @@ def _address(config: Config, listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _self_check(engine: ServedEngine) -> str:
+async def transcribe_sample(engine: ServedEngine, *, tenant: str) -> str:
     """The words of the bundled sample, which shows that decoder, model and documents work together."""
-    options = BatchOptions(tenant="self-check", language="en" if "en" in engine.offer.languages else None)
+    options = BatchOptions(tenant=tenant, language="en" if "en" in engine.offer.languages else None)
     chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return join_words(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 

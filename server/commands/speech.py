@@ -1,12 +1,13 @@
-"""The arguments of `transcribe` and `live` about the speech, its speakers and its text."""
+"""What `transcribe` and `live` share: the arguments about the speech and the server, and how they reach that."""
 
 import argparse
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from server.config import ConfigError
+from server.config import Config, ConfigError
 from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
 from server.jobs.members import Member, Members, boolean, members_of
 from server.jobs.order_members import DIARIZE, KEYWORDS, LANGUAGE, MULTI
@@ -24,7 +25,10 @@ METAVARS = {
 REPEATED = frozenset({REPLACE.name, SEARCH.name})
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meaning: str) -> None:
+    """Add the arguments about the speech, and --server, by default *server*, with --key."""
+    parser.add_argument("--server", metavar="URL", default=server, help=meaning)
+    parser.add_argument("--key", help="API key (default: the operator key of the data folder)")
     members: tuple[Member[Any], ...] = (LANGUAGE, KEYWORDS, *TEXT_MEMBERS)
     for member in members:
         add_member(parser, member)
@@ -115,3 +119,27 @@ def speaker_fields(given: argparse.Namespace, recordings: Mapping[str, bytes]) -
 
 def _data_url(recording: bytes) -> str:
     return f"data:application/octet-stream;base64,{base64.b64encode(recording).decode()}"
+
+
+def key_of(given: argparse.Namespace, config: Config) -> str:
+    if given.key is not None:
+        return str(given.key)
+    path = config.data_dir / "operator-key"
+    if not path.is_file():
+        raise ConfigError("--key must be given where there is no operator key in the data folder, got none")
+    return path.read_text().strip()
+
+
+@contextmanager
+def reaching(address: str) -> Iterator[None]:
+    """Turn a refusal of the server, or its absence, into one sentence and exit status 1."""
+    import httpx  # noqa: PLC0415  takes 0.2 s, and who transcribes a file here reaches nobody
+
+    from server.client import ServiceError  # noqa: PLC0415  as above
+
+    try:
+        yield
+    except ServiceError as error:
+        raise SystemExit(f"scribewire: {error}") from None
+    except (OSError, httpx.TransportError) as error:
+        raise SystemExit(f"scribewire: {address} cannot be reached: {error}") from None

@@ -29,7 +29,6 @@ from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Transcript
 from server.clock import now_ms
 from server.commands import speech
-from server.commands.reaching import add_arguments, key_of, reaching
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
@@ -47,7 +46,7 @@ def add(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE|URL", help="an audio or video file, its address, or - for standard input")
     parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
-    speech.add_arguments(parser)
+    speech.add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
     speech.add_member(parser, TASK)
     speech.add_member(parser, CHANNEL_MODE)
     parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
@@ -60,7 +59,6 @@ def add(commands: Any) -> None:
     for member in SUBTITLE_MEMBERS:
         meaning = f"{member.meaning} ({member.default:g})"
         parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="N", help=meaning)
-    add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
     parser.set_defaults(run=run)
 
 
@@ -75,8 +73,8 @@ def run(given: argparse.Namespace, config: Config) -> int:
     if given.server is None:
         files = _here(given, formats, subtitles, config)
     else:
-        with reaching(given.server):
-            files = asyncio.run(_there(given, formats, subtitles, key_of(given, config)))
+        with speech.reaching(given.server):
+            files = asyncio.run(_there(given, formats, subtitles, speech.key_of(given, config)))
     if not targets:
         sys.stdout.buffer.write(files[formats[0]])
     for name, target in targets.items():
@@ -136,7 +134,7 @@ def _audio(source: str) -> Iterator[Path]:
         if source == "-":
             shutil.copyfileobj(sys.stdin.buffer, file)
         else:
-            with reaching(source):
+            with speech.reaching(source):
                 _download(source, file)
         file.flush()
         yield Path(file.name)

@@ -21,7 +21,7 @@ import numpy as np
 import soundfile
 
 from server.accounts.issuing import open_account
-from server.commands.keys import with_storage
+from server.commands.administration import with_storage
 from server.config import Config
 from server.storage.ports import Storage
 

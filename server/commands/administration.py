@@ -1,4 +1,4 @@
-"""scribewire keys: make, list and revoke API keys in the data folder, also while the server is running."""
+"""scribewire keys, accounts, erasures: what the operator does in the storage, also while the server is running."""
 
 import argparse
 import asyncio
@@ -12,13 +12,19 @@ from server.clock import now_ms
 from server.commands.opening import node_name, open_storage
 from server.config import Config, ConfigError
 from server.model import bounds
-from server.model.errors import TooManyKeys
-from server.model.instants import iso_or_none
+from server.model.errors import BadLimits, TooManyKeys
+from server.model.instants import iso, iso_or_none
 from server.routes.accounts import new_key
 from server.storage.ports import Storage
 
 
 def add(commands: Any) -> None:
+    _add_keys(commands)
+    _add_accounts(commands)
+    _add_erasures(commands)
+
+
+def _add_keys(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("keys", help="make, list and revoke API keys")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a key and print it as JSON; it is not shown again")
@@ -27,14 +33,41 @@ def add(commands: Any) -> None:
     create.add_argument("--name", help="what the key is for")
     create.add_argument("--retention", choices=bounds.RETENTIONS, help="what jobs of this key do that name none")
     create.add_argument("--account", help="add the key to this account instead of a new one")
-    create.set_defaults(run=run, act=_create)
+    create.set_defaults(run=run, act=_create_key)
     listing = actions.add_parser("list", help="print the keys of an account as JSON")
     listing.add_argument("account")
-    listing.set_defaults(run=run, act=_list)
+    listing.set_defaults(run=run, act=_list_keys)
     revoke = actions.add_parser("revoke", help="end a key at once")
     revoke.add_argument("account")
     revoke.add_argument("key_id")
-    revoke.set_defaults(run=run, act=_revoke)
+    revoke.set_defaults(run=run, act=_revoke_key)
+
+
+def _add_accounts(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("accounts", help="list accounts, set their plans")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="print all accounts as JSON")
+    listing.set_defaults(run=run, act=_list_accounts)
+    plan = actions.add_parser("set-plan", help="change an account's plan, and its own limits")
+    plan.add_argument("account")
+    plan.add_argument("plan")
+    plan.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="one of the plan's numbers for this account alone, as in limits.toml; may be repeated; 'unlimited' too",
+    )
+    plan.set_defaults(run=run, act=_set_plan)
+
+
+def _add_erasures(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "erasures", help="print as JSON which jobs were erased, when and why, the newest first"
+    )
+    parser.add_argument("--job", metavar="JOB_ID", help="of this job alone")
+    parser.add_argument("--limit", type=int, default=1000, help="at most so many lines (default: 1000)")
+    parser.set_defaults(run=run, act=_list_erasures)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
@@ -51,7 +84,7 @@ async def with_storage(config: Config, act: Callable[[Storage], Awaitable[Any]])
         await storage.close()
 
 
-async def _create(storage: Storage, given: argparse.Namespace, config: Config) -> Any:
+async def _create_key(storage: Storage, given: argparse.Namespace, config: Config) -> Any:
     if given.account is None:
         plans = read_limits(config).plans
         if given.plan not in plans:
@@ -75,7 +108,7 @@ async def _create(storage: Storage, given: argparse.Namespace, config: Config) -
     return new_key(account_or_none, issued)
 
 
-async def _list(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:
+async def _list_keys(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:
     return [
         {
             "key_id": key.id,
@@ -90,7 +123,46 @@ async def _list(storage: Storage, given: argparse.Namespace, _config: Config) ->
     ]
 
 
-async def _revoke(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:
+async def _revoke_key(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:
     if not await storage.accounts.revoke(given.account, given.key_id, at=now_ms()):
         raise ConfigError(f"key_id must be a living key of {given.account}, got {given.key_id!r}")
     return {"key_id": given.key_id, "revoked": True}
+
+
+async def _list_accounts(storage: Storage, _given: argparse.Namespace, _config: Config) -> Any:
+    return [
+        {
+            "account_id": account.id,
+            "plan": account.plan,
+            "limits": dict(account.limits),
+            "created_at": iso(account.created_at),
+        }
+        for account in await storage.accounts.accounts()
+    ]
+
+
+async def _set_plan(storage: Storage, given: argparse.Namespace, config: Config) -> Any:
+    own = dict(_limit(text) for text in given.limit)
+    try:
+        read_limits(config).plan(given.plan, own, sandbox=False)
+    except BadLimits as error:
+        raise ConfigError(str(error)) from None
+    if not await storage.accounts.set_plan(given.account, given.plan, own):
+        raise ConfigError(f"account must be an existing account, got {given.account!r}")
+    return {"account_id": given.account, "plan": given.plan, "limits": own}
+
+
+def _limit(text: str) -> tuple[str, object]:
+    name, _, value = text.partition("=")
+    if value == "unlimited":
+        return name, None
+    if not (value.isascii() and value.isdecimal()):
+        raise ConfigError(f"--limit must be NAME=NUMBER or NAME=unlimited, got {text!r}")
+    return name, int(value)
+
+
+async def _list_erasures(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:
+    return [
+        {"job_id": line.job_id, "at": iso(line.at), "what": line.what.value, "why": line.why.value}
+        for line in await storage.upkeep.erasures(job_id=given.job, limit=max(0, given.limit))
+    ]
