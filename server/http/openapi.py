@@ -101,7 +101,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         shown["deprecated"] = True
     if operation.description:
         shown["description"] = operation.description
-    named = [Parameter(name, "path", TEXT, IN_PATHS[name][0], required=True) for name in _named(operation)]
+    named = [Parameter(name, "path", TEXT, IN_PATHS[name][0], required=True) for name in _names_in_path(operation)]
     if parameters := [*named, *operation.parameters]:
         shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.bodies:
@@ -112,8 +112,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return shown
 
 
-def _named(operation: Operation) -> list[str]:
-    """What the path of the operation names, of IN_PATHS."""
+def _names_in_path(operation: Operation) -> list[str]:
+    """Those of IN_PATHS that the path of the operation has."""
     return [name for name in IN_PATHS if f"{{{name}}}" in operation.endpoint.path]
 
 
@@ -141,7 +141,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         *BY_METHOD.get(operation.endpoint.method, ()),
         *(WITH_A_BODY if operation.bodies else ()),
         *(("invalid_json",) if JSON in operation.bodies else ()),
-        *(IN_PATHS[name][1] for name in _named(operation)),
+        *(IN_PATHS[name][1] for name in _names_in_path(operation)),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
