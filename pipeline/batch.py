@@ -290,26 +290,25 @@ class _GrowingChunk:
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
         self._segments: list[Segment] = []
-        heard = last is not None and last.language is not None
-        self.language = (last.language, last.language_probability) if last and last.language and heard else None
+        self.language = (last.language, last.language_probability) if last and last.language else None
 
     @property
     def long_enough(self) -> bool:
         """Whether the chunk may end here: it is long enough, and the text stage holds nothing for the next one."""
         return self._reached - self._start >= CHUNK and (self._text is None or self._text.complete)
 
-    def absorb(self, item: Packed, heard: RecognitionResult | None, language: str | None) -> None:
+    def absorb(self, item: Packed, result: RecognitionResult | None, language: str | None) -> None:
         """Add an item and the words that were recognised in it, in this language."""
         self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
-        said: tuple[Segment, ...] = ()
+        segments: tuple[Segment, ...] = ()
         if isinstance(item, DecodeJob):
-            assert heard is not None
+            assert result is not None
             self._jobs_done += 1
-            said = phrases(heard)
+            segments = phrases(result)
         if self._text is None:
-            self._segments += said
+            self._segments += segments
         else:
-            self._segments += self._text.receive(said, language=language, reached=self._reached)
+            self._segments += self._text.receive(segments, language=language, reached=self._reached)
 
     def chunk(self, language: tuple[str, float | None] | None, notes: Sequence[str] = ()) -> Chunk:
         """Return the chunk that has grown, and begin the next one."""
@@ -331,8 +330,8 @@ class _GrowingChunk:
 
 def _rewriter(done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> SegmentRewriter:
     """Make the text stage of a file, which continues after the chunks that are done."""
-    said = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
-    return SegmentRewriter(TextStage(text, said=said[-NEAR:], patient=True, settings=settings))
+    words = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
+    return SegmentRewriter(TextStage(text, earlier=words[-NEAR:], patient=True, settings=settings))
 
 
 @asynccontextmanager

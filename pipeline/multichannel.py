@@ -44,9 +44,9 @@ class MultichannelSession:
         begins = self._received
         self._received += len(samples)
         for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
-            heard = samples[max(0, skip - begins) :, channel]
-            if len(heard):
-                session.add(heard)
+            fresh = samples[max(0, skip - begins) :, channel]
+            if len(fresh):
+                session.add(fresh)
         await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
@@ -120,7 +120,7 @@ class MultichannelSession:
                     tasks.create_task(self._pass_on(channel, session), name=f"events of channel {channel}")
         finally:
             self._over = True
-            self._changes.tell()
+            self._changes.notify()
 
     async def _pass_on(self, channel: int, session: Session) -> None:
         """Queue the events of a channel. Between taking one and queueing it there is no wait, so decided() is true."""
@@ -128,7 +128,7 @@ class MultichannelSession:
             reported = self._event_of(channel, happened)
             if reported is not None:
                 self._unread.append(reported)
-                self._changes.tell()
+                self._changes.notify()
             await self._changes.until(lambda: len(self._unread) < MAX_UNREAD)
 
     def _event_of(self, channel: int, happened: TimedEvent) -> TimedEvent | None:

@@ -246,7 +246,7 @@ class Session:
                         await asyncio.sleep(0)
         finally:
             self._over = True
-            self._changes.tell()
+            self._changes.notify()
 
     @property
     def _due(self) -> bool:
@@ -334,11 +334,11 @@ class Session:
             self._unread.extend(self._stamp(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
-            tasks.create_task(self._ask(request, tasks), name=f"hear from {request.start}")
+            tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
         check = self._core.turn_check_wanted() if self._turn_ends is not None else None
         if check is not None:
             tasks.create_task(self._check_turn(check.samples, tasks), name=f"turn check at {check.end}")
-        self._changes.tell()
+        self._changes.notify()
 
     def _events_received(self) -> Sequence[Event]:
         """Return what the core decided, in the form in which it may be seen."""
@@ -351,18 +351,18 @@ class Session:
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
         """Send one request and give the answer to the core."""
-        asked_s = self._loop.time()
+        requested_s = self._loop.time()
         try:
-            heard = await self._recogniser.recognise(request, tenant=self._tenant, newer=partial(self._newer, tasks))
+            result = await self._recogniser.recognise(request, tenant=self._tenant, newer=partial(self._newer, tasks))
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
             self._catch_up(tasks)
             self._core.receive_failure()
         else:
-            self._pace(self._loop.time() - asked_s)
+            self._pace(self._loop.time() - requested_s)
             self._catch_up(tasks)
-            self._language = heard.language
-            self._core.receive_hypothesis(heard)
+            self._language = result.language
+            self._core.receive_hypothesis(result)
         self._advance(tasks)
 
     async def _check_turn(self, turn: Samples, tasks: asyncio.TaskGroup) -> None:
@@ -409,7 +409,7 @@ class Session:
     def _queue(self, item: Samples | _Command) -> None:
         self._backlog.append(item)
         self._commands += isinstance(item, _Command)
-        self._changes.tell()
+        self._changes.notify()
 
 
 async def read_events(
@@ -424,7 +424,7 @@ async def read_events(
         if not unread:
             return
         yield unread.popleft()
-        changes.tell()
+        changes.notify()
 
 
 class _Promised:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Wakes tasks that wait for a condition. A task that changes something calls tell() after the change."""
+    """Wakes tasks that wait for a condition. A task that changes something calls notify() after the change."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the tasks in until() whose condition holds now. To wake all of them would cost far more."""
         for waiter, holds in self._waiting.items():
             if not waiter.done() and holds():

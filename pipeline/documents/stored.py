@@ -116,8 +116,8 @@ def _word(  # noqa: PLR0917  arrays have no names
 ) -> Word:
     if not isinstance(spaced, bool) or not isinstance(redacted, bool):
         raise TypeError("something else instead of a boolean")
-    said, spoken = (None if one is None else _text(one) for one in (heard, language))
-    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced, said, redacted, spoken)
+    original, code = (None if one is None else _text(one) for one in (heard, language))
+    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced, original, redacted, code)
 
 
 def _each(value: object) -> Iterable[Any]:

@@ -50,8 +50,8 @@ def serve(control: socket.socket) -> None:
     children: set[int] = set()
     mapped = _mapped_bytes()
     try:
-        while asked := _receive(control):
-            line, descriptors = asked
+        while received := _receive(control):
+            line, descriptors = received
             match orjson.loads(line):
                 case {"start": order}:
                     answer = _fork(order, descriptors, control, mapped)
@@ -107,13 +107,13 @@ def _mapped_bytes() -> int:
 
 
 def _live_and_die(
-    asked: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int, mapped: int
+    fields: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int, mapped: int
 ) -> NoReturn:
     """Run a child from its fork to its exit. *mapped* is the size of the address space that it inherits, in bytes."""
     code = 1
     try:
         control.close()
-        order = DecodeOrder.read(asked)
+        order = DecodeOrder.read(fields)
         source, out = descriptors
         with os.fdopen(source, "rb", buffering=0) as file:
             _confine(order, parent, mapped + MEMORY_BYTES)
@@ -158,11 +158,11 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
 
     signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
     try:
-        with recording(file, order.limits, live=order.live, channel=order.channel, separate=order.separate) as heard:
-            send(Opened(heard.probe))
-            for samples in heard:
+        with recording(file, order.limits, live=order.live, channel=order.channel, separate=order.separate) as audio:
+            send(Opened(audio.probe))
+            for samples in audio:
                 send(samples)
-            send(Done(heard.notes))
+            send(Done(audio.notes))
     except PipelineError as error:
         send(Failed(error))
 
@@ -182,8 +182,8 @@ def _warm_up() -> None:
         silence.setframerate(8000)
         silence.writeframes(bytes(16000))
     file.seek(0)
-    with recording(file, DecodeLimits()) as heard:
-        for samples in heard:
+    with recording(file, DecodeLimits()) as audio:
+        for samples in audio:
             pack(samples)
 
 

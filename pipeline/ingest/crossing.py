@@ -53,8 +53,8 @@ class DecodeOrder:
         return orjson.dumps({"start": asdict(self)}) + b"\n"
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Self:
-        return cls(**{**said, "limits": DecodeLimits(**said["limits"])})
+    def read(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"])})
 
 
 class MalformedMessage(ValueError):
@@ -87,8 +87,8 @@ def pack(message: Message) -> bytes:
         case Done(notes):
             kind, payload = b"D", orjson.dumps(notes)
         case Failed(error):
-            said = {"error": type(error).__name__, "message": str(error), "facts": vars(error)}
-            kind, payload = b"F", orjson.dumps(said)
+            fields = {"error": type(error).__name__, "message": str(error), "facts": vars(error)}
+            kind, payload = b"F", orjson.dumps(fields)
         case samples:
             kind, payload = b"S", samples.tobytes()
     return HEAD.pack(kind, len(payload)) + payload
@@ -109,34 +109,34 @@ def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
             raise MalformedMessage("not whole samples")
         return np.frombuffer(payload, np.float32)
     try:
-        said = orjson.loads(payload)
+        fields = orjson.loads(payload)
         if kind == b"O":
-            return Opened(_probe(said))
-        return Done(_notes(said)) if kind == b"D" else Failed(_error(said))
+            return Opened(_probe(fields))
+        return Done(_notes(fields)) if kind == b"D" else Failed(_error(fields))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedMessage("not what a decoder says") from error
 
 
-def _probe(said: Mapping[str, Any]) -> Probe:
-    duration_s = said["duration_s"]
+def _probe(fields: Mapping[str, Any]) -> Probe:
+    duration_s = fields["duration_s"]
     length_s = None if duration_s is None else length_or_none(float(duration_s))
     return Probe(
-        format=str(said["format"]),
-        codec=str(said["codec"]),
-        rate=int(said["rate"]),
-        channels=int(said["channels"]),
+        format=str(fields["format"]),
+        codec=str(fields["codec"]),
+        rate=int(fields["rate"]),
+        channels=int(fields["channels"]),
         duration_s=length_s,
-        duration_stated=length_s is not None and bool(said["duration_stated"]),
+        duration_stated=length_s is not None and bool(fields["duration_stated"]),
     )
 
 
-def _notes(said: list[Any]) -> tuple[str, ...]:
-    return tuple(str(note) for note in said)
+def _notes(fields: list[Any]) -> tuple[str, ...]:
+    return tuple(str(note) for note in fields)
 
 
-def _error(said: Mapping[str, Any]) -> PipelineError:
-    message = str(said["message"])
-    if said["error"] == AudioTooLong.__name__:
-        facts = said["facts"]
+def _error(fields: Mapping[str, Any]) -> PipelineError:
+    message = str(fields["message"])
+    if fields["error"] == AudioTooLong.__name__:
+        facts = fields["facts"]
         return AudioTooLong(message, limit_s=float(facts["limit_s"]), actual_s=float(facts["actual_s"]))
-    return ERRORS[said["error"]](message)
+    return ERRORS[fields["error"]](message)

@@ -127,14 +127,14 @@ class OpenRecording:
 
     def __iter__(self) -> Iterator[Samples]:
         samples = self._resample()
-        longest_s, heard = self._limits.longest_s, 0
+        longest_s, decoded = self._limits.longest_s, 0
         for chunk in _slice(samples) if self._live else _even_out(samples):
-            heard += len(chunk)
-            if longest_s is not None and heard > position(longest_s) + RATE:
+            decoded += len(chunk)
+            if longest_s is not None and decoded > position(longest_s) + RATE:
                 message = f"the recording is longer than {longest_s:g} s"
-                raise AudioTooLong(message, limit_s=longest_s, actual_s=heard / RATE)
+                raise AudioTooLong(message, limit_s=longest_s, actual_s=decoded / RATE)
             yield chunk
-        self._compare_with_header(heard)
+        self._compare_with_header(decoded)
 
     def _probe(self, first: AudioFrame, *, stated: bool) -> Probe:
         stream, container = self._stream, self._container
@@ -221,11 +221,11 @@ class OpenRecording:
         except IndexError:
             return  # PyAV raises it at the end for streams that appeared late; ours is flushed by then
 
-    def _compare_with_header(self, heard: int) -> None:
+    def _compare_with_header(self, decoded: int) -> None:
         """Note a cut if the samples are clearly fewer than the header states, and no frames were left out."""
         stated_s = self.probe.duration_s if self.probe.duration_stated else None
         if stated_s is not None and not self._skipped:
-            self._truncated |= heard < position(0.99 * stated_s - 0.5)
+            self._truncated |= decoded < position(0.99 * stated_s - 0.5)
 
 
 class _Nameless:
@@ -352,14 +352,14 @@ def _slice(arrays: Iterable[Samples]) -> Iterator[Samples]:
 
 def _even_out(arrays: Iterable[Samples]) -> Iterator[Samples]:
     """Yield the same samples in arrays of RATE; the last one may be shorter."""
-    held = _NONE
+    buffer = _NONE
     for samples in _slice(arrays):
-        held = np.concatenate((held, samples))
-        if len(held) >= RATE:
-            yield held[:RATE]
-            held = held[RATE:]
-    if len(held):
-        yield held
+        buffer = np.concatenate((buffer, samples))
+        if len(buffer) >= RATE:
+            yield buffer[:RATE]
+            buffer = buffer[RATE:]
+    if len(buffer):
+        yield buffer
 
 
 def _hole(at_s: float | None, due_s: float | None) -> int:

@@ -58,9 +58,9 @@ class Recording:
         old = self.finish()
         self._create()
         try:
-            with old, soundfile.SoundFile(old.fileno(), closefd=False) as heard:
+            with old, soundfile.SoundFile(old.fileno(), closefd=False) as file:
                 at = 0
-                while len(samples := heard.read(BLOCK, dtype="float32")):
+                while len(samples := file.read(BLOCK, dtype="float32")):
                     for start, end in spans:
                         samples[max(0, start - at) : max(0, end - at)] = 0.0
                     self.write(samples)

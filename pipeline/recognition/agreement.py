@@ -76,8 +76,8 @@ class Agreement:
 
     def __init__(self, options: AgreementOptions) -> None:
         self._options = options
-        self._earlier: list[Word] = []  # the kept words of earlier turns
-        self._kept: list[Word] = []
+        self._earlier: list[Word] = []  # the committed words of earlier turns
+        self._committed: list[Word] = []
         self._candidates: tuple[_Candidate, ...] = ()
         self._edge = 0  # where the audio ends in which pending words are shown
         self._end = 0
@@ -109,17 +109,17 @@ class Agreement:
 
     @property
     def earlier(self) -> Sequence[Word]:
-        """Those of earlier turns among the kept words."""
+        """Those of earlier turns among the committed words."""
         return self._earlier
 
     @property
-    def kept(self) -> Sequence[Word]:
+    def committed(self) -> Sequence[Word]:
         """The committed words that are not released yet, because a window may contain them again."""
-        return [*self._earlier, *self._kept]
+        return [*self._earlier, *self._committed]
 
-    def kept_from(self, position: int) -> Sequence[Word]:
-        """Return the kept words whose middle is after *position*."""
-        return [word for word in self.kept if word.start + word.end > 2 * position]
+    def committed_from(self, position: int) -> Sequence[Word]:
+        """Return the committed words whose middle is after *position*."""
+        return [word for word in self.committed if word.start + word.end > 2 * position]
 
     @property
     def end(self) -> int:
@@ -159,19 +159,19 @@ class Agreement:
 
     def part(self) -> None:
         """End the turn: words that come from now on are new, even if they are the same as before."""
-        self._earlier += self._kept
-        self._kept = []
+        self._earlier += self._committed
+        self._committed = []
 
     def release(self, position: int) -> None:
         """Forget the committed words whose middle is before *position*, because their audio is gone."""
-        for words in (self._earlier, self._kept):
+        for words in (self._earlier, self._committed):
             del words[: _count_leading(words, lambda word: word.start + word.end < 2 * position)]
 
     def _commit(self, fresh: Sequence[_Candidate], count: int) -> tuple[Word, ...]:
         committed = tuple(candidate.word for candidate in fresh[:count])
         self._candidates = tuple(fresh[count:])
         if committed:
-            self._kept.extend(committed)
+            self._committed.extend(committed)
             self._end = committed[-1].end
         return committed
 
@@ -182,7 +182,7 @@ class Agreement:
         if until < floor:
             return fresh
         words = self._without_earlier(words)
-        rest, count = find_new_words(self._kept, words, self._end)
+        rest, count = find_new_words(self._committed, words, self._end)
         for word in rest[self._is_rest(words, count) :]:
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
@@ -194,16 +194,16 @@ class Agreement:
 
     def _without_earlier(self, words: Sequence[Word]) -> Sequence[Word]:
         """Return *words* without what is said in earlier turns: a number may have begun in one."""
-        said_until = self._earlier[-1].end if self._earlier else 0
-        count = _count_leading(words, lambda word: word.start < said_until)
-        return [*find_new_words(self._earlier, words[:count], said_until)[0], *words[count:]] if count else words
+        earlier_end = self._earlier[-1].end if self._earlier else 0
+        count = _count_leading(words, lambda word: word.start < earlier_end)
+        return [*find_new_words(self._earlier, words[:count], earlier_end)[0], *words[count:]] if count else words
 
     def _is_rest(self, words: Sequence[Word], split: int) -> bool:
         """Return whether the word after *split* is a piece of the last committed word, which now has another text."""
-        if not self._kept or not 0 < split < len(words):
+        if not self._committed or not 0 < split < len(words):
             return False
-        heard_otherwise = normalise(words[split - 1].text) != normalise(self._kept[-1].text)
-        return heard_otherwise and words[split].end - words[split].start <= self._options.rest
+        differs = normalise(words[split - 1].text) != normalise(self._committed[-1].text)
+        return differs and words[split].end - words[split].start <= self._options.rest
 
     def _with_history(self, word: Word) -> _Candidate:
         """Return *word* with the number of hypotheses in a row that have it at the same place.
@@ -221,7 +221,7 @@ class Agreement:
 
         The first word of all may be less probable, because it is unclear how the text begins, not what is said.
         """
-        options, first = self._options, not self.kept
+        options, first = self._options, not self.committed
 
         def clear(candidate: _Candidate) -> bool:
             word = candidate.word
@@ -257,18 +257,18 @@ class Agreement:
 
     def _count_before_loop(self, fresh: Sequence[Word]) -> int:
         """Return how many *fresh* words come before a loop of the model, including the first round of the loop."""
-        loop = next(self._loops([*self._kept, *fresh]), None)
-        return max(0, loop[0] + loop[1] - len(self._kept)) if loop else len(fresh)
+        loop = next(self._loops([*self._committed, *fresh]), None)
+        return max(0, loop[0] + loop[1] - len(self._committed)) if loop else len(fresh)
 
     def _without_fast_loops(self, fresh: Sequence[Word]) -> list[Word]:
         """Return the *fresh* words, of loops that nobody could speak so fast only the first round."""
-        words = [*self._kept, *fresh]
+        words = [*self._committed, *fresh]
         left_out: set[int] = set()
         for start, size, stop in self._loops(words):
             spans = map(spoken_span, words[start:stop])  # the last word may be stretched over all that follows
             if sum(end - begin for begin, end in spans) < self._options.fastest * (stop - start):
                 left_out.update(range(start + size, stop))
-        return [word for at, word in enumerate(fresh, len(self._kept)) if at not in left_out]
+        return [word for at, word in enumerate(fresh, len(self._committed)) if at not in left_out]
 
     def _loops(self, words: Sequence[Word]) -> Iterator[tuple[int, int, int]]:
         """Yield where each loop of the model begins, the length of a round, and where the loop ends."""

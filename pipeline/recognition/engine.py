@@ -29,7 +29,7 @@ class DecodeRequest:
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
     hint: str = ""  # vocabulary that the user expects
     final: bool = True  # False: a partial, whose words are recognised again in a later request
-    said: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
+    prefix: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
 
     @property

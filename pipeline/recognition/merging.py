@@ -74,16 +74,16 @@ def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int
     return _in_order((*first[:begin], *merged, *first[end:]))
 
 
-def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tuple[list[Word], int]:
-    """Return the words of *heard* that come after the final ones, and how many whole words come before them.
+def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -> tuple[list[Word], int]:
+    """Return those of *words* that come after the final ones, and how many whole words come before them.
 
-    *said* are the last final words, and *end* is the position before which no word becomes final any more. Each place
-    between two units of *heard* gets a point for each word of *said* that comes before it, in order, and MET if the
-    last of them ends there. It loses two points for each second between it and *end*. The new words begin at the place
-    with the most points. A word in which nobody pauses is at most as long as it can be said.
+    *committed* are the last final words, and *end* is the position before which no word becomes final any more. Each
+    place between two units of *words* gets a point for each word of *committed* that comes before it, in order, and MET
+    if the last of them ends there. It loses two points for each second between it and *end*. The new words begin at the
+    place with the most points. A word in which nobody pauses is at most as long as it can be said.
     """
-    tail = units_of(said[-TAIL:])
-    units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in heard])
+    tail = units_of(committed[-TAIL:])
+    units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in words])
     repeated = _repeated_counts(tail, units)
 
     def score(split: int) -> float:
@@ -95,21 +95,21 @@ def find_new_words(said: Sequence[Word], heard: Sequence[Word], end: int) -> tup
 
     split = max((at for at in range(len(units) + 1) if _may_part(tail, units, at)), key=score)
     count = units[split - 1].word + 1 if split else 0
-    following = units[split].word if split < len(units) else len(heard)
-    while count < following and heard[count].start + heard[count].end <= 2 * end:
+    following = units[split].word if split < len(units) else len(words)
+    while count < following and words[count].start + words[count].end <= 2 * end:
         count += 1  # a word without units, such as "dot", was final before
     if not split or split == len(units) or units[split].word != units[split - 1].word:
-        return list(heard[count:]), count
-    rest = _cut(heard[count - 1], units[split - 1].upto or 0, units[split].start)
-    return [*rest, *heard[count:]], count - len(rest)
+        return list(words[count:]), count
+    rest = _cut(words[count - 1], units[split - 1].upto or 0, units[split].start)
+    return [*rest, *words[count:]], count - len(rest)
 
 
-def ends_with(said: Sequence[Word], heard: Sequence[Word]) -> bool:
-    """Return whether *heard* ends with the last two units of *said*, and with the first of these at the same place.
+def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
+    """Return whether *words* end with the last two units of *committed*, the first of these at the same place.
 
     Then the last one is the same too, wherever it stands: a model may put the last word before a pause behind it.
     """
-    return _is_anchored(units_of(said[-TAIL:]), units_of(heard))
+    return _is_anchored(units_of(committed[-TAIL:]), units_of(words))
 
 
 def _is_anchored(tail: Sequence[Unit], units: Sequence[Unit]) -> bool:
@@ -257,11 +257,11 @@ class _Comparison:
     def _cost(self, row: Span, run: Span) -> float:
         twice = lost = crowded = 0
         for number, units in enumerate(self._in_first):
-            taken = run[0] <= number < run[1]
+            inserted = run[0] <= number < run[1]
             for pair, inside in units:
-                kept = pair is not None and not row[0] <= pair < row[1]
-                twice += taken and kept
-                lost += not taken and not kept and inside
+                remains = pair is not None and not row[0] <= pair < row[1]
+                twice += inserted and remains
+                lost += not inserted and not remains and inside
         for number in range(*row):
             lost += sum(pair is None or not run[0] <= pair < run[1] for pair in self._in_again[number])
         for number in (*range(row[0]), *range(row[1], len(self._first))):

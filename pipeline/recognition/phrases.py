@@ -11,9 +11,9 @@ SENTENCE_PAUSE = round(0.2 * RATE)  # enough after a full stop; less follows an 
 SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")  # noqa: RUF001  full-width marks end sentences too
 
 
-def phrases(heard: RecognitionResult) -> tuple[Segment, ...]:
-    """Return all words of *heard* in order, cut at the ends of sentences and at long pauses."""
-    return tuple(Segment(tuple(run), heard.avg_logprob, heard.no_speech_prob) for run in _runs(heard.words))
+def phrases(result: RecognitionResult) -> tuple[Segment, ...]:
+    """Return all words of *result* in order, cut at the ends of sentences and at long pauses."""
+    return tuple(Segment(tuple(run), result.avg_logprob, result.no_speech_prob) for run in _runs(result.words))
 
 
 def without_end(text: str) -> str:

@@ -153,8 +153,8 @@ class Scheduler:
         audio_s = len(request.samples) / RATE
         bucket = self._engine.bucket(request)
         work = _Work(self._engine.recognise, request, bucket, urgency, tenant, audio_s, time.monotonic(), newer)
-        heard: RecognitionResult = await self._submit(work)
-        return heard
+        result: RecognitionResult = await self._submit(work)
+        return result
 
     async def detect_language(
         self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency = Urgency.BATCH

@@ -15,7 +15,6 @@ if each answer comes before the next request is due.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,11 +33,10 @@ from pipeline.events import (
 )
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
-from pipeline.recognition.coverage import unheard
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.phrases import without_end
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
-from pipeline.recognition.stream_requests import Aim, WindowRequest, end_of_frame, find_audio_start, find_edge, in_turn
+from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
@@ -74,10 +72,7 @@ class StreamCore:
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
-        self._edge = 0  # where the first word of the first turn may begin
-        self._asked_from = 0  # where the audio of the newest request begins
-        self._near = False  # finals about the turn begin where partials do, because an answer stopped before the turn
-        self._alone = False  # it is recognised without the speech before it, because an answer stopped there again
+        self._starts = RequestStarts(options, self._window, self._agreement)
         self._failed = 0  # in a row
         self._segment: list[Word] = []
         self._segment_start = 0
@@ -185,16 +180,16 @@ class StreamCore:
             return None
         self._make_room(RELEASED_AT_ONCE)  # now, with nothing in flight: words must not depend on when an answer comes
         self._in_flight = replace(ask, opening=self._turns.opening)
-        start = self._asked_from = self._audio_start(ask)
+        start = self._starts.choose(ask)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
-        said = join_words(self._agreement.kept_from(start))
+        decided_text = join_words(self._agreement.committed_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
             language=self._language,
             before=self._before,
             hint=self._options.hint,
-            said="" if final else without_end(said) if self._segment else said,
+            prefix="" if final else without_end(decided_text) if self._segment else decided_text,
             final=final,
             voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
         )
@@ -215,23 +210,24 @@ class StreamCore:
             self._events.append(Warned("engine_failed", "the end of an utterance was taken from an earlier hypothesis"))
             self._answer(ask, RecognitionResult(self._agreement.pending, self._language, None, 0.0, 0.0))
 
-    def receive_hypothesis(self, heard: RecognitionResult) -> None:
+    def receive_hypothesis(self, result: RecognitionResult) -> None:
         """Take the answer to the request in flight."""
         ask = self._take_in_flight()
         self.counts.partials += ask.aim is Aim.PARTIAL
         self.counts.finals += ask.aim is not Aim.PARTIAL
         self._failed = 0
-        if heard.rejected is not None:
+        if result.rejected is not None:
             self.counts.rejected += 1
-            heard = replace(heard, words=())
-        answer = heard.words
-        heard = replace(heard, words=self._select_spoken(ask, heard))
+            result = replace(result, words=())
+        answer = result.words
+        result = replace(result, words=self._select_spoken(ask, result))
         if self._options.multilingual:
-            heard = replace(heard, words=tuple(replace(word, language=heard.language) for word in heard.words))
-        if self._misses_speech(ask, heard.words, answer) and self._reach_less_far(ask):
+            result = replace(result, words=tuple(replace(word, language=result.language) for word in result.words))
+        misses = self._starts.misses_speech(ask, result.words, answer, begun=bool(self._segment))
+        if misses and self._starts.begin_later(ask):
             return  # the next request has the same audio, with less of what came before the turn
-        self._learn_language(heard, ask)
-        self._answer(ask, heard)
+        self._learn_language(result, ask)
+        self._answer(ask, result)
 
     def events_received(self) -> list[Event]:
         """Return all events since the last call, in order."""
@@ -264,7 +260,7 @@ class StreamCore:
         if turn is None:
             return None
         options, now, last = self._options, self.position, self._in_flight or self._answered
-        asked = last.end if last else 0
+        requested = last.end if last else 0
         tail = min(end_of_frame(turn.voiced + options.pause), turn.ended or now)
         limit = end_of_frame(self._segment_start + options.longest)
         cut = WindowRequest(Aim.CUT, limit, turn.voiced)
@@ -275,7 +271,7 @@ class StreamCore:
         if not turn.open or quiet:
             return None if last is not None and last.has_all_of(turn) else final
         due = last.end + self._step if last else turn.start + options.first_step
-        if now >= due and turn.voiced > max(asked, now - options.hush):
+        if now >= due and turn.voiced > max(requested, now - options.hush):
             return WindowRequest(Aim.PARTIAL, now, turn.voiced)
         return None
 
@@ -285,27 +281,27 @@ class StreamCore:
             raise ValueError("no request is in flight")
         return ask
 
-    def _answer(self, ask: WindowRequest, heard: RecognitionResult) -> None:
+    def _answer(self, ask: WindowRequest, result: RecognitionResult) -> None:
         self._answered = ask
-        self._last_words = heard if ask.aim is Aim.FINAL else None
+        self._last_words = result if ask.aim is Aim.FINAL else None
         if ask.aim is Aim.CUT:
-            self._cut(ask, heard)
+            self._cut(ask, result)
             return
         if not self._conclude_if_known():
             until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, self._language is None
             self._commit(
-                self._agreement.receive(heard.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
+                self._agreement.receive(result.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
             )
             self._report_pending()
 
     def _conclude_if_known(self) -> bool:
         """Close the first turn if it has ended and its last words were recognised. Return whether it was closed."""
-        turn, ask, heard = self._turns.first, self._answered, self._last_words
-        if turn is None or turn.open or ask is None or heard is None or ask.voiced < turn.voiced:
+        turn, ask, result = self._turns.first, self._answered, self._last_words
+        if turn is None or turn.open or ask is None or result is None or ask.voiced < turn.voiced:
             return False
-        self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask)))
+        self._commit(self._agreement.conclude(result.words, until=self._audio_end(ask)))
         wordless = not self._segment
-        self._close(heard, forced=False)
+        self._close(result, forced=False)
         self._events += self._checks.conclude(turn)
         self._agreement.settle(ask.end)
         self._agreement.part()
@@ -323,14 +319,14 @@ class StreamCore:
         while self._finalizing and (turn is None or turn.start >= self._finalizing[0]):
             self._events.append(Finalized(self._finalizing.popleft()))
 
-    def _cut(self, ask: WindowRequest, heard: RecognitionResult) -> None:
+    def _cut(self, ask: WindowRequest, result: RecognitionResult) -> None:
         """End a segment that is too long: commit the words that are safe, and keep the rest for the next segment."""
         guard = self._options.agreement.guard
-        self._commit(self._agreement.conclude(heard.words, until=self._audio_end(ask), guard=guard))
+        self._commit(self._agreement.conclude(result.words, until=self._audio_end(ask), guard=guard))
         rest, edge = self._agreement.pending, ask.end - guard
         # A word that only seems to last long must not stop the stream from going on.
         self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
-        self._close(heard, forced=True)
+        self._close(result, forced=True)
         self._segment_start = self._agreement.end
         self._forget(self._agreement.end - self._options.final)
         self._report_pending()
@@ -338,20 +334,18 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        self._near = self._alone = self._options.multilingual  # what was said before may be in another language
         if self._options.multilingual:
             self._language = None
         self._segment_start = max(turn.start, self._agreement.end)
-        self._edge = find_edge(turn, self._agreement.kept, self._window, self._options)
-        self._agreement.settle(self._edge)
+        self._agreement.settle(self._starts.begin(turn))
         self._forget(turn.start - self._options.final)  # so also where it began before the turn before it was decided
 
-    def _close(self, heard: RecognitionResult, *, forced: bool) -> None:
+    def _close(self, result: RecognitionResult, *, forced: bool) -> None:
         """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
         if not self._segment:
             self._report_pending()
             return
-        segment = Segment(tuple(self._segment), heard.avg_logprob, heard.no_speech_prob)
+        segment = Segment(tuple(self._segment), result.avg_logprob, result.no_speech_prob)
         self._events.append(SegmentClosed(self.counts.segments, segment, forced))
         self.counts.segments += 1
         self.counts.forced += forced
@@ -363,7 +357,7 @@ class StreamCore:
             self._events.append(WordsCommitted(words, self.counts.words, self.counts.segments))
             self.counts.words += len(words)
             self._segment.extend(words)
-            self._checks.say(words[-1].end)
+            self._checks.note_word(words[-1].end)
             self._shown = ()
 
     def _report_pending(self) -> None:
@@ -378,65 +372,25 @@ class StreamCore:
         """Return where the audio of a request ends, without padding."""
         return ask.end if self._end is None else min(ask.end, self._end)
 
-    def _select_spoken(self, ask: WindowRequest, heard: RecognitionResult) -> tuple[Word, ...]:
-        """Return the words of *heard* at places where somebody spoke, moved to the time of the speech."""
-        start = max(self._asked_from, self._window.start)
+    def _select_spoken(self, ask: WindowRequest, result: RecognitionResult) -> tuple[Word, ...]:
+        """Return the words of *result* at places where somebody spoke, moved to the time of the speech."""
+        start = max(self._starts.newest, self._window.start)
         voicing = Voicing(start, [one >= self._options.speech for one in self._window.speech(start, ask.end)])
-        words = tuple(voicing.place(heard.words))
-        self.counts.unvoiced += len(heard.words) - len(words)
-        turn = self._turns.first
-        assert turn is not None
-        return in_turn(words, turn, edge=self._edge, earlier=self._agreement.earlier)
+        words = tuple(voicing.place(result.words))
+        self.counts.unvoiced += len(result.words) - len(words)
+        return self._starts.select_of_turn(words)
 
-    def _learn_language(self, heard: RecognitionResult, ask: WindowRequest) -> None:
+    def _learn_language(self, result: RecognitionResult, ask: WindowRequest) -> None:
         """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
-        if self._language is not None or heard.language is None or not heard.words:
+        if self._language is not None or result.language is None or not result.words:
             return
-        probability = heard.language_probability or 0.0
+        probability = result.language_probability or 0.0
         enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
         if enough and probability >= self._options.known:
-            self._language = heard.language
-            if heard.language != self._before:
-                self._events.append(LanguageDetected(heard.language, probability))
-            self._before = heard.language if self._options.multilingual else None
-
-    def _audio_start(self, ask: WindowRequest) -> int:
-        """Return where the audio of a request about the first turn begins."""
-        options, turn = self._options, self._turns.first
-        assert turn is not None
-        kept, oldest = self._agreement.kept, self._window.start
-        length = options.partial if ask.aim is Aim.PARTIAL or self._near else options.final
-        return find_audio_start(
-            turn, kept, edge=self._edge, oldest=oldest, end=ask.end, length=length, alone=self._alone, options=options
-        )
-
-    def _misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word]) -> bool:
-        """Return whether the audio of *ask* begins before the first turn, and *words* lack speech in that turn.
-
-        They are those of the *answer* that are of the turn. A final lacks speech only if a word of an earlier turn
-        stands for it, or if it has no new words where the last partial had some: the engine itself looks for other
-        speech, unless it is short.
-        """
-        turn = self._turns.first
-        assert turn is not None
-        if self._asked_from >= self._edge:
-            return False  # the turn was recognised alone already
-        begin = max(turn.start, self._asked_from)
-        voiced = self._window.voiced_spans(begin, ask.end - self._options.agreement.guard, self._options.turns.enter)
-        if ask.aim is Aim.PARTIAL:
-            return bool(unheard(words, voiced))
-        if self._agreement.pending and not self._segment and not self._agreement.select_fresh(words, ask.end):
-            return True
-        return bool(unheard(words, voiced)) and not unheard(answer, voiced)
-
-    def _reach_less_far(self, ask: WindowRequest) -> bool:
-        """Let requests about the first turn begin later than *ask*: a final where partials do, then at the turn itself.
-
-        Return False if they begin there already.
-        """
-        self._alone = self._near or ask.aim is Aim.PARTIAL
-        self._near = True
-        return self._audio_start(ask) > self._asked_from or (not self._alone and self._reach_less_far(ask))
+            self._language = result.language
+            if result.language != self._before:
+                self._events.append(LanguageDetected(result.language, probability))
+            self._before = result.language if self._options.multilingual else None
 
     def _make_room(self, room: int) -> None:
         """Drop some decided speech, which only helps the model, if fewer than *room* samples can be appended."""

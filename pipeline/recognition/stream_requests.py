@@ -12,6 +12,8 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from pipeline.audio import WINDOW
+from pipeline.recognition.agreement import Agreement
+from pipeline.recognition.coverage import unheard
 from pipeline.recognition.merging import ends_with
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
@@ -42,55 +44,90 @@ class WindowRequest:
         return self.aim is Aim.FINAL and self.voiced == turn.voiced
 
 
-def find_audio_start(
-    turn: Turn,
-    kept: Sequence[Word],
-    *,
-    edge: int,
-    oldest: int,
-    end: int,
-    length: int,
-    alone: bool,
-    options: StreamOptions,
-) -> int:
-    """Return where the audio of a request about *turn* begins, if it ends at *end* and *length* samples are wanted.
+class RequestStarts:
+    """Where the audio of the requests about the first turn of a stream begins, and which of their words are its own."""
 
-    Its first word begins at *edge* or later. *kept* are the decided words whose audio is still in memory, from *oldest*
-    on. With *alone* no speech before the turn is used. The audio is longer than *length* only if every possible
-    beginning lies too far back.
-    """
-    begin = max(edge, oldest)
-    before = [word for word in kept if word.end <= turn.start]
-    alone = alone or not before or turn.start - before[-1].end > options.apart
-    earliest = begin if alone else max(before[0].start - options.lead, oldest)
-    if end - earliest <= length:
-        return earliest
-    gaps = [((word.end + after.start) // 2, after.start - word.end) for word, after in pairwise(kept)]
-    if len(before) == len(kept):  # nothing of the turn is decided, so the window may also begin with it
-        gaps.append((begin, options.pause))
-    gaps = [(at, pause) for at, pause in gaps if at >= earliest] or [(earliest, 0)]
-    short_enough = [(at, pause) for at, pause in gaps if end - at <= length] or gaps[-1:]
-    return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])
+    def __init__(self, options: StreamOptions, window: AudioWindow, agreement: Agreement) -> None:
+        self.newest = 0
+        """Where the audio of the newest request begins."""
+        self._options = options
+        self._window = window
+        self._agreement = agreement
+        self._turn = Turn(0, 0)
+        self._edge = 0  # where the first word of the turn may begin
+        self._near = False  # finals begin where partials do, because an answer stopped before the turn
+        self._alone = False  # no speech before the turn is used, because an answer stopped there again
 
+    def begin(self, turn: Turn) -> int:
+        """Go on with *turn*, which is the first now. Return where its first word may begin.
 
-def find_edge(turn: Turn, kept: Sequence[Word], window: AudioWindow, options: StreamOptions) -> int:
-    """Return where the first word of *turn* may begin.
+        At the start of a stream a voice detector misses first words that recognisers hear, but it has a doubt. So where
+        no final word is before the turn, it begins with the first doubt shortly before it.
+        """
+        options = self._options
+        after_words = any(word.end <= turn.start for word in self._agreement.committed)
+        doubts = () if after_words else self._window.voiced_spans(turn.start - options.early, turn.start, options.faint)
+        self._turn = turn
+        self._edge = min([turn.start, *(start for start, _ in doubts[:1])]) - options.lead
+        self._near = self._alone = options.multilingual  # what was said before may be in another language
+        return self._edge
 
-    At the start of a stream a voice detector misses first words that recognisers hear, but it has a doubt. So where no
-    *kept* word is before it, the turn begins with the first doubt shortly before it.
-    """
-    spoken = any(word.end <= turn.start for word in kept)
-    faint = () if spoken else window.voiced_spans(turn.start - options.early, turn.start, options.faint)
-    return min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
+    def choose(self, ask: WindowRequest) -> int:
+        """Return where the audio of *ask*, the newest request, begins."""
+        self.newest = self._find(ask)
+        return self.newest
 
+    def _find(self, ask: WindowRequest) -> int:
+        """Return a beginning that leaves the audio short enough for its aim, if there is one."""
+        options, turn, committed = self._options, self._turn, self._agreement.committed
+        length = options.partial if ask.aim is Aim.PARTIAL or self._near else options.final
+        begin = max(self._edge, self._window.start)
+        before = [word for word in committed if word.end <= turn.start]
+        alone = self._alone or not before or turn.start - before[-1].end > options.apart
+        earliest = begin if alone else max(before[0].start - options.lead, self._window.start)
+        if ask.end - earliest <= length:
+            return earliest
+        gaps = [((word.end + after.start) // 2, after.start - word.end) for word, after in pairwise(committed)]
+        if len(before) == len(committed):  # nothing of the turn is decided, so the window may also begin with it
+            gaps.append((begin, options.pause))
+        gaps = [(at, pause) for at, pause in gaps if at >= earliest] or [(earliest, 0)]
+        short_enough = [(at, pause) for at, pause in gaps if ask.end - at <= length] or gaps[-1:]
+        return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])
 
-def in_turn(words: tuple[Word, ...], turn: Turn, *, edge: int, earlier: Sequence[Word]) -> tuple[Word, ...]:
-    """Return those of *words*, which are in order, that are not of *earlier* turns. *turn* has none before *edge*.
+    def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        """Return those of *words*, which are in order, that are not of earlier turns.
 
-    A number may have begun before it. The last word of the turn before may stand where *turn* begins.
-    """
-    before = sum(word.start + word.end < 2 * edge and not _goes_on(word, turn) for word in words)
-    return words[before + ends_with(earlier, words[: before + 1]) :]
+        A number may have begun before the turn. The last word of the turn before may stand where this one begins.
+        """
+        before = sum(word.start + word.end < 2 * self._edge and not _goes_on(word, self._turn) for word in words)
+        return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
+
+    def misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word], *, begun: bool) -> bool:
+        """Return whether the audio of *ask* begins before the turn, and *words* lack speech in that turn.
+
+        They are those of the *answer* that are of the turn. A final lacks speech only if a word of an earlier turn
+        stands for it, or if it has no new words where the last partial had some and none is final (*begun*): the engine
+        itself looks for other speech, unless it is short.
+        """
+        options, agreement = self._options, self._agreement
+        if self.newest >= self._edge:
+            return False  # the turn was recognised alone already
+        begin = max(self._turn.start, self.newest)
+        voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, options.turns.enter)
+        if ask.aim is Aim.PARTIAL:
+            return bool(unheard(words, voiced))
+        if agreement.pending and not begun and not agreement.select_fresh(words, ask.end):
+            return True
+        return bool(unheard(words, voiced)) and not unheard(answer, voiced)
+
+    def begin_later(self, ask: WindowRequest) -> bool:
+        """Let requests about the turn begin later than *ask*: a final where partials do, then at the turn itself.
+
+        Return False if they begin there already.
+        """
+        self._alone = self._near or ask.aim is Aim.PARTIAL
+        self._near = True
+        return self._find(ask) > self.newest or (not self._alone and self.begin_later(ask))
 
 
 def _goes_on(word: Word, turn: Turn) -> bool:

@@ -75,7 +75,7 @@ class TurnChecks:
         self._in_flight: TurnCheck | None = None
         self._pause: tuple[Turn, int] | None = None  # the turn and its end of speech of the pause that was looked at
         self._looks = 0  # at that pause
-        self._said_until = options.open_until if options is not None else None
+        self._last_word_end = options.open_until if options is not None else None
 
     def next_look(self, turn: Turn | None) -> int:
         """Return the position in the pause after *turn* at which it is checked next, if the pause lasts that long."""
@@ -108,9 +108,9 @@ class TurnChecks:
         silence = frame - np.maximum.accumulate(np.where(silent, -1, frame))  # frames since the last with speech
         begin = max(0, (turn.start - window.start) // WINDOW)
         apart = np.flatnonzero(silence[:begin] * WINDOW > self._options.apart)
-        kept = (silence * WINDOW <= self._options.gap) | (frame >= (turn.voiced - window.start) // WINDOW)
-        kept[: apart[-1] + 1 if len(apart) else 0] = False
-        frames = window.samples(window.start, window.end).reshape(-1, WINDOW)[kept]
+        included = (silence * WINDOW <= self._options.gap) | (frame >= (turn.voiced - window.start) // WINDOW)
+        included[: apart[-1] + 1 if len(apart) else 0] = False
+        frames = window.samples(window.start, window.end).reshape(-1, WINDOW)[included]
         return frames[-LONGEST_CHECK // WINDOW :].ravel()
 
     def is_late(self, now: int, patience: int) -> bool:
@@ -128,13 +128,13 @@ class TurnChecks:
         turn.over = probability
         return probability >= check.enough
 
-    def say(self, until: int) -> None:
+    def note_word(self, until: int) -> None:
         """Note the end of the last word so far."""
-        self._said_until = until
+        self._last_word_end = until
 
     def conclude(self, turn: Turn | None = None) -> list[TurnEnded]:
         """Return the end of the turn of which all words are known, if it has any. None: the one before this stream."""
-        until, self._said_until = self._said_until, None
+        until, self._last_word_end = self._last_word_end, None
         if self._options is None or until is None:
             return []
         return [TurnEnded(until, turn.over if turn is not None else None)]

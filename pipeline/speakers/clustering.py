@@ -199,8 +199,8 @@ def join_groups(distances: Array, spans: Sequence[Spans], most: int) -> NDArray[
     member = np.eye(groups.max() + 1, dtype=np.float32)[groups]
     sizes = member.sum(axis=0)
     means = (member.T @ distances @ member / np.outer(sizes, sizes)).astype(np.float32)
-    heard = _spans_of_groups(spans, groups)
-    lasting = np.array([_lasting_s(own) for own in heard])
+    group_spans = _spans_of_groups(spans, groups)
+    lasting = np.array([_lasting_s(own) for own in group_spans])
     while len(sizes) > 1:
         apart = np.interp(np.minimum.outer(lasting, lasting), (UNSURE_S, FOR_SURE_S), (APART, APART_FOR_SURE))
         np.fill_diagonal(means, np.inf)
@@ -209,13 +209,13 @@ def join_groups(distances: Array, spans: Sequence[Spans], most: int) -> NDArray[
             if len(sizes) <= most:
                 break
             near = means
-        kept, gone = sorted(divmod(int(near.argmin()), len(sizes)))
-        _merge(means, sizes, kept, gone)
-        heard[kept] += heard.pop(gone)
-        lasting[kept] = _lasting_s(heard[kept])
+        target, gone = sorted(divmod(int(near.argmin()), len(sizes)))
+        _merge(means, sizes, target, gone)
+        group_spans[target] += group_spans.pop(gone)
+        lasting[target] = _lasting_s(group_spans[target])
         means = np.delete(np.delete(means, gone, axis=0), gone, axis=1)
         lasting, sizes = np.delete(lasting, gone), np.delete(sizes, gone)
-        groups[groups == gone] = kept
+        groups[groups == gone] = target
         groups[groups > gone] -= 1
     return groups
 
@@ -248,20 +248,20 @@ def average_linkage(distances: Array, apart: float) -> NDArray[np.intp]:
                 unfinished -= set(chain)
                 break
             if len(chain) > 1 and distances[last, chain[-2]] <= distances[last, nearest]:
-                kept = chain[-2]
+                target = chain[-2]
                 del chain[-2:]
-                _merge(distances, sizes, kept, last)
-                groups[groups == last] = kept
+                _merge(distances, sizes, target, last)
+                groups[groups == last] = target
                 unfinished.discard(last)
             else:
                 chain.append(nearest)
     return np.unique(groups, return_inverse=True)[1]
 
 
-def _merge(distances: Array, sizes: NDArray[np.floating], kept: int, gone: int) -> None:
-    joined = (distances[kept] * sizes[kept] + distances[gone] * sizes[gone]) / (sizes[kept] + sizes[gone])
-    joined[kept] = np.inf
-    distances[kept] = distances[:, kept] = joined
+def _merge(distances: Array, sizes: NDArray[np.floating], target: int, gone: int) -> None:
+    joined = (distances[target] * sizes[target] + distances[gone] * sizes[gone]) / (sizes[target] + sizes[gone])
+    joined[target] = np.inf
+    distances[target] = distances[:, target] = joined
     distances[gone] = distances[:, gone] = np.inf
-    sizes[kept] += sizes[gone]
+    sizes[target] += sizes[gone]
     sizes[gone] = 0

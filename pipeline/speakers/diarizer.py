@@ -36,7 +36,7 @@ class Diarizer:
         self._models = models
         self._step = step
         self._windows: list[Window] = []
-        self._kept: list[Samples] = []  # from the frame self._start on
+        self._buffer: list[Samples] = []  # from the frame self._start on
         self._start = 0
         self._next = 0  # the frame at which the next window starts
         self._received = 0
@@ -53,7 +53,7 @@ class Diarizer:
     def receive(self, samples: Samples) -> None:
         """Take the next samples, and listen to every window that they complete, which takes 0.04 s of CPU for each."""
         self._received += len(samples)
-        self._kept.append(samples)
+        self._buffer.append(samples)
         while self._received - self._next * STEP >= LENGTH:
             self._listen(self._next)
             self._next += self._step
@@ -65,21 +65,21 @@ class Diarizer:
 
     def _listen(self, start: int) -> None:
         """Listen to the window from frame *start*, and keep the samples from there on: the next begins no earlier."""
-        kept = np.concatenate(self._kept)[(start - self._start) * STEP :]
-        self._kept, self._start = [kept], start
+        buffer = np.concatenate(self._buffer)[(start - self._start) * STEP :]
+        self._buffer, self._start = [buffer], start
         before = self._windows[-1] if self._windows else None
-        self._windows.append(self._models.listen(kept[:LENGTH], start, before))
+        self._windows.append(self._models.listen(buffer[:LENGTH], start, before))
 
 
-def speaker_turns(heard: Mapping[int | None, Diarizer], options: SpeakerOptions) -> list[SpeakerTurn]:
+def speaker_turns(diarizers: Mapping[int | None, Diarizer], options: SpeakerOptions) -> list[SpeakerTurn]:
     """Return the turns of all channels in order of their starts. The key None stands for all channels mixed.
 
     A voice without a name gets a label that begins with UNNAMED and occurs on one channel only.
     """
-    found = find_all_voices({channel: diarizer.windows for channel, diarizer in heard.items()}, options)
+    voices_by_channel = find_all_voices({channel: diarizer.windows for channel, diarizer in diarizers.items()}, options)
     turns: list[SpeakerTurn] = []
-    for channel, diarizer in heard.items():
-        voices, names = found[channel]
+    for channel, diarizer in diarizers.items():
+        voices, names = voices_by_channel[channel]
         labels = [name or f"{UNNAMED}{channel}.{voice}" for voice, name in enumerate(names)]
         turns += [
             SpeakerTurn(labels[turn.voice], turn.start, turn.end, channel)
@@ -89,29 +89,29 @@ def speaker_turns(heard: Mapping[int | None, Diarizer], options: SpeakerOptions)
 
 
 def find_all_voices(
-    heard: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
+    windows_by_channel: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
 ) -> dict[int | None, tuple[Array, list[str | None]]]:
     """Return the voices of each channel and their names, as name_voices() does; not too many on all together."""
-    found = {channel: find_voices(windows, options.most) for channel, windows in heard.items()}
+    found = {channel: find_voices(windows, options.most) for channel, windows in windows_by_channel.items()}
     while sum(map(len, found.values())) > options.most:
         fullest = max(found, key=lambda channel: len(found[channel]))
         if len(found[fullest]) == 1:
             break  # each channel has somebody
-        found[fullest] = find_voices(heard[fullest], len(found[fullest]) - 1)
+        found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1)
     return {channel: name_voices(voices, options, channel) for channel, voices in found.items()}
 
 
-def name_voices(found: Array, options: SpeakerOptions, channel: int | None = None) -> tuple[Array, list[str | None]]:
+def name_voices(voices: Array, options: SpeakerOptions, channel: int | None = None) -> tuple[Array, list[str | None]]:
     """Return the voices of a channel, one a row, and a name or None for each. Known people come first.
 
     If the options allow known people only, every voice gets the name of the person whom it resembles most.
     """
     people = options.voices_of(channel)
-    if not len(found) or not people:
-        return found, [None] * len(found)
-    likeness = found @ np.array(list(people.values())).T
+    if not len(voices) or not people:
+        return voices, [None] * len(voices)
+    likeness = voices @ np.array(list(people.values())).T
     person = np.where((likeness.max(axis=1) >= KNOWN) | (options.room == 0), likeness.argmax(axis=1), -1)
     present = [(index, name) for index, name in enumerate(people) if index in person]
-    known = [unit(found[person == index].sum(axis=0)) for index, _ in present]
-    others = list(found[person == -1][: options.room])
+    known = [unit(voices[person == index].sum(axis=0)) for index, _ in present]
+    others = list(voices[person == -1][: options.room])
     return np.array([*known, *others]), [*(name for _, name in present), *[None] * len(others)]

@@ -43,7 +43,7 @@ RECENT = 30
 GROWTH = 1.05
 """By how much a recording grows until it is clustered anew: a short one with every window."""
 
-_LAG = 60 * RATE  # words of one channel are told at most so much later than those of another
+_LAG = 60 * RATE  # words of one channel are final at most so much later than those of another
 
 _BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows have the coarse step
 
@@ -66,35 +66,34 @@ class LiveSpeakers:
         models: SpeakerModels | None,
         options: SpeakerOptions,
         origins: Mapping[int | None, int],
-        told: Sequence[LabelledWord] = (),
+        words: Sequence[LabelledWord] = (),
         excerpts: Excerpts | None = None,
     ) -> None:
-        """*origins* has, by channel, the position at which its samples begin; *told* the words that readers already
-        have.
+        """*origins* has the position at which the samples of each channel begin. Readers already have *words*.
 
-        *excerpts* of the voices were kept before that; listening to each takes 0.1 s of CPU. Without *models* two
-        speakers take turns by sentences.
+        *excerpts* of their voices were stored; listening to each takes 0.1 s of CPU. Without *models* two speakers take
+        turns by sentences.
         """
         self._models = models
         self._excerpts = excerpts or {}
         self._options = options if models is None else replace(options, labelled=_voices_in(self._excerpts, models))
-        self._told = list(told)
-        self._before = len(told)
-        self._told_on: dict[int | None, list[LabelledWord]] = {channel: [] for channel in origins}  # since then
-        self._firsts = {one.first for one in told if one.first is not None}  # labels that words were told with
+        self._words = list(words)
+        self._before = len(words)
+        self._words_on: dict[int | None, list[LabelledWord]] = {channel: [] for channel in origins}  # since then
+        self._firsts = {one.first for one in words if one.first is not None}  # labels that words were sent with
         self._sentences: Counter[int | None] = Counter()
-        numbers = _Numbers(one.label for one in told)
+        numbers = _Numbers(one.label for one in words)
         self._channels = {channel: _Channel(models, channel, origin, numbers) for channel, origin in origins.items()}
-        self._kept = {(channel, label): len(own) for channel, label, own in _each(self._excerpts)}
-        self._numbers, self._asked = numbers, numbers.next
+        self._stored_lengths = {(channel, label): len(own) for channel, label, own in _each(self._excerpts)}
+        self._numbers, self._number_at_excerpts = numbers, numbers.next
         if models is None:
             self._replay()
 
     def label(self, word: Word, channel: int | None) -> str | None:
         """Return the label of the next final word; None if no voice is known yet."""
         label = self._label(word, channel)
-        self._told.append(LabelledWord(word, channel, label, label))
-        self._told_on[channel].append(self._told[-1])
+        self._words.append(LabelledWord(word, channel, label, label))
+        self._words_on[channel].append(self._words[-1])
         if label is not None:
             self._firsts.add(label)
         return label
@@ -104,15 +103,14 @@ class LiveSpeakers:
         if self._models is None:
             return []
         news = {
-            name: self._channels[name].listen(heard, self._options, self._told_on[name])
-            for name, heard in samples.items()
+            name: self._channels[name].listen(own, self._options, self._words_on[name]) for name, own in samples.items()
         }
         borders = [border for border in news.values() if border is not None]
         if not borders:
             return []
         changed: list[tuple[int, str]] = []
-        for number in range(len(self._told) - 1, self._before - 1, -1):
-            one = self._told[number]
+        for number in range(len(self._words) - 1, self._before - 1, -1):
+            one = self._words[number]
             if one.word.end + _LAG <= min(borders):
                 break  # a session of hours has many words, and this is done each second
             border = news.get(one.channel)
@@ -129,14 +127,14 @@ class LiveSpeakers:
     @property
     def label_is_new(self) -> bool:
         """Whether a label is newer than the last call of new_excerpts(). It may be so after the last samples came."""
-        return self._models is not None and self._numbers.next > self._asked
+        return self._models is not None and self._numbers.next > self._number_at_excerpts
 
     def new_excerpts(self, hidden: RedactedSpans = NOTHING_REDACTED) -> Excerpts | None:
         """Return the excerpts to store, if a label is new or has twice as much speech as its stored excerpt. Else None.
 
         They contain nothing that is *hidden* on any channel.
         """
-        self._asked = self._numbers.next
+        self._number_at_excerpts = self._numbers.next
         excerpts: dict[int | None, dict[str, Samples]] = {}
         for name, channel in self._channels.items():
             before, now = self._excerpts.get(name, {}), channel.excerpts(hidden)
@@ -147,9 +145,9 @@ class LiveSpeakers:
                 label: source[label] for label, source in longest.items() if label not in self._options.known
             }
         lengths = {(channel, label): len(own) for channel, label, own in _each(excerpts)}
-        if all(length < 2 * self._kept.get(key, 0) for key, length in lengths.items()):
+        if all(length < 2 * self._stored_lengths.get(key, 0) for key, length in lengths.items()):
             return None
-        self._kept = lengths
+        self._stored_lengths = lengths
         return excerpts
 
     def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
@@ -161,13 +159,13 @@ class LiveSpeakers:
             windows = {name: channel.windows for name, channel in self._channels.items()}
             for name, (voices, people) in find_all_voices(windows, self._options).items():
                 channel = self._channels[name]
-                channel.use(voices, people, self._told_on[name])
+                channel.use(voices, people, self._words_on[name])
                 turns += [replace(turn, channel=name) for turn in channel.named_turns()]
-        known = self._told if self._models is None else self._told[: self._before]
+        known = self._words if self._models is None else self._words[: self._before]
         turns += [word_turn(one.label, one.word, one.channel) for one in known if one.label is not None]
         turns.sort(key=lambda turn: turn.start)
         times = SpeakerTimesByChannel(turns)
-        labels = [times.speaker_of(one.word, one.channel) for one in self._told]
+        labels = [times.speaker_of(one.word, one.channel) for one in self._words]
         return tuple(turns), join_runs((number, label) for number, label in enumerate(labels) if label is not None)
 
     def _label(self, word: Word, channel: int | None) -> str | None:
@@ -179,7 +177,7 @@ class LiveSpeakers:
 
     def _replay(self) -> None:
         """Continue with the two speakers of each channel where the log ends."""
-        for one in self._told:
+        for one in self._words:
             if one.label is not None and one.channel in self._channels:
                 self._channels[one.channel].give(self._sentences[one.channel] % 2, one.label)
                 self._sentences[one.channel] += _ends_sentence(one.word)
@@ -224,14 +222,14 @@ class _Channel:
         self._name = name
         self._origin = origin
         self._numbers = numbers
-        self._names: dict[int, str] = {}  # of voices that were told, until all is clustered anew
+        self._names: dict[int, str] = {}  # of voices whose labels were sent, until all is clustered anew
         self._voices: NDArray[np.float32] | None = None
         self._turns: list[SpeakerTurn] = []  # on the stream's clock; the speaker is the number of the voice
         self._known = (SpeakerTimes([]), self._names)  # replaced as one
-        self._kept: list[Samples] = []
+        self._buffer: list[Samples] = []
         self._begin = 0  # where the kept samples begin, in the channel's own positions
         self._received = 0
-        self._heard = 0  # the end of the last window
+        self._analysed_to = 0  # the end of the last window
         self._clustered = 0  # windows of which the voices were found
         self._speech = SpeechOfVoices()
 
@@ -258,7 +256,7 @@ class _Channel:
             voice = times.speaker_of(Word("", start, start + len(stretch.samples), 1.0))
             return None if voice is None else names.get(int(voice), f"{UNNAMED}{voice}")
 
-        speech = self._speech.by_label(label_of, self._heard - RECENT * LIVE_STEP * STEP, hidden)
+        speech = self._speech.by_label(label_of, self._analysed_to - RECENT * LIVE_STEP * STEP, hidden)
         return {label: own for label, own in speech.items() if not label.startswith(UNNAMED)}
 
     def named_turns(self) -> list[SpeakerTurn]:
@@ -268,37 +266,37 @@ class _Channel:
         names[voice] = self._numbers.take()
         return names[voice]
 
-    def listen(self, samples: Samples, options: SpeakerOptions, told: Sequence[LabelledWord]) -> int | None:
+    def listen(self, samples: Samples, options: SpeakerOptions, words: Sequence[LabelledWord]) -> int | None:
         """Take samples. Return the position after which turns were found anew, None if none were."""
-        self._kept.append(samples)
+        self._buffer.append(samples)
         self._received += len(samples)
-        before = self._heard
-        while (waiting := self._received - self._heard) >= LIVE_STEP * STEP:
+        before = self._analysed_to
+        while (waiting := self._received - self._analysed_to) >= LIVE_STEP * STEP:
             step = COARSE_STEP if waiting > _BEHIND else LIVE_STEP
-            self._listen_to(self._heard + step * STEP)
-        if self._heard == before:
+            self._listen_to(self._analysed_to + step * STEP)
+        if self._analysed_to == before:
             return None
         if self._voices is not None and len(self.windows) < self._clustered * GROWTH:
             return self._find_recent_turns()
         self._clustered = len(self.windows)
-        self.use(*name_voices(find_voices(self.windows, options.most), options, self._name), told)
+        self.use(*name_voices(find_voices(self.windows, options.most), options, self._name), words)
         return -1
 
     def end(self) -> None:
         """Listen to the samples after the last window."""
-        if self._received > self._heard:
+        if self._received > self._analysed_to:
             self._listen_to(self._received)
 
-    def use(self, voices: NDArray[np.float32], people: Sequence[str | None], told: Sequence[LabelledWord]) -> None:
+    def use(self, voices: NDArray[np.float32], people: Sequence[str | None], words: Sequence[LabelledWord]) -> None:
         """Find all turns of these voices, and name each as the words that are its now were named."""
         self._voices = voices
-        found = voice_turns(self.windows, voices, self._heard)
+        found = voice_turns(self.windows, voices, self._analysed_to)
         self._turns = [
             SpeakerTurn(str(turn.voice), turn.start + self._origin, turn.end + self._origin) for turn in found
         ]
         times = SpeakerTimes(self._turns)
         self._names = {voice: name for voice, name in enumerate(people) if name is not None}
-        self._names |= _inherit(times, told, set(self._names.values()) | set(self._names))
+        self._names |= _inherit(times, words, set(self._names.values()) | set(self._names))
         self._known = times, self._names
 
     def _find_recent_turns(self) -> int:
@@ -311,7 +309,7 @@ class _Channel:
         shift = base * STEP + self._origin
         newest = [
             SpeakerTurn(str(turn.voice), max(turn.start + shift, border), turn.end + shift)
-            for turn in voice_turns(placed, self._voices, self._heard - base * STEP)
+            for turn in voice_turns(placed, self._voices, self._analysed_to - base * STEP)
             if turn.end + shift > border
         ]
         older = [
@@ -325,33 +323,33 @@ class _Channel:
         """Listen to the window that ends at *end*. Of those that begin with the stream only the last is kept."""
         assert self._models is not None
         start = max(0, -((LENGTH - end) // STEP))
-        kept = np.concatenate(self._kept)[start * STEP - self._begin :]
-        self._kept, self._begin = [kept], start * STEP
+        buffer = np.concatenate(self._buffer)[start * STEP - self._begin :]
+        self._buffer, self._begin = [buffer], start * STEP
         before = self.windows[-1] if self.windows else None
         if before is not None and before.start == start == 0:
             self.windows.pop()
-        heard = kept[: end - start * STEP]
-        self.windows.append(self._models.listen(heard, start, before))
-        self._speech.collect(self.windows[-1], heard)
-        self._heard = end
+        window_samples = buffer[: end - start * STEP]
+        self.windows.append(self._models.listen(window_samples, start, before))
+        self._speech.collect(self.windows[-1], window_samples)
+        self._analysed_to = end
         at = len(self.windows) - 2 * RECENT
         if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= FILE_STEP:
             del self.windows[at]  # of what is older, the windows of a file are enough
 
 
-def _inherit(times: SpeakerTimes, told: Sequence[LabelledWord], taken: set[object]) -> dict[int, str]:
+def _inherit(times: SpeakerTimes, words: Sequence[LabelledWord], fixed: set[object]) -> dict[int, str]:
     """Return the label that each voice keeps: the lowest label most of whose first words belong to the voice.
 
-    *taken* has the pairs of voice and label that are fixed already.
+    *fixed* has the pairs of voice and label that are fixed already.
     """
-    spoken: dict[str, Counter[int]] = {}
-    for one in told:
+    votes: dict[str, Counter[int]] = {}
+    for one in words:
         voice = times.speaker_of(one.word)
         if one.first is not None and voice is not None:
-            spoken.setdefault(one.first, Counter())[int(voice)] += max(1, one.word.end - one.word.start)
+            votes.setdefault(one.first, Counter())[int(voice)] += max(1, one.word.end - one.word.start)
     inherited: dict[int, str] = {}
-    for label in sorted(spoken, key=lambda label: (len(label), label)):
-        owner = spoken[label].most_common(1)[0][0]
-        if label not in taken and owner not in taken:
+    for label in sorted(votes, key=lambda label: (len(label), label)):
+        owner = votes[label].most_common(1)[0][0]
+        if label not in fixed and owner not in fixed:
             inherited.setdefault(owner, label)
     return inherited

@@ -48,17 +48,17 @@ def voice_turns(windows: Sequence[Window], voices: Array, duration: int) -> list
         return []
     frames = max(window.start + len(window.speech) for window in windows)
     speech = np.zeros((frames, len(voices)), np.float32)
-    heard = np.zeros((frames, 1), np.float32)
+    window_count = np.zeros((frames, 1), np.float32)
     people = np.zeros(frames, np.float32)  # who speak at once
     for window in windows:
         span = slice(window.start, window.start + len(window.speech))
-        heard[span] += 1
+        window_count[span] += 1
         people[span] += window.speech.sum(axis=1, dtype=np.float32)
         for local, owners in _owners(window, voices).items():
             own = np.arange(span.start, span.stop), owners
             speech[own] += window.speech[:, local]
-    heard = np.maximum(heard, 1)
-    return _turns(_speakers_of_frames(speech / heard, people / heard[:, 0]), duration)
+    window_count = np.maximum(window_count, 1)
+    return _turns(_speakers_of_frames(speech / window_count, people / window_count[:, 0]), duration)
 
 
 def match(likeness: Array) -> list[int]:
@@ -71,8 +71,8 @@ def match(likeness: Array) -> list[int]:
     if local <= voices:
         best = _best_pairs(likeness)
     else:
-        found = _best_pairs(likeness.T)
-        best = [found.index(one) if one in found else int(likeness[one].argmax()) for one in range(local)]
+        rows = _best_pairs(likeness.T)
+        best = [rows.index(one) if one in rows else int(likeness[one].argmax()) for one in range(local)]
     return best
 
 

@@ -74,9 +74,9 @@ class SpeakerModels:
         """Yield the pieces of each stretch of frames, with their embeddings."""
         first = min((int(_mel_indices(frames)[0]) for frames in stretches), default=len(samples) // HOP)
         mels = mel_frames(samples, first)
-        heard = [own[own < first + len(mels)] for own in map(_mel_indices, stretches)]
-        embeddings = self._encoder([mels[own - first] for own in heard])
-        return map(_pieces, stretches, heard, embeddings)
+        indices = [own[own < first + len(mels)] for own in map(_mel_indices, stretches)]
+        embeddings = self._encoder([mels[own - first] for own in indices])
+        return map(_pieces, stretches, indices, embeddings)
 
     def voice_of(self, samples: Samples) -> NDArray[np.float32]:
         """Return what the voice of SHORTEST or more mel frames of one person's speech sounds like."""
@@ -116,10 +116,10 @@ def _cut(run: Frames, known: Sequence[_Known]) -> list[Piece | Frames]:
     return parts
 
 
-def _pieces(frames: Frames, heard: Frames, embeddings: Array) -> list[Piece]:
-    """Return the pieces of a stretch of frames, of whose mel frames *heard* they have these embeddings."""
-    lengths = piece_lengths(len(heard))
-    reached = [*((heard[np.cumsum(lengths)[:-1]] * HOP - OFFSET) // STEP), frames[-1] + 1]
+def _pieces(frames: Frames, indices: Frames, embeddings: Array) -> list[Piece]:
+    """Return the pieces of a stretch of frames. *embeddings* are those of its mel frames, which have *indices*."""
+    lengths = piece_lengths(len(indices))
+    reached = [*((indices[np.cumsum(lengths)[:-1]] * HOP - OFFSET) // STEP), frames[-1] + 1]
     return [
         Piece(int(after), int(length) * HOP / RATE, embedding)
         for after, length, embedding in zip(reached, lengths, embeddings, strict=True)

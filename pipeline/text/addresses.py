@@ -139,17 +139,17 @@ class Addresses:
 
     def _end_of_spelling(self, words: Sequence[Word], at: int) -> int:
         """Return where the words end that say which letter the one at *at* is: "J as in Juliet"."""
-        said = [bare(word.text) for word in words[at + 1 : at + 4]]
+        texts = [bare(word.text) for word in words[at + 1 : at + 4]]
         for between in self.reader.words.spelled_by:
             count = len(between)
             if (
-                tuple(said[:count]) == between
-                and said[count : count + 1]
-                and said[count].startswith(bare(words[at].text))
+                tuple(texts[:count]) == between
+                and texts[count : count + 1]
+                and texts[count].startswith(bare(words[at].text))
             ):
                 return at + 1 + count + 1
-            if said and len(said) <= count and tuple(said) == between[: len(said)]:
-                return at + 1 + len(said)
+            if texts and len(texts) <= count and tuple(texts) == between[: len(texts)]:
+                return at + 1 + len(texts)
         return at + 1
 
     def _kinds_of(self, text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from text_to_num import find_numbers, text2num
 
 from pipeline.audio import position
-from pipeline.recognition.spoken_form import is_number, units_of
+from pipeline.recognition.spoken_form import Unit, is_number, units_of
 from pipeline.text.languages import GLUE_SIGNS, Vocabulary, vocabulary_of
 from pipeline.words import Word
 
@@ -146,11 +146,10 @@ class Reader:
 
     def figures(self, words: Sequence[Word]) -> str:
         """Return the figures that are said in *words*, such as "4242"; words that figures are mistaken for count."""
-        said = [part for word in words for part in self._plain_words(word)]
+        plain = [part for word in words for part in self._plain_words(word)]
         if self.language == "en" or not self.words.spelled:
-            units = units_of(said)
-            return "".join(unit.text for unit in self._repeat(said, [(u.word, u.text) for u in units if u.is_figure]))
-        return "".join(self._read(said))
+            return "".join(self._repeat(plain, [unit for unit in units_of(plain) if unit.is_figure]))
+        return "".join(self._read(plain))
 
     def _plain_words(self, word: Word) -> list[Word]:
         """Return a word with usual figures, or its parts in lower case if it has none: capitals would be letters."""
@@ -160,14 +159,13 @@ class Reader:
             return [replace(word, text=part) for part in _HYPHEN.split(text.casefold()) if part]
         return [word if text == word.text else replace(word, text=text)]
 
-    def _repeat(self, words: Sequence[Word], found: Sequence[tuple[int, str]]) -> Iterator["_Figure"]:
-        """Yield the figures, those after "double" twice."""
+    def _repeat(self, words: Sequence[Word], figures: Sequence[Unit]) -> Iterator[str]:
+        """Yield the figures in *words*, those after "double" twice."""
         last = -1
-        for number, text in found:
-            before = bare(words[number - 1].text) if number > 0 and number != last else ""
-            for _ in range(self.words.times.get(before, 1)):
-                yield _Figure(text)
-            last = number
+        for unit in figures:
+            before = bare(words[unit.word - 1].text) if unit.word > 0 and unit.word != last else ""
+            yield unit.text * self.words.times.get(before, 1)
+            last = unit.word
 
     def _read(self, words: Sequence[Word]) -> Iterator[str]:
         """Yield the figures of a language other than English, number by number."""
@@ -186,11 +184,6 @@ class Reader:
             at += 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    text: str
-
-
 def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> list[Token]:
     """Return the words as text2num reads them: without marks, and parted at hyphens. *before* is the word before."""
     tokens: list[Token] = []
@@ -200,8 +193,8 @@ def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> lis
             or word.start - words[number - 1].end > PAUSE
         )
         for place, part in enumerate(_HYPHEN.split(_trim(word.text))):
-            said = known.variants.get(bare(part), part)
-            tokens.append(Token(said, number, apart and place == 0, _is_percent(word.text, before, known)))
+            usual = known.variants.get(bare(part), part)
+            tokens.append(Token(usual, number, apart and place == 0, _is_percent(word.text, before, known)))
         before = bare(word.text)
     return tokens
 

@@ -102,8 +102,8 @@ class Joiner:
         joined: list[Number] = []
         for number in numbers:
             last = joined[-1] if joined else None
-            said = [self._word_at(at) for at in range(last.stop, number.start)] if last else []
-            if last and said == [self.words.comma] and _WHOLE_OR_VERSION.fullmatch(last.text):
+            words = [self._word_at(at) for at in range(last.stop, number.start)] if last else []
+            if last and words == [self.words.comma] and _WHOLE_OR_VERSION.fullmatch(last.text):
                 joined[-1] = Number(last.start, number.stop, f"{last.text}{self.words.decimal_mark}{number.text}")
             else:
                 joined.append(number)
@@ -194,9 +194,9 @@ class Joiner:
 
     def _means_other(self, number: Number) -> bool:
         """Return whether a number word means something else by itself, as "tausend" or "cent fois" do."""
-        said = self._word_at(number.start)
+        word = self._word_at(number.start)
         return number.stop - number.start == 1 and (
-            said in self.words.others or (said, self._word_at(number.stop)) == self.words.often
+            word in self.words.others or (word, self._word_at(number.stop)) == self.words.often
         )
 
     def _is_month(self, at: int) -> bool:

@@ -39,23 +39,23 @@ class TextRewriter:
 
         *language* is the known or guessed language of the words.
         """
-        rewritten = [] if language is None else list(self._tell(self.stage.change_language(language)))
+        rewritten = [] if language is None else list(self._emit(self.stage.change_language(language)))
         rewritten += [shown for event in events for shown in self._take(event)]
-        return [*rewritten, *self._tell(self.stage.reach(decided)), *self._warn()]
+        return [*rewritten, *self._emit(self.stage.reach(decided)), *self._warn()]
 
     def flush(self) -> list[Event]:
         """Return the held events at the end of the stream."""
-        return list(self._tell(self.stage.release()))
+        return list(self._emit(self.stage.release()))
 
     def _take(self, event: Event) -> Iterator[Event]:
         match event:
             case WordsCommitted():
-                yield from self._tell([placed for word in event.words for placed in self._add(word, event.segment)])
+                yield from self._emit([placed for word in event.words for placed in self._add(word, event.segment)])
             case SegmentClosed():
                 self._closing.append(event)
-                yield from self._tell(self.stage.end_segment())
+                yield from self._emit(self.stage.end_segment())
             case TurnEnded() | Finalized():
-                yield from self._tell(self.stage.flush())
+                yield from self._emit(self.stage.flush())
                 yield event
             case Partial():
                 words = tuple(self.stage.preview(event.words))
@@ -63,7 +63,7 @@ class TextRewriter:
                     self._shown = bool(words)
                     yield replace(event, words=words)
             case LanguageDetected():
-                yield from self._tell(self.stage.change_language(event.language))
+                yield from self._emit(self.stage.change_language(event.language))
                 yield event
             case _:
                 yield event
@@ -78,7 +78,7 @@ class TextRewriter:
         decided = [] if word.language is None else self.stage.change_language(word.language)
         return decided + self.stage.add(word, segment)
 
-    def _tell(self, decided: Iterable[Placed]) -> Iterator[Event]:
+    def _emit(self, decided: Iterable[Placed]) -> Iterator[Event]:
         """Yield the decided words by segment, and the end of each segment that is complete."""
         run: list[Word] = []
         current: int | None = None
@@ -150,5 +150,5 @@ class SegmentRewriter:
     def _one(self, segment: Segment) -> list[Event]:
         number = self._count
         self._count += 1
-        said = WordsCommitted(segment.words, 0, number)
-        return self._rewriter.receive([said, SegmentClosed(number, segment)], decided=segment.start)
+        committed = WordsCommitted(segment.words, 0, number)
+        return self._rewriter.receive([committed, SegmentClosed(number, segment)], decided=segment.start)

@@ -68,7 +68,7 @@ class NameSpeller:
             if name.sounds and len(name.letters) <= MAX_LETTERS:
                 self._by_sound[name.sounds[0]].append(name)
                 self._longest = max(self._longest, min(MAX_WORDS, name.words + MORE_WORDS))
-        self._found: dict[tuple[str, ...], _Match | None] = {}
+        self._matches: dict[tuple[str, ...], _Match | None] = {}
 
     def open_from(self, words: Sequence[Word]) -> int:
         """Return the index of the first word that may begin a name which is not complete."""
@@ -95,14 +95,14 @@ class NameSpeller:
 
     def _best(self, words: Sequence[Word], at: int) -> tuple[int, _Name | None]:
         """Return how many words from *at* on are which name. A closer match that begins later wins."""
-        found = self._match(words, at)
-        if found is None:
+        match = self._match(words, at)
+        if match is None:
             return 1, None
-        length = found.length
+        length = match.length
         within = (self._match(words[: at + length], later) for later in range(at + 1, at + length))
-        if any(other is not None and other.errors < found.errors for other in within):
+        if any(other is not None and other.errors < match.errors for other in within):
             return 1, None
-        return length, found.name
+        return length, match.name
 
     def _match(self, words: Sequence[Word], at: int) -> _Match | None:
         """Return the closest match that begins at *at*, the longest of those that are as close."""
@@ -111,36 +111,36 @@ class NameSpeller:
             some = words[at : at + length]
             if not _are_near(some):
                 break
-            found = self._best_match(tuple(map(_core, some)))
-            if found is not None and (best is None or found.errors <= best.errors):
-                best = found
+            match = self._best_match(tuple(map(_core, some)))
+            if match is not None and (best is None or match.errors <= best.errors):
+                best = match
         return best
 
     def _best_match(self, parts: tuple[str, ...]) -> _Match | None:
-        if parts not in self._found:
-            if len(self._found) >= MAX_CACHED:
-                self._found.clear()
-            self._found[parts] = self._closest(parts)
-        return self._found[parts]
+        if parts not in self._matches:
+            if len(self._matches) >= MAX_CACHED:
+                self._matches.clear()
+            self._matches[parts] = self._closest(parts)
+        return self._matches[parts]
 
     def _closest(self, parts: tuple[str, ...]) -> _Match | None:
         if not all(self._begins(parts[:count]) for count in range(1, len(parts))):
             return None
-        heard = self._name(" ".join(parts))
+        candidate = self._name(" ".join(parts))
         fit = [
             _Match(errors, len(parts), name)
-            for name in self._near(heard)
-            if (errors := _errors(heard, name)) is not None
+            for name in self._near(candidate)
+            if (errors := _errors(candidate, name)) is not None
         ]
         return min(fit, key=lambda match: match.errors) if fit else None
 
     def _begins(self, parts: tuple[str, ...]) -> bool:
         """Return whether these words may be followed by others that complete a name."""
-        heard = self._name(" ".join(parts))
-        return any(heard.letters in name.beginnings or _begins(heard, name) for name in self._near(heard))
+        candidate = self._name(" ".join(parts))
+        return any(candidate.letters in name.beginnings or _begins(candidate, name) for name in self._near(candidate))
 
-    def _near(self, heard: _Name) -> Sequence[_Name]:
-        return self._by_sound.get(heard.sounds[:1], ())
+    def _near(self, candidate: _Name) -> Sequence[_Name]:
+        return self._by_sound.get(candidate.sounds[:1], ())
 
     def _name(self, text: str) -> _Name:
         parts = text.split()
@@ -148,22 +148,22 @@ class NameSpeller:
         return _Name(text, _letters(text), _sounds(text) if self._english else _letters(text), len(parts), beginnings)
 
 
-def _begins(heard: _Name, name: _Name) -> bool:
-    """Return whether *heard* may be the beginning of *name*."""
+def _begins(candidate: _Name, name: _Name) -> bool:
+    """Return whether *candidate* may be the beginning of *name*."""
     return (
-        heard.words < min(MAX_WORDS, name.words + MORE_WORDS)
-        and LEAST_SOUNDS <= len(heard.sounds) < len(name.sounds)
-        and _differ(heard.sounds, name.sounds[: len(heard.sounds)]) <= SOUND_ERRORS * len(heard.sounds)
-        and _begin_alike(heard.letters, name.letters)
+        candidate.words < min(MAX_WORDS, name.words + MORE_WORDS)
+        and LEAST_SOUNDS <= len(candidate.sounds) < len(name.sounds)
+        and _differ(candidate.sounds, name.sounds[: len(candidate.sounds)]) <= SOUND_ERRORS * len(candidate.sounds)
+        and _begin_alike(candidate.letters, name.letters)
     )
 
 
-def _errors(heard: _Name, name: _Name) -> float | None:
+def _errors(candidate: _Name, name: _Name) -> float | None:
     """Return how much of the sounds and letters differs, or None if that is too much for one name."""
-    if len(heard.letters) > MAX_LETTERS or heard.words > name.words + MORE_WORDS:
+    if len(candidate.letters) > MAX_LETTERS or candidate.words > name.words + MORE_WORDS:
         return None
-    sounds = _differ(heard.sounds, name.sounds) / max(len(heard.sounds), len(name.sounds))
-    letters = _differ(heard.letters, name.letters) / max(len(heard.letters), len(name.letters))
+    sounds = _differ(candidate.sounds, name.sounds) / max(len(candidate.sounds), len(name.sounds))
+    letters = _differ(candidate.letters, name.letters) / max(len(candidate.letters), len(name.letters))
     return sounds + letters if sounds <= SOUND_ERRORS and letters <= LETTER_ERRORS else None
 
 

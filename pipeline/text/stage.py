@@ -58,11 +58,11 @@ class TextStage:
         options: TextOptions,
         *,
         language: str | None = None,
-        said: Sequence[Word] = (),
+        earlier: Sequence[Word] = (),
         patient: bool = False,
         settings: TextSettings = USUAL_SETTINGS,
     ) -> None:
-        """Continue after the words *said*. If they end with a label, figures that follow may belong to what it hides.
+        """Continue after the *earlier* words. If they end with a label, figures that follow may be hidden with it.
 
         *patient* is for files: no reader waits for the words, so more is held, and the first part of an address too.
         """
@@ -77,20 +77,22 @@ class TextStage:
         self._held: list[Placed] = []
         self._before: deque[str] = deque(maxlen=NEAR)
         self._last = ""  # the last word that was shown
-        self._note(said)
+        self._note(earlier)
         self.redacted: list[tuple[int, int]] = []
         """Where something was said that is redacted, in positions."""
         self.unknown_languages: dict[str, None] = {}
         """Languages of words whose number words are not known although the options need them, in order."""
         self._read_in(language)
-        last = next((word for word in reversed(said) if word.redacted or not self._redactor.is_glue(word.text)), None)
-        self._hidden_to: int | None = said[-1].end if last is not None and last.redacted else None
+        last = next(
+            (word for word in reversed(earlier) if word.redacted or not self._redactor.is_glue(word.text)), None
+        )
+        self._hidden_to: int | None = earlier[-1].end if last is not None and last.redacted else None
         """The end of a hidden run of figures, or of a hidden address, that may continue."""
         self._address: list[Word] = []
         """The hidden words of an e-mail address that may continue; empty for a run of figures."""
         self._groups = NO_GROUPS
         """The groups of a card that were shown or hidden, to which others may belong."""
-        self._card_said: int | None = None
+        self._card_word_end: int | None = None
         """The end of the last word such as "card"."""
         self._begun, self._begun_to = "", 0
         """Figures that were shown although their number may go on, and the position where they end."""
@@ -143,7 +145,7 @@ class TextStage:
             self.unknown_languages[self._language] = None
         decided = self.reach(word.start)
         if bare(word.text) in self._redactor.reader.words.cards:
-            self._card_said = word.end
+            self._card_word_end = word.end
         self._held.append((word, segment))
         decided += self._take_decided()
         return decided + self.reach(word.end, waited=False)
@@ -177,9 +179,9 @@ class TextStage:
 
     def _awaits_card(self) -> bool:
         """Return whether people spoke of a card a moment ago: a group of figures before a pause is one of it."""
-        if self._patient or not self._held or self._card_said is None:
+        if self._patient or not self._held or self._card_word_end is None:
             return False
-        return self._held[-1][0].end <= self._card_said + CARD_AWAITED
+        return self._held[-1][0].end <= self._card_word_end + CARD_AWAITED
 
     def _cut(self) -> list[Placed]:
         """Return what can be held no longer: all words if a secret may go on, else those before the longest pause."""
@@ -313,8 +315,8 @@ class TextStage:
         reader = self._redactor.reader
         last = next((run for run in reader.runs(words, reader.has_figure) if run.open), None)
         if forced and last is not None and not any(span.stop > last.start for span in spans):
-            told = reader.figures(words[last.start : last.stop])
-            self._begun = begun + told if last.start == 0 else told
+            written = reader.figures(words[last.start : last.stop])
+            self._begun = begun + written if last.start == 0 else written
         elif not all(reader.is_glue(word.text) for word in words):
             self._begun = ""
 

@@ -38,42 +38,42 @@ class Replacer:
     def __init__(self, replacements: Sequence[str]) -> None:
         """*replacements* are such as "heard:wanted". If several have the same phrase, the first one counts."""
         pairs = [one.partition(":") for one in reversed(replacements)]
-        self._wanted: Mapping[tuple[str, ...], str] = {
-            tuple(filter(None, map(bare, heard.split()))): wanted for heard, _, wanted in pairs
+        self._replacements: Mapping[tuple[str, ...], str] = {
+            tuple(filter(None, map(bare, phrase.split()))): replacement for phrase, _, replacement in pairs
         }
-        self._longest = max(map(len, self._wanted), default=0)
+        self._longest = max(map(len, self._replacements), default=0)
 
     def open_from(self, words: Sequence[Word]) -> int:
         """Return the index of the first word that may begin a phrase which is not complete."""
         for at in range(max(0, len(words) - self._longest + 1), len(words)):
-            said = tuple(bare(word.text) for word in words[at:])
-            if any(phrase[: len(said)] == said and len(phrase) > len(said) for phrase in self._wanted):
+            tail = tuple(bare(word.text) for word in words[at:])
+            if any(phrase[: len(tail)] == tail and len(phrase) > len(tail) for phrase in self._replacements):
                 return at
         return len(words)
 
     def ends(self, words: Sequence[Word]) -> bool:
         """Return whether the last of *words* ends a phrase."""
-        said = tuple(bare(word.text) for word in words[-self._longest :]) if self._longest else ()
-        return any(said[at:] in self._wanted for at in range(len(said)))
+        tail = tuple(bare(word.text) for word in words[-self._longest :]) if self._longest else ()
+        return any(tail[at:] in self._replacements for at in range(len(tail)))
 
     def apply(self, words: Sequence[Word]) -> list[Word]:
         """Return *words* with the wanted text. A phrase becomes one word with its times, and keeps its marks."""
         written: list[Word] = []
         at = 0
         while at < len(words):
-            length, wanted = self._find_match(words, at)
-            if wanted is None:
+            length, replacement = self._find_match(words, at)
+            if replacement is None:
                 written.append(words[at])
-            elif wanted:
-                written.append(as_one(words[at : at + length], wanted))
+            elif replacement:
+                written.append(as_one(words[at : at + length], replacement))
             at += length
         return written
 
     def _find_match(self, words: Sequence[Word], at: int) -> tuple[int, str | None]:
         for length in range(min(self._longest, len(words) - at), 0, -1):
-            said = tuple(bare(word.text) for word in words[at : at + length])
-            if said in self._wanted:
-                return length, self._wanted[said]
+            phrase = tuple(bare(word.text) for word in words[at : at + length])
+            if phrase in self._replacements:
+                return length, self._replacements[phrase]
         return 1, None
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.hub import Tell
+from pipeline.recognition.engines.hub import ReportProgress
 from pipeline.recognition.engines.load import AUTO, preferred_model
 from server.config import PREFIX, Config
 from server.engines import settings
@@ -53,8 +53,8 @@ def show(_given: argparse.Namespace, config: Config) -> int:
 
 def pull(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
-    with _progress(given.name) as (tell, every_s):
-        model = models.pull(given.name, cache_dir=None, tell=tell, every_s=every_s)
+    with _progress(given.name) as (report_progress, every_s):
+        model = models.pull(given.name, cache_dir=None, report_progress=report_progress, every_s=every_s)
     print(f"{given.name} is bundled." if model.bundled else f"{given.name} is in {model.folder}.")
     if config.engine == "scripted":
         print(f"{PREFIX}ENGINE=scripted is set, so the server uses no model.")
@@ -112,7 +112,7 @@ def _place(name: str) -> str:
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[tuple[Tell, float]]:
+def _progress(name: str) -> Iterator[tuple[ReportProgress, float]]:
     """Functions that report the progress of a download, and how often: a bar on a terminal, lines elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:

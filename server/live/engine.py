@@ -145,7 +145,7 @@ class LiveEngine:
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
-            stage = TextStage(order.text, language=options.language, said=said, settings=self.text)
+            stage = TextStage(order.text, language=options.language, earlier=said, settings=self.text)
             rewriter = TextRewriter(stage)
         core = StreamCore(options)
         return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)

@@ -52,18 +52,18 @@ class SpeakerListener:
         if self._ended:
             return
         self._waiting.append(samples)
-        self._changes.tell()
+        self._changes.notify()
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
     def note_new_words(self) -> None:
         """Note that words were sent. If they have a new label, its voice must be known after a restart too."""
         if self._speakers.label_is_new:
-            self._changes.tell()
+            self._changes.notify()
 
     def end(self) -> None:
         """Add no more samples. run() ends after the last one."""
         self._ended = True
-        self._changes.tell()
+        self._changes.notify()
 
     async def run(self) -> None:
         """Listen to a second or more at a time until the end, and keep excerpts of new voices."""
@@ -78,7 +78,7 @@ class SpeakerListener:
                 if runs:
                     self._metrics.speaker_revisions.inc()
                     await self._revise(runs)
-                self._changes.tell()
+                self._changes.notify()
         finally:
             self.end()  # nobody waits for what failed
 

@@ -129,7 +129,7 @@ def test_released_words_are_those_before_the_cut():
     agreement.conclude(timed_words("a b c d"), until=position(2))
     agreement.release(position(0.9))
     agreement.release(position(0.9))
-    assert texts(tuple(agreement.kept)) == "c d"
+    assert texts(tuple(agreement.committed)) == "c d"
 
 
 def test_the_words_of_an_earlier_turn_may_be_said_again():
@@ -137,7 +137,7 @@ def test_the_words_of_an_earlier_turn_may_be_said_again():
     agreement.conclude(timed_words("so so"), until=position(2))
     agreement.part()
     assert texts(agreement.conclude(timed_words("so so", start=1.2), until=position(4))) == "so so"
-    assert texts(tuple(agreement.kept)) == "so so so so"
+    assert texts(tuple(agreement.committed)) == "so so so so"
 
 
 def test_a_doubtful_word_waits_until_three_hypotheses_in_a_row_have_it():
@@ -188,7 +188,7 @@ def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
     agreement = Agreement(OPTIONS)
     agreement.receive(loop, until=position(9))
     assert texts(agreement.receive(loop, until=position(9))) == ""
-    assert texts((*agreement.kept, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
+    assert texts((*agreement.committed, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
     racing = timed_words("on and " * 6, each=0.05)
     assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and"
     racing = [*racing, *timed_words("thank you", start=2)]

@@ -87,7 +87,7 @@ def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
         repository=REPOSITORY,
         cache_dir=tmp_path,
         wait_s=60.0,
-        tell=lambda here, total: told.append((here, total)),
+        report_progress=lambda here, total: told.append((here, total)),
         every_s=0.01,
     ).run()
     assert told

@@ -67,7 +67,7 @@ def waited(words: tuple[Word, ...]) -> int:
     """Return how much audio followed the first of *words* in the first request after it was final."""
     run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
     assert run.text == join_words(words)
-    after = next(request for request in run.requests if request.said)
+    after = next(request for request in run.requests if request.prefix)
     return after.start + len(after.samples) - words[0].end
 
 
@@ -127,7 +127,7 @@ def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, fina
 def test_accurate_recognises_every_window_with_care_and_shows_what_was_heard_three_times():
     words = talk(10)
     run = stream(voice(words, position(7)), perfect(words), options=with_latency(StreamOptions(), ACCURATE), delays=[1])
-    assert all(request.final and not request.said for request in run.requests)
+    assert all(request.final and not request.prefix for request in run.requests)
     assert_well_formed(run)
     assert run.text == join_words(words)
     shown = [event.text for event in run.only(Partial)]

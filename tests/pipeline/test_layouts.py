@@ -118,7 +118,7 @@ def test_a_translation_has_the_words_of_english_in_order_inside_the_window(
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     spoken, english = engine.recognise(
         [
-            DecodeRequest(samples=samples, start=RATE, language="ja", task=task, said="so they", final=False)
+            DecodeRequest(samples=samples, start=RATE, language="ja", task=task, prefix="so they", final=False)
             for task in TASKS
         ]
     )

@@ -172,7 +172,7 @@ def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
 def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
     put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
-    pull("base", cache_dir=tmp_path, tell=lambda *_: None, every_s=1.0)
+    pull("base", cache_dir=tmp_path, report_progress=lambda *_: None, every_s=1.0)
     loaded = chosen(tmp_path)
     assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("base", False, None)
     assert "es" in loaded.engine.languages

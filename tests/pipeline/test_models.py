@@ -48,7 +48,7 @@ def located(model: str, cache_dir: Path) -> LocalModel:
 
 
 def pulled(model: str, cache_dir: Path) -> LocalModel:
-    return pull(model, cache_dir=cache_dir, tell=lambda *_: None, every_s=1.0)
+    return pull(model, cache_dir=cache_dir, report_progress=lambda *_: None, every_s=1.0)
 
 
 def in_cache(name: str, cache_dir: Path) -> Path:

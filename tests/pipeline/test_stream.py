@@ -287,12 +287,12 @@ def test_a_partial_is_told_the_decided_words_of_its_window_and_a_final_none():
     second = tuple(replace(word, text=f"v{n}.") for n, word in enumerate(talk(20, start=3.5)))
     words = (*first, *second)
     run = stream(voice(words, position(13)), perfect(words))
-    told = [request for request in run.requests if request.said]
+    told = [request for request in run.requests if request.prefix]
     assert not any(request.final for request in told)
     late = [request for request in told if request.start + len(request.samples) > position(6)]
     assert late
     for request in late:
-        said = request.said.split()
+        said = request.prefix.split()
         inside = [word.text for word in words if word.start + word.end > 2 * request.start]
         assert said == [*inside[: len(said) - 1], inside[len(said) - 1].rstrip(".")]  # that the sentence ends, is open
         assert "v0." in said

@@ -176,7 +176,7 @@ def test_after_a_restart_the_rest_of_a_number_stays_hidden():
     first = TextStage(options, language="en")
     before = [placed[0] for word in words[:13] for placed in first.add(word, 0)]
     assert join_words(before) == "card [CARD]"
-    second = TextStage(options, language="en", said=before)
+    second = TextStage(options, language="en", earlier=before)
     assert [word.text for one in words[13:] for word, _ in second.add(one, 0)] == ["thanks"]
 
 

@@ -186,7 +186,7 @@ def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine:
 
 def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
-    (heard,) = engine.recognise([request(samples, final=False, said="Two sample ocean")])
+    (heard,) = engine.recognise([request(samples, final=False, prefix="Two sample ocean")])
     assert spoken(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
 
@@ -199,7 +199,7 @@ def test_buckets_part_what_cannot_share_a_call(engine: WhisperEngine) -> None:
     assert engine.bucket(request(np.zeros(4 * RATE + 1, np.float32))) != plain
     assert engine.bucket(request(second, final=False)) != plain
     assert engine.bucket(request(second, hint="Scribewire")) != plain
-    assert engine.bucket(request(second, said="two simple")) != plain
+    assert engine.bucket(request(second, prefix="two simple")) != plain
 
 
 def test_the_least_windows_of_partials_and_finals_are_the_fits(

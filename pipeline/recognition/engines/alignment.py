@@ -23,7 +23,7 @@ UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 """Languages written without spaces between words."""
 
 _OPENING = frozenset("\"'“‘¿¡([{«「『（")  # noqa: RUF001  quotation marks as people write them
-_SAID = frozenset("&%@#")  # marks that are spoken as words, like the symbols of Unicode (+ = €)
+_SPOKEN_MARKS = frozenset("&%@#")  # marks that are spoken as words, like the symbols of Unicode (+ = €)
 _STEP = 160  # samples of one loudness value: 10 ms
 _LOUD = 0.3  # sound is what is louder than this share of the way from the quietest to the loudest value, in decibels
 _MIN_RANGE_DB = 6.0  # if they differ by less, silence cannot be told from sound
@@ -42,7 +42,7 @@ class TextPiece:
 
 
 @dataclass(slots=True)
-class _Spoken:
+class _TimedWord:
     """A word with the encoder frames of its tokens."""
 
     text: str
@@ -73,15 +73,15 @@ def words_of(
     spoken = _join(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
     spans = [
-        _trim(max(0, said.start * ENCODER_FRAME - lead), max(0, said.end * ENCODER_FRAME - lead), loud)
-        for said in spoken
+        _trim(max(0, word.start * ENCODER_FRAME - lead), max(0, word.end * ENCODER_FRAME - lead), loud)
+        for word in spoken
     ]
-    spans = _split_at_silence(spans, loud, [may_pause(said.text) for said in spoken])
+    spans = _split_at_silence(spans, loud, [may_pause(word.text) for word in spoken])
     if final and spans:
         spans[-1] = (spans[-1][0], _extend_to_silence(spans[-1][1], loud))
     return tuple(
-        Word(said.text, start + first, start + last, round(said.probability, 3), said.spaced)
-        for said, (first, last) in zip(spoken, _separate(spans, len(samples)), strict=True)
+        Word(word.text, start + first, start + last, round(word.probability, 3), word.spaced)
+        for word, (first, last) in zip(spoken, _separate(spans, len(samples)), strict=True)
     )
 
 
@@ -112,9 +112,9 @@ def _first_frames(path: Sequence[tuple[int, int]]) -> list[int]:
 
 def _join(
     pieces: Sequence[TextPiece], frames: Sequence[int], probabilities: Sequence[float], *, unspaced: bool
-) -> list[_Spoken]:
+) -> list[_TimedWord]:
     """Return words with the punctuation around them, which adds to the time of a word and not to its probability."""
-    spoken: list[_Spoken] = []
+    spoken: list[_TimedWord] = []
     opening: str | None = None
     token = 0
     for piece in pieces:
@@ -124,7 +124,7 @@ def _join(
             opening = (opening or "") + text
         elif _is_word(text) and (opening is not None or unspaced or piece.text.startswith(" ") or not spoken):
             probability = min(probabilities[token:ends])
-            spoken.append(_Spoken((opening or "") + text, spaced, frames[token], frames[ends], probability))
+            spoken.append(_TimedWord((opening or "") + text, spaced, frames[token], frames[ends], probability))
             opening = None
         elif spoken:
             spoken[-1].text += text
@@ -135,7 +135,7 @@ def _join(
 
 def _is_word(text: str) -> bool:
     """Return whether *text* has letters, digits or spoken symbols."""
-    return any(sign.isalnum() or sign in _SAID or category(sign).startswith("S") for sign in text)
+    return any(sign.isalnum() or sign in _SPOKEN_MARKS or category(sign).startswith("S") for sign in text)
 
 
 def _separate(spans: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
@@ -167,10 +167,10 @@ def _separate(spans: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, i
 def _trim(first: int, last: int, loud: NDArray[np.bool_]) -> tuple[int, int]:
     """Return the span without silence at its two ends, or unchanged if there is no sound in it."""
     begin = first // _STEP
-    heard = np.flatnonzero(loud[begin : -(-last // _STEP)])
-    if not len(heard):
+    loud_at = np.flatnonzero(loud[begin : -(-last // _STEP)])
+    if not len(loud_at):
         return first, last
-    return max(first, (begin + int(heard[0])) * _STEP), min(last, (begin + int(heard[-1]) + 1) * _STEP)
+    return max(first, (begin + int(loud_at[0])) * _STEP), min(last, (begin + int(loud_at[-1]) + 1) * _STEP)
 
 
 def _split_at_silence(
@@ -186,14 +186,14 @@ def _split_at_silence(
         if paused[index]:
             continue
         step = first // _STEP
-        heard = step + np.flatnonzero(loud[step : -(-last // _STEP)])
-        pauses = np.flatnonzero(np.diff(heard) > _GAP)
+        loud_at = step + np.flatnonzero(loud[step : -(-last // _STEP)])
+        pauses = np.flatnonzero(np.diff(loud_at) > _GAP)
         if not len(pauses) or pauses[0] + 1 < _CLICK:
             continue
-        apart[index] = (first, (int(heard[pauses[0]]) + 1) * _STEP)
+        apart[index] = (first, (int(loud_at[pauses[0]]) + 1) * _STEP)
         if index + 1 < len(apart) and pauses[-1] == pauses[0]:
             following = apart[index + 1]
-            apart[index + 1] = (min(following[0], int(heard[pauses[0] + 1]) * _STEP), following[1])
+            apart[index + 1] = (min(following[0], int(loud_at[pauses[0] + 1]) * _STEP), following[1])
     return apart
 
 

@@ -34,7 +34,7 @@ _UNKNOWN_VOICE = 0.5  # a voice with a higher error rate in full windows says no
 _NOISE_DB = 15.0
 _PAUSE = np.zeros(RATE // 2, np.float32)  # between the clips of a job
 
-Hear: TypeAlias = Callable[[WindowSizes, DecodeRequest], RecognitionResult]
+Recognise: TypeAlias = Callable[[WindowSizes, DecodeRequest], RecognitionResult]
 """Recognises one request in windows of these sizes."""
 
 
@@ -56,7 +56,7 @@ class Excerpt:
     voice: str
     language: str
     samples: Samples
-    said: tuple[str, ...]
+    words: tuple[str, ...]
 
 
 def bundled_speech(path: Path = SPEECH) -> list[Clip]:
@@ -75,7 +75,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
         ]
 
 
-def measure_sizes(hear: Hear, clips: Sequence[Clip]) -> WindowSizes:
+def measure_sizes(recognise: Recognise, clips: Sequence[Clip]) -> WindowSizes:
     """Return the shortest windows in which a model makes no more errors than in full ones. Takes minutes.
 
     Each clip is recognised without and with noise. Partials use the windows that are found for finals.
@@ -83,11 +83,11 @@ def measure_sizes(hear: Hear, clips: Sequence[Clip]) -> WindowSizes:
     clips = [*clips, *map(_noisy, clips)]
     parts = [part for clip in clips for part in _parts(clip)]
     short = list(_join_parts(parts, round(_SHORT_S * RATE)))
-    known = _known_voices(hear, short)
+    known = _known_voices(recognise, short)
     alone = [part for part in short if part.voice in known]
-    most = _errors(hear, FULL, alone) + TOLERATED * sum(len(part.said) for part in alone)
+    most = _errors(recognise, FULL, alone) + TOLERATED * sum(len(part.words) for part in alone)
     window_s = next(
-        (one for one in WINDOWS_S[:-1] if known and _errors(hear, WindowSizes(one, one, FULL.job_s), alone) <= most),
+        (s for s in WINDOWS_S[:-1] if known and _errors(recognise, WindowSizes(s, s, FULL.job_s), alone) <= most),
         WINDOWS_S[-1],
     )
     # Even shorter jobs would be recognised in the same window.
@@ -96,29 +96,30 @@ def measure_sizes(hear: Hear, clips: Sequence[Clip]) -> WindowSizes:
         sizes: list(_join_parts([part for part in parts if part.voice in known], sizes.longest_job))
         for sizes in lengths
     }
-    most = _errors(hear, lengths[-1], jobs[lengths[-1]]) + TOLERATED * sum(len(job.said) for job in jobs[lengths[-1]])
-    return next((sizes for sizes in lengths[:-1] if known and _errors(hear, sizes, jobs[sizes]) <= most), lengths[-1])
+    full = lengths[-1]
+    most = _errors(recognise, full, jobs[full]) + TOLERATED * sum(len(job.words) for job in jobs[full])
+    return next((sizes for sizes in lengths[:-1] if known and _errors(recognise, sizes, jobs[sizes]) <= most), full)
 
 
-def _known_voices(hear: Hear, parts: Sequence[Excerpt]) -> set[str]:
+def _known_voices(recognise: Recognise, parts: Sequence[Excerpt]) -> set[str]:
     """Return the voices that the model understands in full windows."""
     voices = {part.voice: [one for one in parts if one.voice == part.voice] for part in parts}
     return {
         voice
         for voice, spoken in voices.items()
-        if _errors(hear, FULL, spoken) < _UNKNOWN_VOICE * sum(len(part.said) for part in spoken)
+        if _errors(recognise, FULL, spoken) < _UNKNOWN_VOICE * sum(len(part.words) for part in spoken)
     }
 
 
-def _errors(hear: Hear, sizes: WindowSizes, parts: Sequence[Excerpt]) -> int:
+def _errors(recognise: Recognise, sizes: WindowSizes, parts: Sequence[Excerpt]) -> int:
     """Return the number of missing units plus that of wrong ones; a loop counts as a lost excerpt."""
     errors = 0
     for part in parts:
         request = DecodeRequest(samples=part.samples, start=0, language=part.language, final=True)
-        said = [unit.text for unit in units_of([Word(text, 0, 0, 1.0) for text in part.said])]
-        heard = [unit.text for unit in units_of(hear(sizes, request).words)]
-        same = sum(block.size for block in SequenceMatcher(None, said, heard, autojunk=False).get_matching_blocks())
-        errors += min(len(said), len(said) + len(heard) - 2 * same)
+        spoken = [unit.text for unit in units_of([Word(text, 0, 0, 1.0) for text in part.words])]
+        recognised = [unit.text for unit in units_of(recognise(sizes, request).words)]
+        blocks = SequenceMatcher(None, spoken, recognised, autojunk=False).get_matching_blocks()
+        errors += min(len(spoken), len(spoken) + len(recognised) - 2 * sum(block.size for block in blocks))
     return errors
 
 
@@ -154,4 +155,4 @@ def _join_parts(parts: Sequence[Excerpt], longest: int) -> Iterator[Excerpt]:
 
 def _join(parts: Sequence[Excerpt]) -> Excerpt:
     samples = np.concatenate([part.samples for part in parts])
-    return replace(parts[0], samples=samples, said=tuple(word for part in parts for word in part.said))
+    return replace(parts[0], samples=samples, words=tuple(word for part in parts for word in part.words))

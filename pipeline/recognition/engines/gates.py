@@ -67,7 +67,7 @@ def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> in
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:
         return len(words)
-    kept = len(words)
+    count = len(words)
     one_word = letters > HURRIED * audio_s
     for size in range(1 if one_word else 2, len(words) // 2 + 1):
         tail = size  # how many words at the end repeat with this period
@@ -76,8 +76,8 @@ def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> in
         one = len(set(words[-tail:])) == 1 and not one_word
         figures = all(map(is_number, words[-tail:]))  # repeats.py shortens them
         if tail >= 2 * size and not one and not figures and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
-            kept = min(kept, len(words) - tail + size)
-    return kept
+            count = min(count, len(words) - tail + size)
+    return count
 
 
 def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) -> int:

@@ -26,7 +26,7 @@ from pipeline.errors import ModelUnavailable
 
 log = logging.getLogger(__name__)
 
-Tell: TypeAlias = Callable[[int, int], None]
+ReportProgress: TypeAlias = Callable[[int, int], None]
 """Called from time to time with the number of bytes that have arrived and the number of all bytes."""
 
 NEEDED = ("model.bin", "tokenizer.json")
@@ -84,8 +84,8 @@ class ModelDownload:
     cache_dir: Path | None
     wait_s: float  # the longest time for the whole download
     pin: Pin = Pin()
-    tell: Tell | None = None  # None: progress is logged
-    every_s: float = 5.0  # seconds between two calls of *tell*
+    report_progress: ReportProgress | None = None  # None: progress is logged
+    every_s: float = 5.0  # seconds between two calls of *report_progress*
 
     def run(self) -> Path:
         """Download the model and return its folder. An earlier download that was interrupted is continued.
@@ -148,7 +148,7 @@ class ModelDownload:
                 late = f"only {far} came in time; the next attempt continues from there"
                 raise self._unavailable(late if total else f"it gave no answer within {REACH_S:.0f} s")
             if total:
-                (self.tell or self._log)(min(here, total), total)
+                (self.report_progress or self._log)(min(here, total), total)
 
     def _log(self, here: int, total: int) -> None:
         extra = {"model": self.model, "megabytes": here // _MEGABYTE, "of_megabytes": total // _MEGABYTE}
@@ -169,8 +169,8 @@ def digest_of(file: Path) -> str:
 def _read_pins(cache: Path) -> dict[str, Pin]:
     """Return the pins of models that were downloaded before, by repository."""
     try:
-        said = orjson.loads((cache / _RECORD).read_bytes())
-        return {repository: Pin(**pin) for repository, pin in said.items()}
+        stored = orjson.loads((cache / _RECORD).read_bytes())
+        return {repository: Pin(**pin) for repository, pin in stored.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:

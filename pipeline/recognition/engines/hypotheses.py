@@ -35,11 +35,11 @@ class Hypothesis:
     row: int
 
 
-def needs_second_look(said: Hypothesis) -> bool:
+def needs_second_look(hypothesis: Hypothesis) -> bool:
     """Return whether the answer is a loop or doubtful."""
-    if said.failed is not None:
-        return said.failed in ("repetition", "too_fast")
-    return said.avg_logprob < DOUBT
+    if hypothesis.failed is not None:
+        return hypothesis.failed in ("repetition", "too_fast")
+    return hypothesis.avg_logprob < DOUBT
 
 
 def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis:
@@ -50,7 +50,7 @@ def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first
-    likelier = max(first, second, key=lambda said: said.avg_logprob)
+    likelier = max(first, second, key=lambda hypothesis: hypothesis.avg_logprob)
     no_speech_prob = max(first.no_speech_prob, second.no_speech_prob)
     apart = not set(first.text.casefold().split()) & set(second.text.casefold().split())
     doubted = apart and no_speech_prob > NO_SPEECH and voiced_s < VOICE_S

@@ -31,14 +31,14 @@ class LogMel:
         As in OpenAI's whisper, the padding is silence in the audio, not zeros in the features. Frames that have only
         padding are not transformed, because their value is known.
         """
-        heard = min(frames, -(-(len(samples) + _FFT // 2) // HOP))
+        filled = min(frames, -(-(len(samples) + _FFT // 2) // HOP))
         power = np.full((frames, self._filters.shape[1]), _FLOOR, dtype=np.float32)
-        framed = _frame(samples, heard)
-        for start in range(0, heard, _STRETCH):
+        framed = _frame(samples, filled)
+        for start in range(0, filled, _STRETCH):
             spectrum = np.fft.rfft(framed[start : start + _STRETCH] * _HANN)
             squared = spectrum.real**2 + spectrum.imag**2
             for first in range(0, len(squared), _BLOCK):
-                block = slice(start + first, min(start + first + _BLOCK, heard))
+                block = slice(start + first, min(start + first + _BLOCK, filled))
                 np.matmul(squared[first : first + _BLOCK], self._filters, out=power[block])
         log = np.log10(np.maximum(power, _FLOOR))
         return np.ascontiguousarray(((np.maximum(log, log.max() - _RANGE) + 4.0) / 4.0).T)
@@ -48,7 +48,7 @@ def _frame(samples: Samples, frames: int) -> NDArray[np.float32]:
     """Return an array (frames, 400). Frame *t* is centred on sample t * HOP; before the first sample it is mirrored."""
     margin = _FFT // 2
     padded = np.zeros(frames * HOP + _FFT, dtype=np.float32)
-    kept = samples[: len(padded) - margin]
-    padded[margin : margin + len(kept)] = kept
+    fitting = samples[: len(padded) - margin]
+    padded[margin : margin + len(fitting)] = fitting
     padded[:margin] = padded[2 * margin : margin : -1]
     return sliding_window_view(padded, _FFT)[: frames * HOP : HOP]

@@ -15,7 +15,7 @@ from pipeline.recognition.engines.hub import (
     NEEDED,
     ModelDownload,
     Pin,
-    Tell,
+    ReportProgress,
     cache_folder,
     digest_of,
     find_cached,
@@ -182,7 +182,7 @@ def automatic(device: str, cache_dir: Path | None) -> list[str]:
     return [name for name in names if at_hand(name, cache_dir) is not None]
 
 
-def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> LocalModel:
+def pull(model: str, *, cache_dir: Path | None, report_progress: ReportProgress, every_s: float) -> LocalModel:
     """Download *model* by its name unless it is on this machine, and use it from now on when none is named.
 
     Raises ModelUnavailable.
@@ -195,7 +195,7 @@ def pull(model: str, *, cache_dir: Path | None, tell: Tell, every_s: float) -> L
             cache_dir=cache_dir,
             wait_s=math.inf,
             pin=PINS.get(model, Pin()),
-            tell=tell,
+            report_progress=report_progress,
             every_s=every_s,
         ).run(),
     )

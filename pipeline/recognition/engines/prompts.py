@@ -27,9 +27,9 @@ class Shape:
     """What requests in one call must have in common."""
 
     window_s: int
-    prefix: int  # tokens before <|startoftranscript|>, its own marker not counted
+    hint_tokens: int  # tokens before <|startoftranscript|>, its own marker not counted
     final: bool
-    said: int = 0  # tokens that the answer is told to begin with
+    prefix_tokens: int = 0  # tokens that the answer is told to begin with
 
     @property
     def max_tokens(self) -> int:
@@ -46,6 +46,6 @@ def window_for(samples: int, min_s: int = WINDOWS_S[0]) -> int:
     return next((window for window in WINDOWS_S if needed <= window * RATE), WINDOWS_S[-1])
 
 
-def max_length(prompt: int, said: int) -> int:
-    """Return the max_length for CTranslate2 that allows *said* tokens after *prompt* tokens, at most half of it."""
-    return max(2 * said, prompt + said)
+def max_length(prompt: int, answer: int) -> int:
+    """Return the max_length for CTranslate2 that allows *answer* tokens after *prompt* tokens, at most half of it."""
+    return max(2 * answer, prompt + answer)

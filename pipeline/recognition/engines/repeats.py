@@ -103,8 +103,8 @@ def _text_without(beyond: Container[int], text: str, units: Sequence[Unit], indi
     if None in ends:
         return "" if all(index in beyond for index in indices) else text
     parts = [text[start:end] for start, end in pairwise((0, *ends))]
-    kept = [part for part, index in zip(parts, indices, strict=True) if index not in beyond]
-    return "".join(kept) + text[ends[-1] :] if kept else ""
+    remaining = [part for part, index in zip(parts, indices, strict=True) if index not in beyond]
+    return "".join(remaining) + text[ends[-1] :] if remaining else ""
 
 
 def _beyond(units: Sequence[Unit], row: range, words: Sequence[Word], voiced: Sequence[Span]) -> range:

@@ -40,7 +40,7 @@ class ScriptedEngine:
         return request.final
 
     def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
-        return [self._hear_one(request) for request in requests]
+        return [self._recognise_one(request) for request in requests]
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
         return "en", 1.0
@@ -48,7 +48,7 @@ class ScriptedEngine:
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 
-    def _hear_one(self, request: DecodeRequest) -> RecognitionResult:
+    def _recognise_one(self, request: DecodeRequest) -> RecognitionResult:
         """Return the words that lie in the window as a whole."""
         first = -(-request.start // WORD_STEP)
         last = (request.start + len(request.samples) - WORD_LENGTH) // WORD_STEP

@@ -156,8 +156,8 @@ class WhisperEngine:
         try:
             answers = self._recognise(requests, sizes)
             return [
-                self._fill_gaps(request, heard, sizes) if request.final else heard
-                for request, heard in zip(requests, answers, strict=True)
+                self._fill_gaps(request, answer, sizes) if request.final else answer
+                for request, answer in zip(requests, answers, strict=True)
             ]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
@@ -172,47 +172,47 @@ class WhisperEngine:
         words = self._align(requests, hypotheses)
         for row, request in enumerate(requests):
             words[row] = self._with_repeats(request, hypotheses[row], words[row])
-            kept = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
-            if kept < len(words[row]):
-                words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:kept]
+            count = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
+            if count < len(words[row]):
+                words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:count]
         return [
             RecognitionResult(
                 words=its_words,
-                language=said.language,
-                language_probability=said.language_probability,
-                avg_logprob=said.avg_logprob,
-                no_speech_prob=said.no_speech_prob,
-                rejected=said.failed,
+                language=hypothesis.language,
+                language_probability=hypothesis.language_probability,
+                avg_logprob=hypothesis.avg_logprob,
+                no_speech_prob=hypothesis.no_speech_prob,
+                rejected=hypothesis.failed,
             )
-            for said, its_words in zip(hypotheses, words, strict=True)
+            for hypothesis, its_words in zip(hypotheses, words, strict=True)
         ]
 
-    def _fill_gaps(self, request: DecodeRequest, heard: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
-        """Recognise speech for which *heard* has no words once more by itself, and return *heard* with the words found.
+    def _fill_gaps(self, request: DecodeRequest, result: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
+        """Recognise speech without words in *result* once more by itself, and return *result* with the words found.
 
         A translation that has words is returned as it is: its words do not show which speech they belong to.
         """
-        translated = self._task(request, heard.language or "") == TRANSLATE
-        if translated and heard.words:
-            return heard
-        given_up = request.start
-        while stretch := next((one for one in unheard(heard.words, request.voiced) if one[0] >= given_up), None):
-            given_up = stretch[1]
+        translated = self._task(request, result.language or "") == TRANSLATE
+        if translated and result.words:
+            return result
+        searched_to = request.start
+        while stretch := next((one for one in unheard(result.words, request.voiced) if one[0] >= searched_to), None):
+            searched_to = stretch[1]
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
             part = replace(
                 request,
                 samples=request.samples[first - request.start : last - request.start],
                 start=first,
-                language=heard.language or request.language,
+                language=result.language or request.language,
             )
             [missed] = self._recognise([part], sizes)
-            words = merge(heard.words, missed.words, stretch)
-            fresh = [word for word in words if word not in heard.words]
+            words = merge(result.words, missed.words, stretch)
+            fresh = [word for word in words if word not in result.words]
             if fresh:
-                heard = replace(heard, words=words, rejected=None)
-                given_up = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
-        return heard
+                result = replace(result, words=words, rejected=None)
+                searched_to = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
+        return result
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
         """See Engine. Longer windows count more."""
@@ -240,8 +240,8 @@ class WhisperEngine:
         languages = self._languages_of(requests, encoded)
         prompts = [
             [
-                *self._prompt(self._prefix(request)[: shape.prefix], language, self._task(request, language)),
-                *self._prefix_tokens(request)[: shape.said],
+                *self._prompt(self._hint_tokens(request)[: shape.hint_tokens], language, self._task(request, language)),
+                *self._prefix_tokens(request)[: shape.prefix_tokens],
             ]
             for request, (language, _) in zip(requests, languages, strict=True)
         ]
@@ -268,11 +268,11 @@ class WhisperEngine:
         language: tuple[str, float],
         place: tuple[Encoded, int],
     ) -> Hypothesis:
-        said = result.sequences_ids[0]  # includes the tokens that it was told to begin with
-        tokens = self._without_echo(tuple(token for token in said if token < self._tokenizer.eot), request)
+        sequence = result.sequences_ids[0]  # includes the tokens that it was told to begin with
+        tokens = self._without_echo(tuple(token for token in sequence if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
-        avg_logprob = result.scores[0] * len(said) / (len(said) + 1)
+        avg_logprob = result.scores[0] * len(sequence) / (len(sequence) + 1)
         failed = failed_gate(
             text,
             seconds=len(request.samples) / RATE,
@@ -291,10 +291,10 @@ class WhisperEngine:
         words = [plain(text) for text in texts[:-1]]
         at = [index for index, word in enumerate(words) if word]  # the tokenizer splits off marks as words, too
         audio_s = len(request.samples) / RATE
-        kept = without_echo([words[index] for index in at], voiced_s=voiced_s, audio_s=audio_s)
-        if kept == len(at):
+        count = without_echo([words[index] for index in at], voiced_s=voiced_s, audio_s=audio_s)
+        if count == len(at):
             return tokens
-        return tuple(token for part in parts[: at[kept]] for token in part)
+        return tuple(token for part in parts[: at[count]] for token in part)
 
     def _second_look(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> Hypothesis:
         """Decode the request again, a moment later and without the hint, and return the better of both hypotheses.
@@ -325,7 +325,7 @@ class WhisperEngine:
         if not has_repeats(words):
             return words
         if request.final and first.encoded.window_s < _LONGEST_S:
-            longest = Shape(_LONGEST_S, len(self._prefix(request)), final=True)
+            longest = Shape(_LONGEST_S, len(self._hint_tokens(request)), final=True)
             [again] = self._align([request], self._decode([request], longest))
             words = again if better_repeats(words, again, request.voiced) else words
         return fit_figures(words, request.voiced)
@@ -336,11 +336,10 @@ class WhisperEngine:
         The start of an answer names the language and the task.
         """
         words: list[tuple[Word, ...]] = [()] * len(hypotheses)
-        standing = [index for index, said in enumerate(hypotheses) if said.tokens and said.failed is None]
         groups: dict[tuple[int, str, str], list[int]] = {}
-        for index in standing:
-            said = hypotheses[index]
-            groups.setdefault((id(said.encoded), said.language, said.task), []).append(index)
+        for index, hypothesis in enumerate(hypotheses):
+            if hypothesis.tokens and hypothesis.failed is None:
+                groups.setdefault((id(hypothesis.encoded), hypothesis.language, hypothesis.task), []).append(index)
         for (_, language, task), members in groups.items():
             encoded = hypotheses[members[0]].encoded
             tokens: list[tuple[int, ...]] = [()] * encoded.rows  # rows of other groups are left empty
@@ -355,18 +354,18 @@ class WhisperEngine:
                 words[index] = self._words(requests[index], hypotheses[index], results[hypotheses[index].row])
         return words
 
-    def _words(self, request: DecodeRequest, said: Hypothesis, aligned: Any) -> tuple[Word, ...]:
-        written = _ENGLISH if said.task == TRANSLATE else said.language
-        tokenizer = self._tokenizers[written, said.task]
-        texts, tokens = tokenizer.split_to_word_tokens([*said.tokens, tokenizer.eot])
+    def _words(self, request: DecodeRequest, hypothesis: Hypothesis, aligned: Any) -> tuple[Word, ...]:
+        text_language = _ENGLISH if hypothesis.task == TRANSLATE else hypothesis.language
+        tokenizer = self._tokenizers[text_language, hypothesis.task]
+        texts, tokens = tokenizer.split_to_word_tokens([*hypothesis.tokens, tokenizer.eot])
         return words_of(
             [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
             aligned.alignments,
             aligned.text_token_probs,
             request.samples,
             start=request.start,
-            lead=said.encoded.lead,
-            language=written,
+            lead=hypothesis.encoded.lead,
+            language=text_language,
             final=request.final,
         )
 
@@ -380,14 +379,14 @@ class WhisperEngine:
         """Return for each request its language with probability 1, or the detected language."""
         if all(request.language is not None for request in requests):
             return [(request.language or "", 1.0) for request in requests]
-        heard = self._languages(encoded)
+        detected = self._languages(encoded)
         return [
             (request.language, 1.0)
             if request.language is not None
             else likeliest(
                 probabilities, before=request.before, speech_s=request.voiced_s or len(request.samples) / RATE
             )
-            for request, probabilities in zip(requests, heard, strict=True)
+            for request, probabilities in zip(requests, detected, strict=True)
         ]
 
     def _languages(self, encoded: Encoded) -> list[dict[str, float]]:
@@ -400,13 +399,13 @@ class WhisperEngine:
 
     def _shape(self, request: DecodeRequest, sizes: WindowSizes) -> Shape:
         window_s = sizes.window_s(len(request.samples), final=request.final)
-        return Shape(window_s, len(self._prefix(request)), request.final, len(self._prefix_tokens(request)))
+        return Shape(window_s, len(self._hint_tokens(request)), request.final, len(self._prefix_tokens(request)))
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         """Return the tokens that the answer begins with; None for several requests, whose tokens may differ."""
-        return self._tokens_of(request.said) if self.max_batch == 1 else ()
+        return self._tokens_of(request.prefix) if self.max_batch == 1 else ()
 
-    def _prefix(self, request: DecodeRequest) -> tuple[int, ...]:
+    def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         return self._tokens_of(request.hint)[:HINT_TOKENS]
 
     def _task(self, request: DecodeRequest, language: str) -> str:
