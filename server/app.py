@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from starlette.routing import Router, WebSocketRoute
 from starlette.types import ASGIApp
@@ -32,7 +32,6 @@ from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
 from server.jobs.waiter import JobWaiter
 from server.live.rules import LiveRules
 from server.model.ids import Prefix
-from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
 from server.routes.access_control import AccessControl, origin_of
@@ -176,16 +175,6 @@ def build_routes(
 
 def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
     storage, own_origin = domain.storage, origin_of(domain.links.public_base_url)
-    access = AccessControl(
-        accounts=storage.accounts,
-        counters=storage.counters,
-        limits=limits,
-        keys=storage.signing_keys,
-        shared_rates=storage.rates,
-        trusted_proxies=config.trusted_proxies,
-        origins=(*config.cors_origins, own_origin),
-        signup_origins=(*config.signup_origins, own_origin),
-    )
     return RouteParts(
         config=config,
         limits=limits,
@@ -193,7 +182,7 @@ def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
         offers=domain.offers,
         metrics=domain.metrics,
         closing=domain.closing,
-        access=access,
+        access=AccessControl(config=config, limits=limits, storage=storage, own_origin=own_origin),
         stream_limits=StreamLimits(limits.streams),
         uploads=Uploads(storage.blobs),
         waiter=JobWaiter(storage.jobs, domain.closing),
@@ -209,19 +198,16 @@ def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
 
 def _groups(parts: RouteParts, domain: Domain, estimator: Estimator) -> list[HasOperations]:
     """The groups of routes that this process serves."""
-    ops = Ops(parts, ready=lambda: None if domain.closing.is_set() else _describe(domain.offers["production"]))
+    ops = Ops(parts)
     if "api" not in domain.roles:
         return [ops, LiveRequests(parts)] if "live" in domain.roles else [ops]
     subtitles = Subtitles(parts)
-    following = ChannelFollowing(
-        channels=parts.storage.channels, jobs=parts.jobs, following=domain.following, closing=domain.closing
-    )
     return [
         Transcriptions(parts),
         Jobs(parts),
         EventStreams(parts),
         subtitles,
-        Channels(parts, following, subtitles),
+        Channels(parts, ChannelFollowing(parts.following), subtitles),
         LiveRequests(parts),
         Webhooks(parts),
         Accounts(parts),
@@ -234,15 +220,3 @@ def _groups(parts: RouteParts, domain: Domain, estimator: Estimator) -> list[Has
 def _resources(operations: list[Operation], access: AccessControl) -> dict[str, ASGIApp]:
     paths = dict.fromkeys(operation.endpoint.path for operation in operations)
     return {path: Resource([row for row in operations if row.endpoint.path == path], access) for path in paths}
-
-
-def _describe(offer: Offer) -> Mapping[str, Any]:
-    return {
-        "engine": offer.engine,
-        "model": offer.model,
-        "languages": sorted(offer.languages),
-        "speakers": offer.speakers,
-        "endpointing": list(offer.endpointing),
-        "bundled": offer.bundled,
-        "warnings": [dict(warning) for warning in offer.warnings],
-    }

@@ -6,7 +6,7 @@ ConfigError with one sentence.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from pipeline.text.phones import regions
 
 PREFIX = "SCRIBEWIRE_"
 
+Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 ROLES = ("api", "live", "worker", "courier")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

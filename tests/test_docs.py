@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from server.accounts.limits import Limits
-from server.accounts.limits_file import BUILT_IN
+from server.accounts.plans import BUILT_IN
 from server.config import VARIABLES
 from server.http.codes import CODES
 from server.model.jobs import JOB_CODES, TERMINAL

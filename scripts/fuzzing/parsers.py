@@ -15,7 +15,7 @@ from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, mutated, seeds
 from scripts.fuzzing.target import Finding, Target
 from server.accounts.addresses import address_key, client_address
 from server.accounts.limits import Limits
-from server.accounts.limits_file import BUILT_IN
+from server.accounts.plans import BUILT_IN
 from server.http.bodies import _Form, json_object
 from server.http.headers import byte_range, clean_filename, idempotency_key, none_match, preference
 from server.http.problems import Problem

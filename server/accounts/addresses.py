@@ -4,11 +4,9 @@ import hmac
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TypeAlias
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-Address: TypeAlias = IPv4Address | IPv6Address
-Network: TypeAlias = IPv4Network | IPv6Network
+from server.config import Address, Network
 
 NOBODY = "unknown"
 """The key of all clients without an address, such as those on a Unix socket. They are counted together."""

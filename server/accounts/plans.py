@@ -1,10 +1,24 @@
-"""Finding the plan that applies to an account now, with the account's own overrides."""
+"""The plans' numbers, from the built-in limits.toml or the operator's own, and the plan of an account."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from server.accounts.limits import Limits
-from server.model.accounts import Account, Plan
+from server.config import PREFIX, Config
+from server.model.accounts import Plan
+from server.model.errors import BadLimits
 from server.storage.ports import AccountStore
+
+BUILT_IN = Path(__file__).parents[1] / "limits.toml"
+
+
+def read_limits(config: Config) -> Limits:
+    """The limits that *config* names. Raises BadLimits with the file's name."""
+    path = config.limits_file or BUILT_IN
+    try:
+        return Limits.from_toml(path.read_text(encoding="utf-8"))
+    except (BadLimits, OSError, UnicodeDecodeError) as error:
+        raise BadLimits(f"{PREFIX}LIMITS_FILE must be a usable limits.toml, got {path}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +28,11 @@ class Plans:
     accounts: AccountStore
     limits: Limits
 
-    def of(self, account: Account, *, environment: str) -> Plan:
-        """The plan of *account*. Raises BadLimits for a plan or an override that the limits file does not have."""
-        return self.limits.plan(account.plan, account.limits, sandbox=environment == "sandbox")
-
     async def of_id(self, account_id: str, *, environment: str) -> Plan:
-        """The plan of an account by its id. An account that was deleted has the free plan."""
+        """The plan of an account by its id, with its own numbers. An account that was deleted has the free plan.
+
+        Raises BadLimits for a plan or a number that the limits file does not have.
+        """
         account = await self.accounts.account(account_id)
-        if account is None:
-            return self.limits.plan("free", {}, sandbox=environment == "sandbox")
-        return self.of(account, environment=environment)
+        name, own = ("free", {}) if account is None else (account.plan, account.limits)
+        return self.limits.plan(name, own, sandbox=environment == "sandbox")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from server.accounts.issuing import issue_key, open_account
-from server.accounts.limits_file import read_limits
+from server.accounts.plans import read_limits
 from server.clock import now_ms
 from server.commands.opening import node_name, open_storage
 from server.config import Config, ConfigError

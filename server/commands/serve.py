@@ -19,7 +19,7 @@ from pipeline.ingest.seccomp import close_memory
 from pipeline.words import join_words
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.accounts.limits_file import read_limits
+from server.accounts.plans import read_limits
 from server.app import Service, build
 from server.background import share_interpreter
 from server.commands.models import pull_hint

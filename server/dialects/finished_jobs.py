@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from server.clock import now_ms
 from server.http.codes import CODES
+from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.model.jobs import Job, State
 from server.routes.parts import RouteParts
-from server.routes.requests import deliver_results, warning_header
+from server.routes.requests import deliver_results
 
 HOLD_S = 600  # such a client knows no way to ask again
 
@@ -25,7 +26,7 @@ async def answer_finished(
         over = await parts.waiter.until_over(job, wait_s=HOLD_S)
         _require_results(over, asked_at)
         response = await make(over)
-    response.headers.update(warning_header(job))
+    response.headers.update(warning_headers(job.warnings))
     return await deliver_results(response, request, over, parts, asked_at=asked_at)
 
 

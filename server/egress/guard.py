@@ -12,9 +12,10 @@ from http.cookiejar import DefaultCookiePolicy
 
 import httpx
 
+from server.config import Address, Network
 from server.egress.names import Names, Unresolvable
 from server.egress.streams import HeadBoundTransport
-from server.egress.targets import Address, Network, Target, TargetNotAllowed, judge_addresses, parse_target
+from server.egress.targets import Target, TargetNotAllowed, judge_addresses, parse_target
 
 
 def _anywhere(_address: Address) -> AbstractContextManager[None]:

@@ -13,7 +13,8 @@ from ipaddress import ip_address
 from aiodns import DNSResolver
 from aiodns.error import DNSError
 
-from server.egress.targets import Address, no_public_address
+from server.config import Address
+from server.egress.targets import no_public_address
 
 SERVER_S = 2.0  # for the answer of one name server, which is asked once
 LOOKUP_S = 5.0  # after which a name counts as having no address, with the time in line

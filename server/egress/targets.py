@@ -8,15 +8,12 @@ new target and passes both halves again.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias
+from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
+from server.config import Address, Network
 from server.model.bounds import MAX_URL_CHARS
 from server.model.errors import RequestError
-
-Address: TypeAlias = IPv4Address | IPv6Address
-Network: TypeAlias = IPv4Network | IPv6Network
 
 PORTS = frozenset({80, 443})
 """Elsewhere are databases and mail servers, some of which can be made to act by a well-chosen HTTP request."""

@@ -31,6 +31,14 @@ TYPE_BASE = "https://scribewire.dev/problems/"  # an identifier, equal on every 
 UNAVAILABLE = 503
 UNAVAILABLE_RETRY_S = 5
 
+_LIMIT_TEXTS: Mapping[type[LimitReached], str] = {
+    QuotaExceeded: "{window}: {used} of {limit} used; free again at {resets_at}",
+    RateLimited: "{limit} requests per {window}",
+    ConcurrencyLimited: "{used} of {limit} {window} at the same time; wait for one to end",
+    TooManyKeys: "{used} of {limit} working keys; revoke one first",
+    TooManyChannels: "{used} of {limit} channels; delete one first",
+}
+
 CHALLENGES: Mapping[str, Mapping[str, str]] = {
     code: {"WWW-Authenticate": challenge}
     for code, challenge in {
@@ -108,45 +116,20 @@ def _pipeline(error: PipelineError) -> Problem | None:
     return Problem(error.code, str(error), headers=_retry_after(wait_s))
 
 
-def _quota(error: QuotaExceeded) -> Problem:
-    free_at = iso(error.resets_at)
+def _of_limit(error: LimitReached) -> Problem:
+    """The answer with the numbers of the limit. A client that is over its quota should not try again by itself."""
+    numbers = {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
+    wait_s = error.retry_after_s
+    if error.resets_at:
+        numbers["resets_at"] = iso(error.resets_at)
+        wait_s = seconds_until(error.resets_at, now_ms())
+    hopeless = {"x-should-retry": "false"} if error.code == "quota_exceeded" else {}
     return Problem(
         error.code,
-        f"{error.name}: {error.used} of {error.limit} used; free again at {free_at}",
-        headers={**_retry_after(seconds_until(error.resets_at, now_ms())), "x-should-retry": "false"},
-        members={**_limit_members(error), "resets_at": free_at},
+        _LIMIT_TEXTS[type(error)].format_map(numbers),
+        headers=_retry_after(wait_s) | hopeless,
+        members=numbers,
     )
-
-
-def _rate(error: RateLimited) -> Problem:
-    return Problem(
-        error.code,
-        f"{error.limit} requests per {error.name}",
-        headers=_retry_after(seconds_until(error.resets_at, now_ms())),
-        members={**_limit_members(error), "resets_at": iso(error.resets_at)},
-    )
-
-
-def _concurrency(error: ConcurrencyLimited) -> Problem:
-    return Problem(
-        error.code,
-        f"{error.used} of {error.limit} {error.name} at the same time; wait for one to end",
-        headers=_retry_after(error.retry_after_s),
-        members=_limit_members(error),
-    )
-
-
-def _of_full_account(error: TooManyKeys | TooManyChannels, advice: str) -> Problem:
-    return Problem(
-        error.code,
-        f"{error.used} of {error.limit} {advice}",
-        headers={"x-should-retry": "false"},
-        members=_limit_members(error),
-    )
-
-
-def _limit_members(error: LimitReached) -> dict[str, object]:
-    return {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
 
 
 def _wrong_scope(error: WrongScope) -> Problem:
@@ -165,11 +148,7 @@ def _retry_after(seconds: int | None) -> dict[str, str]:
 _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     Problem: lambda problem: problem,
     Refused: _of_refusal,
-    QuotaExceeded: _quota,
-    RateLimited: _rate,
-    ConcurrencyLimited: _concurrency,
-    TooManyKeys: lambda error: _of_full_account(error, "working keys; revoke one first"),
-    TooManyChannels: lambda error: _of_full_account(error, "channels; delete one first"),
+    LimitReached: _of_limit,
     WrongScope: _wrong_scope,
     RequestError: _request_error,
     AudioTooLong: _too_long,

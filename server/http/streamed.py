@@ -1,6 +1,7 @@
 """An answer whose body comes piece by piece and whose source must be closed, such as a file that is read."""
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -33,13 +34,22 @@ class Streamed(StreamingResponse):
     """
 
     def __init__(
-        self, source: AsyncGenerator[bytes], *, first: bytes = b"", status: int = 200, headers: Mapping[str, str]
+        self,
+        source: AsyncGenerator[bytes],
+        seat: AbstractContextManager[object] | None = None,
+        *,
+        first: bytes = b"",
+        status: int = 200,
+        headers: Mapping[str, str],
     ) -> None:
+        """*seat*, which was taken before the answer began, is left at its end."""
         super().__init__(_after(first, source), status, headers)
         self._source = source
+        self._seat = nullcontext() if seat is None else seat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._source.aclose()
+        with self._seat:
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                await self._source.aclose()

@@ -4,29 +4,28 @@ The order is fixed and documented: key (401), environment (403), rate (429), dec
 of it is checked on the headers, before a byte of the body is read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from server.accounts.addresses import Network
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
 from server.accounts.signed import GRANT, Scope, check_token, read_credential
 from server.clock import now_ms
-from server.config import LOOPBACK
+from server.config import LOOPBACK, Config
 from server.http.caller import Caller
 from server.http.headers import idempotency_key, limit_headers
 from server.http.operation import Auth, Operation
 from server.http.problems import Problem
 from server.logs import log
-from server.model.accounts import Account, ApiKey, Plan, SigningKeys, WindowUse
+from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
 from server.routes.address_counters import address_of, check_account
-from server.storage.ports import AccountStore, Counter, RateCounter
+from server.storage.ports import Storage
 
 MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
@@ -42,21 +41,17 @@ class AccessControl:
     database is read. Keys that worked lately are still looked up, because their owners may share that address.
     """
 
-    accounts: AccountStore
-    counters: Counter
+    config: Config
     limits: Limits
-    keys: SigningKeys
-    trusted_proxies: Sequence[Network]
-    origins: Sequence[str]  # whose pages may open WebSockets; "*": any
-    signup_origins: Sequence[str]  # whose pages may get a key without having one
-    shared_rates: RateCounter | None = None  # counts requests for several nodes; None: they are counted here
+    storage: Storage  # its *rates* counts requests for several nodes; None: they are counted here
+    own_origin: str  # of our own pages
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: Failures = field(init=False)  # keys, by address
     _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that were good lately
 
     def __post_init__(self) -> None:
-        self._refused = Failures(what="wrong keys", shared=self.shared_rates)
+        self._refused = Failures(what="wrong keys", shared=self.storage.rates)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """The caller, after every check that needs no body. Raises RequestError."""
@@ -88,7 +83,7 @@ class AccessControl:
         if secret is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         if grants and secret.startswith(GRANT):
-            key_hash, _ = read_credential(self.keys, GRANT, secret, now_s=now_ms() / 1000)
+            key_hash, _ = read_credential(self.storage.signing_keys, GRANT, secret, now_s=now_ms() / 1000)
             return await self.identify_hash(request, key_hash)
         address = self._address(request)
         return await self._admit_owner(request, address, *await self._look_up(secret, address))
@@ -143,7 +138,7 @@ class AccessControl:
         return await self._find_key(hashed)
 
     async def _find_key(self, hashed: bytes) -> tuple[ApiKey, Account]:
-        found = await self.accounts.by_hash(hashed)
+        found = await self.storage.accounts.by_hash(hashed)
         if found is None or not _alive(found[0], now_ms()):
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
         return found
@@ -156,15 +151,15 @@ class AccessControl:
         give to this machine: a number, "localhost", or a name from the settings.
         """
         origin = connection.headers.get("origin")
-        origins = self.signup_origins if signs_up else self.origins
-        if origin is None or "*" in origins or origin in origins:
+        origins = self.config.signup_origins if signs_up else self.config.cors_origins
+        if origin in (None, self.own_origin) or "*" in origins or origin in origins:
             return
         if not _is_own(origin, connection.headers.get("host")):
             raise Problem("origin_not_allowed", "pages of this origin may not use this server")
 
     def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
         """Return if *token* is valid for this job and scope. Raises RequestError if not."""
-        check_token(self.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
+        check_token(self.storage.signing_keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
 
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """The RateLimit headers of an answer to *caller*; none if its requests are not counted."""
@@ -177,7 +172,7 @@ class AccessControl:
         if caller.account is not None and limit is not None:
             month = month_of(now_ms())
             try:
-                [used] = await self.counters.amounts_used(caller.account.id, [("transcriptions", month.name)])
+                [used] = await self.storage.counters.amounts_used(caller.account.id, [("transcriptions", month.name)])
             except StorageBusy:  # what the request did is done, and its answer is more important than this header
                 return limit_headers(windows, now=now_ms())
             windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
@@ -191,10 +186,10 @@ class AccessControl:
             limit = caller.plan.requests_per_minute
         else:
             subject, limit = caller.address, self.limits.keyless.requests_per_minute
-        if self.shared_rates is None:
+        if self.storage.rates is None:
             window = self._rates.hit(subject, now=now, limit=limit)
         else:
-            window = await self.shared_rates.hit(subject, limit=limit)
+            window = await self.storage.rates.hit(subject, limit=limit)
         if not window.allowed:
             _tell_rate(request, window)
         window.check()
@@ -204,11 +199,11 @@ class AccessControl:
         return Caller(request.scope["state"]["environment"], self._address(request))
 
     def _address(self, request: HTTPConnection) -> str:
-        return address_of(request.scope, self.trusted_proxies)
+        return address_of(request.scope, self.config.trusted_proxies)
 
     async def _touch(self, key: ApiKey) -> None:
         try:
-            await self.accounts.touch(key.id, now_ms())
+            await self.storage.accounts.touch(key.id, now_ms())
         except (DiskFull, StorageBusy) as error:
             # The request itself may not need to write, so let it go on.
             log.warning("last use of a key not written: %s", error)

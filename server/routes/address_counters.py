@@ -13,9 +13,10 @@ from itertools import chain
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from server.accounts.addresses import Network, address_key, client_address, peer_key
+from server.accounts.addresses import address_key, client_address, peer_key
 from server.accounts.limits import RateTable
 from server.clock import now_ms
+from server.config import Network
 from server.http.address_limits import ConnectionUse
 from server.http.problems import Problem
 from server.logs import log

@@ -22,6 +22,7 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
+from server.http.streamed import Streamed
 from server.jobs.members import members_of
 from server.jobs.order_members import channel_name
 from server.model.channels import Channel
@@ -31,7 +32,6 @@ from server.model.ids import Prefix
 from server.model.instants import iso
 from server.routes.address_counters import check_account
 from server.routes.parts import RouteParts
-from server.routes.stream_limits import CountedStream
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered
@@ -156,7 +156,7 @@ class Channels:
             seat.enter_context(self.parts.stream_limits.watching(channel))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
-            return CountedStream(
+            return Streamed(
                 self._lines(channel.id, place, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
             )
 

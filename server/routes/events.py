@@ -14,9 +14,9 @@ from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
+from server.http.streamed import Streamed
 from server.routes.parts import RouteParts
 from server.routes.requests import READER_CODES, admit_reader
-from server.routes.stream_limits import CountedStream
 from server.streams.rendering import Rendered
 
 EXAMPLE = """retry: 3000
@@ -74,7 +74,7 @@ class EventStreams:
             seat.enter_context(self.parts.stream_limits.reading(job))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
-            return CountedStream(
+            return Streamed(
                 self._lines(job.id, after, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
             )
 

@@ -17,7 +17,7 @@ from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.streamed import first_piece
+from server.http.streamed import Streamed, first_piece
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
 from server.model.erasures import ErasureReason
@@ -43,7 +43,6 @@ from server.routes.requests import (
     query_switch,
 )
 from server.routes.response_cache import JobResponseCache, TaggedResponse
-from server.routes.stream_limits import CountedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,7 @@ class Jobs:
             return Response(status_code=status, headers=headers)
         source = self.parts.storage.blobs.read(artifact.blob, start, stop)
         first = await first_piece(source)
-        return CountedStream(source, seat.pop_all(), first=first, status=status, headers=headers)
+        return Streamed(source, seat.pop_all(), first=first, status=status, headers=headers)
 
     def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
         asked = request.headers.get("range")

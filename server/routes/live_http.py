@@ -13,6 +13,7 @@ from starlette.responses import Response
 from server.clock import now_ms
 from server.http.bodies import MAX_BODY_WITH_RECORDINGS, json_object
 from server.http.caller import Caller
+from server.http.headers import warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schema_parts import ref
@@ -37,7 +38,6 @@ from server.routes.requests import (
     live_job,
     no_such_job,
     query_switch,
-    warning_header,
 )
 from server.waiting import until_first
 
@@ -132,7 +132,7 @@ class LiveRequests:
         asked_at = now_ms()
         shown = await self.parts.records.full(job, asked_at=asked_at)
         shown["live"] |= self._addresses(job, expires_s)
-        headers = {"Location": self.parts.links.job_path(job), **warning_header(job)}
+        headers = {"Location": self.parts.links.job_path(job), **warning_headers(job.warnings)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)

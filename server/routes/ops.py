@@ -1,6 +1,6 @@
 """Health, formats, descriptions and metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ class Ops:
     """Handlers for machines and operators."""
 
     parts: RouteParts
-    ready: Callable[[], Mapping[str, Any] | None]  # the engine's description, None once the server stops
 
     def operations(self) -> list[Operation]:
         return [
@@ -56,10 +55,22 @@ class Ops:
         return ALIVE
 
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
-        if (running := self.ready()) is None:
+        if self.parts.closing.is_set():
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
         await self.parts.jobs.counts()  # the database answers
-        return json_response({"status": "ready", **running})
+        offer = self.parts.offers["production"]
+        return json_response(
+            {
+                "status": "ready",
+                "engine": offer.engine,
+                "model": offer.model,
+                "languages": sorted(offer.languages),
+                "speakers": offer.speakers,
+                "endpointing": list(offer.endpointing),
+                "bundled": offer.bundled,
+                "warnings": [dict(warning) for warning in offer.warnings],
+            }
+        )
 
     async def schema(self, _request: Request, _caller: Caller) -> Response:
         return json_response(service_v1_schema(self.parts.links.public_base_url), headers=DAY)

@@ -9,7 +9,7 @@ from starlette.types import Scope as ASGIScope
 
 from server.accounts.signed import Scope
 from server.http.caller import Caller
-from server.http.headers import idempotency_key, warning_headers
+from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.jobs.erasing import Eraser
 from server.model.errors import FieldError, Refused, invalid
@@ -67,14 +67,6 @@ def check_query(request: Request) -> None:
     """Raises Refused if redaction is asked for in the query of an operation that reads members from its body."""
     if request.scope["query_string"] and not {"redact", "redact[]"}.isdisjoint(request.query_params):
         raise invalid([FieldError("redact", "misplaced", "belongs into the body; the query redacts nothing")])
-
-
-# --- warnings ----------------------------------------------------------------------------------------------------
-
-
-def warning_header(job: Job) -> dict[str, str]:
-    """The header with the members that the order of *job* did not know; nothing where it knew them all."""
-    return warning_headers(job.warnings)
 
 
 # --- the job -----------------------------------------------------------------------------------------------------

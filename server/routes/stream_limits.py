@@ -1,16 +1,13 @@
 """How many streams, downloads and sockets may be open at once: of one job, one channel and one account."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-
-from starlette.types import Receive, Scope, Send
 
 from server.accounts.limits import StreamRules
 from server.http.caller import Caller
 from server.http.problems import Problem
-from server.http.streamed import Streamed
 from server.model.channels import Channel
 from server.model.jobs import Job
 
@@ -68,23 +65,3 @@ class StreamLimits:
         finally:
             self._open.subtract(most.keys())
             self._open += Counter()  # removes the zero counts
-
-
-class CountedStream(Streamed):
-    """A stream that holds a seat until it ends. The seat was taken before the answer began."""
-
-    def __init__(
-        self,
-        source: AsyncGenerator[bytes],
-        seat: ExitStack,
-        *,
-        first: bytes = b"",
-        status: int = 200,
-        headers: Mapping[str, str],
-    ) -> None:
-        super().__init__(source, first=first, status=status, headers=headers)
-        self._seat = seat
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._seat:
-            await super().__call__(scope, receive, send)

@@ -10,7 +10,7 @@ from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED
 from server.http.caller import Caller
-from server.http.headers import WARNING, Preference, preference
+from server.http.headers import WARNING, Preference, preference, warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
@@ -30,7 +30,6 @@ from server.routes.requests import (
     deliver_results,
     idempotency_key_of,
     query_seconds,
-    warning_header,
 )
 
 FILE_CODES = (
@@ -138,7 +137,7 @@ class Transcriptions:
         with self.parts.eraser.holding(submitted.job.id):
             job = await self.parts.waiter.until_over(submitted.job, wait_s=wait.seconds)
             record = await self.parts.records.full(job, asked_at=asked_at)
-        headers = warning_header(job) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
+        headers = warning_headers(job.warnings) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:
             headers["Preference-Applied"] = wait.applied
         place = self.parts.links.job_path(job)

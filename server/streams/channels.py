@@ -1,14 +1,11 @@
 """What the readers of a channel get: the events of the session that it shows, then those of the next one."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from server.model.channels import Channel
-from server.storage.job_store import JobStore
-from server.storage.ports import ChannelStore
 from server.streams.following import EventReader, Following
 from server.streams.rendering import RenderedBatch
 from server.waiting import set_within
@@ -34,14 +31,11 @@ class ChannelBatch:
     reader: EventReader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChannelFollowing:
     """Makes readers' views of channels. One for each process, so that a thousand readers ask the storage once."""
 
-    channels: ChannelStore
-    jobs: JobStore
     following: Following
-    closing: asyncio.Event
     _known: dict[str, tuple[float, Channel | None]] = field(default_factory=dict, init=False)
 
     async def look(self, channel_id: str) -> Channel | None:
@@ -49,7 +43,7 @@ class ChannelFollowing:
         asked, channel = self._known.get(channel_id, (-LOOK_S, None))
         now = time.monotonic()
         if now - asked >= LOOK_S:
-            channel = await self.channels.get(channel_id)
+            channel = await self.following.storage.channels.get(channel_id)
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[channel_id] = (now, channel)
@@ -62,11 +56,11 @@ class ChannelFollowing:
         channel is deleted and when the server stops.
         """
         position = await self._start_position(channel_id, position)
-        while not self.closing.is_set() and (channel := await self.look(channel_id)) is not None:
+        while not self.following.closing.is_set() and (channel := await self.look(channel_id)) is not None:
             session = await self._next_position(channel, position)
             if session is None:
                 yield None
-                await set_within(self.closing, LOOK_S)
+                await set_within(self.following.closing, LOOK_S)
                 continue
             async for batch in self._follow_session(channel_id, session):
                 yield batch
@@ -76,14 +70,14 @@ class ChannelFollowing:
         channel = await self.look(channel_id)
         if channel is None or channel.job in (None, position.job_id):
             return position
-        job = await self.jobs.get(channel.job)
+        job = await self.following.storage.jobs.get(channel.job)
         return ChannelPosition(channel.job, OVER if job is None or job.terminal else 0)
 
     async def _next_position(self, channel: Channel, position: ChannelPosition) -> ChannelPosition | None:
         """Where to read next: the rest of the reader's session, or the whole of a newer one, which may be over too."""
         if channel.job is None or (channel.job == position.job_id and position.seq == OVER):
             return None
-        if await self.jobs.get(channel.job) is None:
+        if await self.following.storage.jobs.get(channel.job) is None:
             return None
         return position if channel.job == position.job_id else ChannelPosition(channel.job)
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from server.accounts.addresses import Network, address_key, client_address
+from server.accounts.addresses import address_key, client_address
 from server.accounts.limits import RateTable
 from server.clock import now_ms
+from server.config import Network
 from server.metrics import Metrics
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it

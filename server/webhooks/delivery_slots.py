@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from server.accounts.addresses import Address, address_key
+from server.accounts.addresses import address_key
+from server.config import Address
 from server.model.deliveries import Crowding
 from server.model.errors import Refused
 

@@ -33,7 +33,7 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
-from server.accounts.limits_file import read_limits
+from server.accounts.plans import read_limits
 from server.app import Service, build
 from server.clock import now_ms
 from server.config import PREFIX, Config

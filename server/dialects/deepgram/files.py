@@ -16,7 +16,7 @@ from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
 from server.dialects.finished_jobs import answer_finished
 from server.http.bodies import JSON
 from server.http.caller import Caller
-from server.http.headers import WARNING
+from server.http.headers import WARNING, warning_headers
 from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
@@ -26,7 +26,6 @@ from server.model.jobs import Job
 from server.model.orders import Order
 from server.model.received import Received
 from server.routes.parts import RouteParts
-from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, accept_upload
 
 RAW = "application/octet-stream"
@@ -86,7 +85,7 @@ class FileHandler:
         _, submitted = await accept_upload(self.parts, request, caller, parse, raw=True)
         job = submitted.job
         if listening.callback is not None:
-            return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warning_header(job)})
+            return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warning_headers(job.warnings)})
         return await answer_finished(request, job, lambda over: self._result(over, shape), self.parts)
 
     async def _result(self, job: Job, shape: DeepgramShape) -> Response:

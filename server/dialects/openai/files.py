@@ -29,6 +29,7 @@ from server.dialects.openai.errors import SHAPE, error_body
 from server.dialects.openai.file_parameters import FILE_FORMATS, ResponseOptions
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
+from server.http.headers import warning_headers
 from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
@@ -36,7 +37,6 @@ from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.routes.parts import RouteParts
-from server.routes.requests import warning_header
 from server.routes.transcriptions import FILE_CODES, accept_upload
 
 
@@ -74,7 +74,7 @@ class AudioFiles:
             self.parts, request, caller, lambda received: wish.read(received, self.parts.offers[caller.environment])
         )
         if wish.stream:
-            headers = {**STREAM_HEADERS, **warning_header(submitted.job)}
+            headers = {**STREAM_HEADERS, **warning_headers(submitted.job.warnings)}
             return StreamingResponse(self._stream(submitted.job, wish), headers=headers)
         return await answer_finished(request, submitted.job, lambda job: self._whole(job, wish), self.parts)
 

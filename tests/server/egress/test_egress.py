@@ -11,11 +11,12 @@ from ipaddress import ip_network
 import httpx
 import pytest
 
+from server.config import Network
 from server.egress import names as names_module
 from server.egress.guard import Egress, RequestTimeouts
 from server.egress.names import Unresolvable
 from server.egress.streams import HEAD_BYTES, PIECE_BYTES
-from server.egress.targets import Network, TargetNotAllowed
+from server.egress.targets import TargetNotAllowed
 from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
