@@ -120,9 +120,9 @@ def levels_db(windows: Windows) -> list[float]:
 def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
     """Return the samples of one request with quiet speech raised and a constant offset removed.
 
-    Returns the same object if nothing changes. *spans* has the indices between which somebody speaks; if it is empty,
-    all samples count as speech. The gain at each place is that which the loudest speech within _AROUND needs. So a
-    distant voice is raised, and a close one in the same window is not.
+    Returns the same object if nothing changes. *spans* has the indices between which somebody speaks, some of them
+    perhaps outside the samples; if it is empty, all samples count as speech. The gain at each place is that which the
+    loudest speech within _AROUND needs. So a distant voice is raised, and a close one in the same window is not.
     """
     offset = float(np.mean(samples)) if len(samples) else 0.0
     if abs(offset) > _OFFSET:
@@ -130,7 +130,7 @@ def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samp
     peaks = np.abs(np.pad(samples, (0, -len(samples) % WINDOW))).reshape(-1, WINDOW).max(axis=1)
     spoken = np.zeros(len(peaks), np.bool_) if spans else np.ones(len(peaks), np.bool_)
     for start, end in spans:
-        spoken[max(0, start // WINDOW) : -(-end // WINDOW)] = True
+        spoken[max(0, start // WINDOW) : max(0, -(-end // WINDOW))] = True
     if not spoken.any() or float(peaks[spoken].min()) >= _PEAK:
         return samples
     near = np.pad(np.where(spoken, peaks, 0.0), _AROUND)

@@ -38,6 +38,9 @@ _SAME = {
     "doctor": "dr",
 }
 _SOUNDS = {"4": "for", "2": "to", "too": "to", "8": "ate", "1": "won", "0": "oh", "o": "oh"}
+FIGURE_SOUNDS = frozenset(_SOUNDS.values())
+"""The sounds of figures that are words, too."""
+
 _UNSAID = frozenset({"dot"})  # "silver dot com" is also written "silver.com"
 _ONES = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",

@@ -98,6 +98,11 @@ def test_a_far_voice_is_raised_and_the_near_one_beside_it_is_not():
     assert np.abs(loud[-position(1) :]).max() > 10 * np.abs(far).max()
 
 
+def test_speech_outside_the_samples_does_not_count():
+    far = noise(2, -60)
+    assert raise_level(far, [(-position(3), -position(1)), (position(3), position(4))]) is far
+
+
 def test_silence_is_raised_to_silence():
     silence = np.zeros(RATE, np.float32)
     assert not raise_level(silence).any()

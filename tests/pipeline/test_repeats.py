@@ -1,10 +1,19 @@
 """Tests of repeats.py: figures that are repeated faster than anybody speaks are cut to as many as were said."""
 
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from benchmarks.latency import Bench
+from benchmarks.phrases import LEVEL, spoken_by
 from pipeline.audio import position
+from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.gates import count_before_echo, failed_gate
-from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats, with_surroundings
 from pipeline.words import join_words
 from tests.pipeline.listening import spoken
 
@@ -47,6 +56,48 @@ def test_the_better_of_two_answers_has_all_other_words_and_no_more_figures_than_
     assert better_repeats(LOOP, again, [])
     assert not better_repeats(again, LOOP, [])
     assert not better_repeats(LOOP, again[:2], []), "it lost two words"
+
+
+SAID = (("My", 0.1, 0.3), ("card", 0.3, 0.7), ("4,", 0.9, 1.4), ("2.", 1.4, 1.8), ("4,", 2.1, 2.6), ("2.", 2.6, 3.0))
+REST = (("It", 3.5, 3.7), ("expires", 3.7, 4.1), ("in", 4.6, 4.8), ("May.", 4.8, 5.2))
+SPEECH = ((0.1, 1.8), (2.1, 3.0), (3.5, 4.1), (4.6, 5.2))
+
+
+def surrounded(words, said=SAID + REST):
+    voiced = [(position(start), position(end)) for start, end in SPEECH]
+    all_words = spoken(*said)
+    hear = lambda start, end: tuple(word for word in all_words if start <= word.start and word.end <= end)  # noqa: E731
+    return with_surroundings(words, voiced, hear)
+
+
+def test_what_a_row_of_figures_took_of_the_speech_around_it_is_heard_by_itself():
+    row = spoken(("42" * 10, 0.1, 5.2))
+    both = surrounded(row)
+    assert join_words(both) == "My card 4242424242 It expires in May.", "figures have two seconds of speech"
+    assert all(one.end <= two.start for one, two in pairwise(both))
+    my_card, rest = spoken(*SAID[:2]), spoken(*REST)
+    assert join_words(surrounded(my_card + row)) == join_words(both)
+    assert surrounded(my_card + row + rest) == my_card + row + rest, "it has the words around it"
+
+
+@pytest.mark.parametrize("text", ["4 2", "for two", "4242 It", ""])
+def test_figures_by_themselves_are_no_words_around_a_row(text):
+    row = spoken(("Card", 0.1, 0.5), ("42" * 6, 0.5, 5.2))
+    assert surrounded(row, [(word, 4.6, 5) for word in text.split()]) == row
+
+
+@pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
+def test_the_real_model_hears_what_is_said_after_a_card_number(bundled: Path) -> None:
+    card = ", ".join(["four two four two"] * 4)
+    said = spoken_by("flite:rms", f"Please charge {card}, and send me the receipt. Thank you very much.", 1.0)
+    samples = np.pad(said * (LEVEL / np.abs(said).max()), position(0.5))
+    engine = load(EngineSettings(model=str(bundled)))
+    try:
+        text = join_words(Bench(engine, VoiceDetector()).offline(samples))
+    finally:
+        engine.close()
+    assert text.startswith("Please charge 4242")
+    assert text.casefold().endswith("and send me the receipt. thank you very much.")
 
 
 def test_the_gates_leave_rows_of_figures_alone():

@@ -6,13 +6,13 @@ row counts, because those of its words are wrong: the model no longer follows th
 such a row again, and gates.py leaves the row out. ../decisions.md has the measurements.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby, pairwise
 
 from pipeline.audio import position
 from pipeline.recognition.merging import Span
-from pipeline.recognition.spoken_form import Unit, units_of
+from pipeline.recognition.spoken_form import FIGURE_SOUNDS, Unit, units_of
 from pipeline.words import Word
 
 LONGEST = 8
@@ -29,6 +29,9 @@ FIGURE = position(0.16)
 
 USUAL = position(0.2)
 """The time of a figure: so many are kept if there are too many."""
+
+PAUSE = position(0.1)
+"""The least pause at which a row may have ended."""
 
 
 def repeated_figures(units: Sequence[Unit]) -> Iterator[range]:
@@ -74,6 +77,58 @@ def better_repeats(first: Sequence[Word], again: Sequence[Word], voiced: Sequenc
     ours, theirs = fit_figures(first, voiced), fit_figures(again, voiced)
     surplus = len(units_of(first)) - len(units_of(ours))
     return _count_others(again) >= _count_others(first) and len(units_of(again)) - len(units_of(theirs)) <= surplus
+
+
+def with_surroundings(
+    words: tuple[Word, ...], voiced: Sequence[Span], recognise: Callable[[int, int], tuple[Word, ...]]
+) -> tuple[Word, ...]:
+    """Return *words* with what is said before a row of figures at their start, and after one at their end.
+
+    Such a row may stand for all the speech around it. *recognise* returns the words between two positions.
+    """
+    units = units_of(words)
+    rows = list(repeated_figures(units))
+    pauses = [(end + start) // 2 for (_, end), (start, _) in pairwise(voiced) if start - end >= PAUSE]
+    if not rows or not pauses:
+        return words
+    start, end = voiced[0][0], voiced[-1][1]
+    before = _before_figures(recognise(start, pauses[0])) if rows[0][0] == 0 else ()
+    start = before[-1].end if before else start
+    within = [pause for pause in pauses if pause > max(start, units[rows[-1][0]].start)]
+    at_end = all(unit.is_figure for unit in units[rows[-1][0] :])
+    after, end = _words_after(within, end, recognise) if at_end else ((), end)
+    if not before and not after:
+        return words
+    kept = tuple(
+        replace(word, start=min(max(word.start, start), end), end=min(max(word.end, start), end)) for word in words
+    )
+    spans = [(max(start, first), min(end, last)) for first, last in voiced if first < end and last > start]
+    return (*before, *fit_figures(kept, spans), *after)
+
+
+def _words_after(
+    pauses: Sequence[int], end: int, recognise: Callable[[int, int], tuple[Word, ...]]
+) -> tuple[tuple[Word, ...], int]:
+    """Return the words after figures that end in one of *pauses*, and in which, or no words and *end*.
+
+    The words from the last pause on are recognised, then from earlier ones, until they begin with figures.
+    """
+    after: tuple[Word, ...] = ()
+    at = end
+    for pause in reversed(pauses):
+        words = recognise(pause, end)
+        if not _before_figures(words):
+            break
+        after, at = words, pause
+    return after, at
+
+
+def _before_figures(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return the *words* before the first figure. "For two" counts as one, because it sounds like that."""
+    units = units_of(words)
+    alike = [unit.is_figure or unit.sound in FIGURE_SOUNDS for unit in units]
+    first = next((at for at, unit in enumerate(units) if unit.is_figure or all(alike[at : at + 2])), None)
+    return words if first is None else words[: units[first].word]
 
 
 def _count_others(words: Sequence[Word]) -> int:

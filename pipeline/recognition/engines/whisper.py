@@ -37,7 +37,7 @@ from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better,
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.prompts import HINT_TOKENS, WINDOWS_S, Shape, max_length, window_for
-from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats
+from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats, with_surroundings
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.recognition.merging import merge
@@ -200,12 +200,7 @@ class WhisperEngine:
             searched_to = stretch[1]
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
-            part = replace(
-                request,
-                samples=request.samples[first - request.start : last - request.start],
-                start=first,
-                language=result.language or request.language,
-            )
+            part = _between(replace(request, language=result.language or request.language), first, last)
             [missed] = self._recognise([part], sizes)
             words = merge(result.words, missed.words, stretch)
             fresh = [word for word in words if word not in result.words]
@@ -320,7 +315,7 @@ class WhisperEngine:
     def _with_repeats(self, request: DecodeRequest, first: Hypothesis, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return *words*, those of *first*, with as many repeated figures as can have been said.
 
-        A final is decoded again in the longest window, in which Whisper repeats figures less often.
+        A final is decoded again in the longest window, where Whisper repeats less often, and around the figures.
         """
         if not has_repeats(words):
             return words
@@ -328,7 +323,13 @@ class WhisperEngine:
             longest = Shape(_LONGEST_S, len(self._hint_tokens(request)), final=True)
             [again] = self._align([request], self._decode([request], longest))
             words = again if better_repeats(words, again, request.voiced) else words
-        return fit_figures(words, request.voiced)
+        words = fit_figures(words, request.voiced)
+
+        def between(start: int, end: int) -> tuple[Word, ...]:
+            part = _between(replace(request, language=first.language), start, end)
+            return self._align([part], self._decode([part], self._shape(part, self.sizes)))[0]
+
+        return with_surroundings(words, request.voiced, between) if request.final else words
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
         """Return the words of each accepted hypothesis. Those with one encoding and one start share a call of align().
@@ -431,6 +432,11 @@ class WhisperEngine:
         """
         tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
+
+
+def _between(request: DecodeRequest, start: int, end: int) -> DecodeRequest:
+    """Return the request for its audio between two positions."""
+    return replace(request, samples=request.samples[start - request.start : end - request.start], start=start)
 
 
 def _raise_level(request: DecodeRequest) -> Samples:
