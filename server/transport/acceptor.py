@@ -26,7 +26,7 @@ MAX_CONNECTIONS = 10_000  # where the descriptors suffice for more: an idle conn
 OF_ACCOUNT = 0.6  # of all connections: half of them may read one session, and its owner needs some, too
 
 BACKLOG = 2048  # connections that the system keeps until they are accepted
-AT_ONCE = 16  # connections accepted before other work gets its turn
+AT_ONCE = 4  # connections accepted before other work gets its turn
 RETRY_S = 1.0  # after the system had no descriptor left all the same
 WARN_EVERY_S = 60.0
 

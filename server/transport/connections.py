@@ -7,9 +7,8 @@ becomes a TrackedConnection. uvicorn's protocols report to that what the connect
 import asyncio
 import fcntl
 import termios
-import time
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,41 +18,11 @@ from server.accounts.limits import RateTable
 from server.clock import now_ms
 from server.config import Network
 from server.metrics import Metrics
+from server.transport.fair_queue import FairQueue
 
 MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
 MAX_CUTS = 20  # of connections of an account within a minute; then it may open no other
 SILENT_AT_ONCE = 16  # connections without a request that are closed together to make room
-
-TURN_S = 0.002
-"""The time in one turn of the event loop for connections that wait in the ParseQueue."""
-
-
-class ParseQueue:
-    """Connections with more data than may be parsed at once take turns, so that no turn of the event loop is long."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    @property
-    def busy(self) -> bool:
-        """Whether connections wait. Those that have something new should wait behind them."""
-        return bool(self._waiting)
-
-    def join(self, go_on: Callable[[], None]) -> None:
-        """Call *go_on* once, in one of the next turns of the event loop. It must not take longer than TURN_S."""
-        self._waiting.append(go_on)
-        if len(self._waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._serve)
-
-    def _serve(self) -> None:
-        until = time.monotonic() + TURN_S
-        for _ in range(len(self._waiting)):
-            self._waiting[0]()
-            self._waiting.popleft()  # not before, so that join() does not schedule this once more
-            if time.monotonic() >= until:
-                break
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._serve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +46,7 @@ class Connections:
         self.rules = rules
         self.on_room: Callable[[], None] = lambda: None
         """Called whenever a connection has ended, or rests and can be closed."""
-        self.parse_queue = ParseQueue()
+        self.fair_queue = FairQueue()
         self.headless: dict[TrackedConnection, None] = {}  # without a request so far; the oldest first
         self.resting: dict[TrackedConnection, None] = {}  # between two requests; the oldest first
         self.idle: dict[TrackedConnection, None] = {}  # readers of what is silent; the oldest first
@@ -174,16 +143,21 @@ class TrackedConnection:
         self._connections = connections
         self.account: str | None = None  # for which it is counted at the moment
         self._address = address
+        self._party = address or self  # many clients come through one proxy
+        self._fair_queue = connections.fair_queue
         self._forwarded: str | None = None  # the address that a proxy tells of the present request
         self._transport: asyncio.WriteTransport | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
         self._left = False
 
-    @property
-    def parse_queue(self) -> ParseQueue:
-        """In which all connections of the process parse what came."""
-        return self._connections.parse_queue
+    def take_turn(self) -> bool:
+        """Whether a piece of work may be done at once. Otherwise await_turn()."""
+        return self._fair_queue.take(self._party)
+
+    def await_turn(self, work: Callable[[], None]) -> None:
+        """Call *work* when it is this connection's turn."""
+        self._fair_queue.join(self._party, work)
 
     def begin(self, transport: asyncio.WriteTransport) -> None:
         """The connection is open. Its first request is awaited."""

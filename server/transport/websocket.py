@@ -4,7 +4,7 @@ Live audio is accepted no faster than it is recognised. The rest waits in the so
 that the peer sends after it, pongs too. So only little may wait, and a peer that is still sending counts as alive.
 
 A frame of one byte costs as much work as one of a thousand, and one packet may have thousands of frames. So a
-connection parses only a few frames in a turn of the event loop (ParseQueue). Small messages have an allowance; more
+connection parses only a few frames in a turn of the event loop (FairQueue). Small messages have an allowance; more
 than that waits in the sockets, like audio that comes too fast. A peer that sends too many pings or pongs, or that
 continues to send after our close frame, is cut off (1008).
 """
@@ -145,7 +145,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         self._heard_at = self.loop.time()
         if self._cut:
             return
-        waits = self.conn.held or not self.handshake_complete or self.tracked.parse_queue.busy
+        waits = self.conn.held or not self.handshake_complete or not self.tracked.take_turn()
         self.conn.hold(data)
         if not waits:
             self._parse()
@@ -201,9 +201,9 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         self._waits = True
         owed_s = 0.0 if self.close_sent else self.conn.owed_s
         if owed_s > 0:
-            self.loop.call_later(owed_s, self.tracked.parse_queue.join, self._parse_or_read)
+            self.loop.call_later(owed_s, self.tracked.await_turn, self._parse_or_read)
         else:
-            self.tracked.parse_queue.join(self._parse_or_read)
+            self.tracked.await_turn(self._parse_or_read)
 
     def _parse_or_read(self) -> None:
         """Parse the held data, or continue to read if there is none."""

@@ -177,6 +177,31 @@ async def test_requests_sent_together_are_answered_in_order_but_not_any_number_o
 
 
 @in_a_loop
+async def test_requests_that_wait_for_their_turn_are_all_answered_in_order_with_their_bodies():
+    seen = []
+
+    async def app(scope, receive, send):
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        seen.append((scope["path"], len(scope["headers"]), len(body)))
+        await fine(scope, receive, send)
+
+    head = b"POST /%d HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 80  # several of them are a piece
+    empty = [head % number + b"Content-Length: 0\r\n\r\n" for number in range(12)]
+    full = head % 12 + b"Content-Length: 5000\r\n\r\n" + b"b" * 5000
+    chunked = head % 13 + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nc\r\n" * 900 + b"0\r\n\r\n"
+    last = head % 14 + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+    async with serving(app) as url:
+        answer = await answer_to(url, b"".join([*empty, full, chunked, last]))
+    assert [path for path, _, _ in seen] == [f"/{number}" for number in range(15)]
+    assert [size for _, _, size in seen] == [0] * 12 + [5000, 900, 0]
+    assert answer.count(b"HTTP/1.1 200 ") == 15
+
+
+@in_a_loop
 async def test_a_request_is_told_that_its_client_left_also_when_another_one_waits_behind_it():
     over = asyncio.Event()
 
@@ -209,6 +234,34 @@ async def test_a_websocket_is_not_opened_behind_a_request_that_is_not_answered(c
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert kinds == ["http"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@in_a_loop
+async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it_is_accepted():
+    accepting, kinds = asyncio.Event(), []
+
+    async def app(_scope, receive, send):
+        kinds.append((await receive())["type"])
+        await accepting.wait()
+        await send({"type": "websocket.accept"})
+        while kinds[-1] != "websocket.disconnect":
+            kinds.append((await receive())["type"])
+
+    long = HANDSHAKE[:-2] + b"X: " + b"y" * 3000 + b"\r\n\r\n"
+    async with serving(app) as url:
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(long)
+        await asyncio.sleep(0.2)
+        writer.write(b"\x82\x81\0\0\0\0a" * 3)
+        await asyncio.sleep(0.2)
+        assert kinds == ["websocket.connect"]
+        accepting.set()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        async with asyncio.timeout(5):
+            while len(kinds) < 4:  # noqa: ASYNC110  it ends with the three messages
+                await asyncio.sleep(0.01)
+        writer.close()
 
 
 @in_a_loop

@@ -1,0 +1,78 @@
+"""Shares the turns of the event loop among the addresses from which work comes.
+
+Everything runs on one thread, so whoever asks waits for all that one turn of the event loop does. A turn reads every
+connection that has data and runs every task that is ready. Without a rule, an address that keeps a hundred connections
+busy makes each turn a hundred requests long, and a bystander with one request waits for two such turns.
+
+The rule is fair queueing (Nagle, RFC 970; RFC 8290). Work comes in pieces: to start a request, which
+takes some 0.05 ms, or to parse some frames or headers, which takes up to 0.3 ms. A turn has room for WORKS pieces and
+TURN_S of parsing. What has no room waits, and the next turns take it from one address after the other. An address that
+has nothing waiting and had no piece in this turn is served at once: it asks seldom, so it can take little. An address
+alone gets all turns, only shorter ones.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+
+WORKS = 16
+"""Pieces of work in one turn of the event loop, unless those who ask seldom have more."""
+
+TURN_S = 0.0004
+"""After which a turn takes no more of those who had a piece already."""
+
+
+class FairQueue:
+    """Work that waits for its turn, by its party: an address, or a connection of a proxy."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()  # who is next comes first
+        self._served: set[Hashable] = set()  # in this turn
+        self._left = 0  # pieces of this turn
+        self._until = 0.0  # the end of this turn
+        self._scheduled = False
+
+    def take(self, party: Hashable) -> bool:
+        """Whether *party* may do a piece of work at once. Otherwise it should join()."""
+        if not self._scheduled:
+            self._begin_turn()
+            self._schedule()
+        if party in self._waiting or (party in self._served and (self._waiting or not self._has_room())):
+            return False
+        self._served.add(party)
+        self._left -= 1
+        return True
+
+    def join(self, party: Hashable, work: Callable[[], None]) -> None:
+        """Call *work* once, in one of the next turns of the event loop, after all that *party* has waiting."""
+        self._waiting.setdefault(party, deque()).append(work)
+        if not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self._serve)
+
+    def _begin_turn(self) -> None:
+        self._served.clear()
+        self._left = WORKS
+        self._until = time.monotonic() + TURN_S
+
+    def _has_room(self) -> bool:
+        return self._left > 0 and time.monotonic() < self._until
+
+    def _serve(self) -> None:
+        """Begin the next turn with those that wait."""
+        self._scheduled = False
+        if not self._waiting:
+            return
+        self._begin_turn()
+        self._schedule()  # first, for a work that fails must not hold up the others
+        while self._waiting and self._has_room():
+            party, works = self._waiting.popitem(last=False)
+            if len(works) > 1:
+                self._waiting[party] = works  # behind all others
+            self._served.add(party)
+            self._left -= 1
+            works.popleft()()

@@ -1,0 +1,147 @@
+"""Tests of fair_queue.py: how the turns of the event loop are shared."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from server.transport import fair_queue
+from server.transport.fair_queue import TURN_S, WORKS, FairQueue
+from tests.server.storing import in_a_loop
+
+
+class Party:
+    """An address that keeps *connections* busy: each has a piece of work again as soon as the last one is done."""
+
+    def __init__(self, queue: FairQueue, name: str, done: list[str], cost_s: float = 0.0) -> None:
+        self.queue, self.name, self.done, self.cost_s = queue, name, done, cost_s
+
+    def ask(self) -> None:
+        """Do a piece of work, at once if that is allowed."""
+        if self.queue.take(self.name):
+            self.work()
+        else:
+            self.queue.join(self.name, self.work)
+
+    def work(self) -> None:
+        until = time.monotonic() + self.cost_s
+        while time.monotonic() < until:
+            pass
+        self.done.append(self.name)
+
+    def keep_busy(self, connections: int) -> None:
+        def work_again() -> None:
+            self.work()
+            self.queue.join(self.name, work_again)
+
+        for _ in range(connections):
+            self.queue.join(self.name, work_again)
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns that end by the number of pieces alone, however busy the machine is."""
+    monkeypatch.setattr(fair_queue, "TURN_S", 60.0)
+
+
+async def turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_a_turn_has_a_bounded_number_of_pieces_of_an_address():
+    queue, done = FairQueue(), list[str]()
+    Party(queue, "flood", done).keep_busy(1000)
+    for turn in range(1, 10):
+        await turns(1)
+        assert len(done) == turn * WORKS
+
+
+@in_a_loop
+async def test_a_turn_ends_when_its_time_is_over():
+    queue, done = FairQueue(), list[str]()
+    Party(queue, "flood", done, cost_s=TURN_S).keep_busy(1000)
+    await turns(3)
+    assert len(done) <= 3
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_who_asks_seldom_does_not_wait_for_who_asks_much():
+    queue, done = FairQueue(), list[str]()
+    Party(queue, "flood", done).keep_busy(1000)
+    await turns(3)
+    before = len(done)
+    Party(queue, "bystander", done).ask()
+    assert done[before:] == ["bystander"]
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_one_that_asks_at_once_all_the_time_has_its_share_and_no_more():
+    queue, done = FairQueue(), list[str]()
+    party = Party(queue, "flood", done)
+    for turn in range(1, 6):
+        for _ in range(3 * WORKS):  # what connections deliver while the loop reads
+            party.ask()
+        assert len(done) == turn * WORKS
+        await turns(1)
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_addresses_that_wait_are_served_in_rotation_whatever_their_number_of_connections():
+    queue, done = FairQueue(), list[str]()
+    for name, connections in (("a", 500), ("b", 20), ("c", 1)):
+        Party(queue, name, done).keep_busy(connections)
+    await turns(6)
+    counts = [done.count(name) for name in "abc"]
+    assert max(counts) - min(counts) <= 1
+    assert done[:6] == [*"abcabc"]
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_work_of_an_address_keeps_its_order_and_none_is_lost():
+    queue, done = FairQueue(), list[int]()
+
+    def noting(number: int) -> Callable[[], None]:
+        return lambda: done.append(number)
+
+    for number in range(5 * WORKS):
+        queue.join("a", noting(number))
+        queue.join("b", noting(-number))
+    await turns(20)
+    assert [number for number in done if number > 0] == [*range(1, 5 * WORKS)]
+    assert len(done) == 10 * WORKS
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_work_that_fails_holds_up_nobody():
+    queue, done, faults = FairQueue(), list[str](), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(str(context["exception"])))
+
+    def fail() -> None:
+        raise OSError("broken")
+
+    queue.join("a", fail)
+    Party(queue, "b", done).keep_busy(3)
+    await turns(3)
+    assert faults == ["broken"]
+    assert len(done) > WORKS
+
+
+@in_a_loop
+async def test_a_queue_at_rest_wakes_nobody(monkeypatch):
+    woken = list[FairQueue]()
+    serve = FairQueue._serve
+    monkeypatch.setattr(FairQueue, "_serve", lambda queue: (woken.append(queue), serve(queue)))
+    queue = FairQueue()
+    assert queue.take("a")
+    queue.join("a", lambda: None)
+    await turns(10)
+    assert len(woken) <= 3
