@@ -1,11 +1,11 @@
 """The composition root: makes every part of the server once and connects them.
 
-build() makes a Service from settings, storage and engines: an ASGI app and its background work. domain.py makes the
-parts below the routes.
+build() makes a Service from settings, storage and engines: an ASGI app and its background work.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,22 +18,32 @@ from estimator import Estimator
 from pipeline.ingest.isolation import Isolation
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
+from server.accounts.plans import Plans
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.domain import LIVE_RULES, Domain, build_domain
 from server.engines import ServedEngine
 from server.faults import keep_running
 from server.http.bodies import Uploads
-from server.http.middleware import with_middleware
+from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
 from server.http.paths import Paths
+from server.jobs.acceptance import Acceptance
+from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Housekeeping
 from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
+from server.jobs.probing import Prober
+from server.jobs.transcriber import Transcriber
 from server.jobs.waiter import JobWaiter
+from server.jobs.worker import Workers
 from server.live.rules import LiveRules
+from server.live.session_registry import SessionParts, SessionRegistry
+from server.metrics import Metrics
 from server.model.ids import Prefix
+from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
+from server.records.records import CallbackBody, Records
 from server.routes.access_control import AccessControl, origin_of
 from server.routes.accounts import Accounts
 from server.routes.address_counters import AddressCounters
@@ -52,6 +62,15 @@ from server.routes.transcriptions import Transcriptions
 from server.routes.webhooks import Webhooks
 from server.storage.ports import Storage
 from server.streams.channels import ChannelFollowing
+from server.streams.following import Following
+from server.streams.partials import Partials
+from server.streams.relaying import PartialRelay
+from server.webhooks.deliveries import Deliveries
+from server.webhooks.delivery_slots import DeliverySlots
+from server.webhooks.sender import WebhookSender
+from server.worker_process import SERVER, batches_of, build_workers, chores_of, limit_decoders, open_egress
+
+LIVE_RULES = LiveRules()
 
 
 class HasOperations(Protocol):
@@ -64,48 +83,40 @@ EntryPoint: TypeAlias = tuple[str, str]
 """The method of an operation, or "WS" for a WebSocket, and its path."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The app and its background work. Serve *app* while running() is open; call begin_stop() to stop."""
 
     app: ASGIApp
-    domain: Domain
     entry_points: tuple[EntryPoint, ...]
+    parts: RouteParts
+    workers: Workers
+    deliveries: Deliveries
+    housekeeping: Housekeeping
+    works: Mapping[str, Callable[[], Awaitable[None]]]
+    """The background tasks of this process, by name. A fault in one must not end the others."""
 
     def begin_stop(self) -> None:
         """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
-        self.domain.closing.set()
-        self.domain.workers.stop()
-        self.domain.deliveries.stop()
-        self.domain.housekeeping.stop()
+        self.parts.closing.set()
+        self.workers.stop()
+        self.deliveries.stop()
+        self.housekeeping.stop()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Jobs, webhooks and sweeps are worked on while the block is open, and finished at its end."""
+        metrics = self.parts.metrics
         async with asyncio.TaskGroup() as tasks:
-            for name, work in self._works():
-                keeping = keep_running(name, work, metrics=self.domain.metrics, stopping=self.domain.closing)
-                tasks.create_task(keeping, name=name)
-            watch = tasks.create_task(self.domain.metrics.watch_loop(), name="loop lag")
+            for name, work in self.works.items():
+                tasks.create_task(keep_running(name, work, metrics=metrics, stopping=self.parts.closing), name=name)
+            watch = tasks.create_task(metrics.watch_loop(), name="loop lag")
             try:
                 yield
             finally:
                 watch.cancel()
                 self.begin_stop()
-        await self.domain.egress.close()
-
-    def _works(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        """The background tasks of this process, by name. A fault in one must not end the others."""
-        domain = self.domain
-        yield "live sessions", domain.session_registry.run
-        yield "workers", domain.workers.run
-        yield "housekeeping", domain.housekeeping.run
-        if "courier" in domain.roles:
-            yield "webhooks", domain.deliveries.run
-        if domain.partial_relay is not None:
-            yield "partials of other nodes", partial(domain.partial_relay.run, domain.closing)
-        if domain.offer_watch is not None:
-            yield "offers of other nodes", partial(domain.offer_watch.run, domain.closing)
+        await self.parts.webhook_sender.egress.close()
 
 
 def build(
@@ -126,43 +137,138 @@ def build(
 
     If another node has the model, *engines* is empty, and *offer_watch* knows what that node offers.
     """
-    domain = build_domain(
+    metrics, closing = _make_metrics(engines, node, config), asyncio.Event()
+    limit_decoders(isolation, config, metrics)
+    sessions = SessionParts(
+        worker=f"{SERVER}{node}:{os.getpid()}",
+        storage=storage,
+        partials=Partials(),
+        isolation=isolation,
+        engines={environment: engine.live for environment, engine in engines.items()},
+        plans=Plans(storage.accounts, limits),
+        metrics=metrics,
+        closing=closing,
+        takes_writers="live" in config.roles,
+        rules=live_rules,
+    )
+    offers = {name: engine.offer for name, engine in engines.items()} if offer_watch is None else offer_watch.offers
+    callbacks = {dialect.name: dialect.callback for dialect in dialects if dialect.callback is not None}
+    links, batches = Links(public_base_url, storage.signing_keys), batches_of(engines)
+    parts = _make_parts(config, limits, sessions, batches=batches, offers=offers, callbacks=callbacks, links=links)
+    routes, entry_points = build_routes(parts, estimator, dialects)
+    workers = build_workers(
+        sessions.worker,
         config,
         limits=limits,
         storage=storage,
         engines=engines,
-        isolation=isolation,
-        links=Links(public_base_url, storage.signing_keys),
-        live_rules=live_rules,
-        node=node,
-        offer_watch=offer_watch,
-        callbacks={dialect.name: dialect.callback for dialect in dialects if dialect.callback is not None},
+        egress=parts.webhook_sender.egress,
+        prober=parts.acceptance.prober,
+        metrics=metrics,
     )
-    routes, entry_points = build_routes(config, domain, limits=limits, estimator=estimator, dialects=dialects)
-    app = with_middleware(
-        routes,
-        cors_origins=config.cors_origins,
-        metrics=domain.metrics,
+    deliveries = Deliveries(storage, parts.records, parts.webhook_sender, parts.eraser, metrics)
+    housekeeping = Housekeeping(chores_of(config, storage, metrics, parts.eraser, parts.session_registry), metrics)
+    return Service(
+        app=_with_middleware(routes, parts, dialects),
+        entry_points=entry_points,
+        parts=parts,
+        workers=workers,
+        deliveries=deliveries,
+        housekeeping=housekeeping,
+        works=_works(parts, workers, deliveries, housekeeping, offer_watch),
+    )
+
+
+def _works(
+    parts: RouteParts,
+    workers: Workers,
+    deliveries: Deliveries,
+    housekeeping: Housekeeping,
+    offer_watch: OfferWatch | None,
+) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    works = {"live sessions": parts.session_registry.run, "workers": workers.run, "housekeeping": housekeeping.run}
+    if "courier" in parts.config.roles:
+        works["webhooks"] = deliveries.run
+    if parts.storage.relay is not None:  # there are other nodes
+        relay = PartialRelay(parts.following.partials, parts.storage.relay)
+        works["partials of other nodes"] = partial(relay.run, parts.closing)
+    if offer_watch is not None:
+        works["offers of other nodes"] = partial(offer_watch.run, parts.closing)
+    return works
+
+
+def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
+    metrics = Metrics()
+    metrics.name_node(node, config.roles)
+    for environment, engine in engines.items():
+        metrics.watch_model(environment, engine.statistics)
+        if engine.live.speakers is not None:
+            metrics.watch_speakers(environment, engine.live.speakers.cpu_s)
+    return metrics
+
+
+def _make_parts(
+    config: Config,
+    limits: Limits,
+    sessions: SessionParts,
+    *,
+    batches: Mapping[str, Transcriber],
+    offers: Mapping[str, Offer],
+    callbacks: Mapping[str, CallbackBody],
+    links: Links,
+) -> RouteParts:
+    """Make what the routes are built on. *batches*, *offers* are by environment, *callbacks* by dialect."""
+    storage, metrics, closing = sessions.storage, sessions.metrics, sessions.closing
+    registry = SessionRegistry(sessions)
+    records = Records(storage.jobs, storage.blobs, links, registry, callbacks)
+    eraser = Eraser(storage, metrics, alone=not config.clustered)
+    egress, prober = open_egress(config), Prober(sessions.isolation, storage.blobs, storage.rates)
+    own_origin = origin_of(links.public_base_url)
+    return RouteParts(
+        config=config,
+        limits=limits,
+        storage=storage,
+        offers=offers,
+        metrics=metrics,
+        closing=closing,
+        access=AccessControl(config=config, limits=limits, storage=storage, own_origin=own_origin),
+        stream_limits=StreamLimits(limits.streams),
+        uploads=Uploads(storage.blobs),
+        waiter=JobWaiter(storage.jobs, closing),
+        acceptance=Acceptance(storage, egress, prober, batches, offers, config.latency),
+        session_registry=registry,
+        following=Following(storage, sessions.partials, records, eraser, metrics, closing),
+        records=records,
+        links=links,
+        eraser=eraser,
+        webhook_sender=WebhookSender(egress, limits.webhooks, DeliverySlots()),
+    )
+
+
+def _with_middleware(routes: ASGIApp, parts: RouteParts, dialects: Sequence[Dialect]) -> ASGIApp:
+    limits, config = parts.limits.keyless, parts.config
+    return OuterMiddleware(
+        Compression(routes),
+        origins=Origins(config.cors_origins),
+        metrics=parts.metrics,
         new_request_id=partial(fresh_id, Prefix.REQUEST),
         sandbox_host=config.sandbox_host,
-        address_limits=AddressCounters(limits.keyless.free_requests_per_minute, config.trusted_proxies),
+        address_limits=AddressCounters(limits.free_requests_per_minute, config.trusted_proxies),
         query_fields={path: most for dialect in dialects for path, most in dialect.query_fields.items()},
     )
-    return Service(app, domain, entry_points)
 
 
 def build_routes(
-    config: Config, domain: Domain, *, limits: Limits, estimator: Estimator, dialects: Sequence[Dialect]
+    parts: RouteParts, estimator: Estimator, dialects: Sequence[Dialect]
 ) -> tuple[ASGIApp, tuple[EntryPoint, ...]]:
     """Make the router over every operation and WebSocket, and list them."""
-    parts = _make_parts(config, domain, limits)
     built = [dialect.build(parts) for dialect in dialects]
-    operations = [operation for group in _groups(parts, domain, estimator) for operation in group.operations()]
-    if "api" in config.roles:
+    operations = [operation for group in _groups(parts, estimator) for operation in group.operations()]
+    if "api" in parts.config.roles:
         operations += [operation for dialect in built for operation in dialect.operations]
     operations += Description(
         operations,
-        base_url=domain.links.public_base_url,
+        base_url=parts.links.public_base_url,
         tags={dialect.name: dialect.summary for dialect in dialects},
         schemas=ORDER_SCHEMAS | {name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
     ).operations()
@@ -173,34 +279,11 @@ def build_routes(
     return Paths(_resources(operations, parts.access), sockets), tuple(entry_points)
 
 
-def _make_parts(config: Config, domain: Domain, limits: Limits) -> RouteParts:
-    storage, own_origin = domain.storage, origin_of(domain.links.public_base_url)
-    return RouteParts(
-        config=config,
-        limits=limits,
-        storage=storage,
-        offers=domain.offers,
-        metrics=domain.metrics,
-        closing=domain.closing,
-        access=AccessControl(config=config, limits=limits, storage=storage, own_origin=own_origin),
-        stream_limits=StreamLimits(limits.streams),
-        uploads=Uploads(storage.blobs),
-        waiter=JobWaiter(storage.jobs, domain.closing),
-        acceptance=domain.acceptance,
-        session_registry=domain.session_registry,
-        following=domain.following,
-        records=domain.records,
-        links=domain.links,
-        eraser=domain.eraser,
-        webhook_sender=domain.webhook_sender,
-    )
-
-
-def _groups(parts: RouteParts, domain: Domain, estimator: Estimator) -> list[HasOperations]:
+def _groups(parts: RouteParts, estimator: Estimator) -> list[HasOperations]:
     """The groups of routes that this process serves."""
     ops = Ops(parts)
-    if "api" not in domain.roles:
-        return [ops, LiveRequests(parts)] if "live" in domain.roles else [ops]
+    if "api" not in parts.config.roles:
+        return [ops, LiveRequests(parts)] if "live" in parts.config.roles else [ops]
     subtitles = Subtitles(parts)
     return [
         Transcriptions(parts),
@@ -213,7 +296,7 @@ def _groups(parts: RouteParts, domain: Domain, estimator: Estimator) -> list[Has
         Accounts(parts),
         Estimates(parts, estimator),
         ops,
-        Pages(index=ops.index, base_url=domain.links.public_base_url),
+        Pages(index=ops.index, base_url=parts.links.public_base_url),
     ]
 
 

@@ -34,7 +34,7 @@ FLOORS = (
     {"dialects"},
     {"engines"},
     {"offering"},
-    {"domain"},
+    {"worker_process"},
     {"app", "transport"},
     {"commands"},
     {"__main__"},

@@ -26,16 +26,17 @@ from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
-from server.domain import SERVER, Domain
 from server.engines import ServedEngine, open_decoder, open_engines
 from server.logs import configure, log
 from server.offering import OfferWatch, tell_others
+from server.routes.parts import RouteParts
 from server.storage.ports import Storage
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.folder import claim_folder
 from server.transport.acceptor import connection_limits, raise_descriptor_limit
 from server.transport.connections import Connections
 from server.transport.http_server import HttpServer, listen
+from server.worker_process import SERVER
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
@@ -91,8 +92,8 @@ async def _serve(config: Config, limits: Limits) -> None:
             gc.collect()
             gc.freeze()  # what exists now stays, and the collector need not look at it again while clients wait
             async with service.running():
-                connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.domain.metrics)
-                ready = _ready_lines(address, service.domain, sample_text)
+                connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.parts.metrics)
+                ready = _ready_lines(address, service.parts, sample_text)
                 await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
     finally:
         listening.close()
@@ -165,13 +166,13 @@ async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage
     return watch
 
 
-def _ready_lines(address: str, domain: Domain, sample_text: str | None) -> list[str]:
+def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> list[str]:
     """The log lines for when the port answers. Programs read the first one. *sample_text* is None without a model."""
-    offer = domain.offers["production"]
+    offer = parts.offers["production"]
     ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}"'
     ready += f" speakers={'yes' if offer.speakers else 'no'} endpointing={','.join(offer.endpointing)}"
     if sample_text is None:
-        return [f"{ready} roles={','.join(sorted(domain.roles))}"]
+        return [f"{ready} roles={','.join(sorted(parts.config.roles))}"]
     ready += f' heard="{sample_text}"'
     return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
 

@@ -15,13 +15,13 @@ from server.accounts.plans import read_limits
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
-from server.domain import build_workers, chores_of, limit_decoders, open_egress
 from server.engines import open_engines
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
 from server.offering import tell_others
+from server.worker_process import build_workers, chores_of, limit_decoders, open_egress
 
 
 def add(commands: Any) -> None:
@@ -60,7 +60,7 @@ async def _work(config: Config, limits: Limits) -> None:
                 prober=Prober(isolation, storage.blobs, storage.rates),
                 metrics=metrics,
             )
-            housekeeping = Housekeeping(chores_of(config, storage=storage, metrics=metrics), metrics)
+            housekeeping = Housekeeping(chores_of(config, storage, metrics), metrics)
 
             def stop() -> None:
                 workers.stop()

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -28,15 +28,22 @@ from server.metrics import Metrics
 from server.model.errors import RateLimited
 
 ALLOWED_METHODS = ("GET", "HEAD", "POST", "DELETE")
-ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, Prefer, Last-Event-ID, X-Request-Id"
-EXPOSED_HEADERS = (
-    "Location, Content-Location, Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, "
-    "X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id, Link, ETag, "
-    "Content-Disposition, Preference-Applied, Idempotent-Replayed, Scribewire-Warning, Deprecation, Sunset"
-)
+EXPOSING = {
+    "Access-Control-Expose-Headers": (
+        "Location, Content-Location, Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, "
+        "X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id, Link, ETag, "
+        "Content-Disposition, Preference-Applied, Idempotent-Replayed, Scribewire-Warning, Deprecation, Sunset"
+    ),
+}
+"""Headers of an answer that a page may read."""
 MIN_COMPRESSED = 1000  # bytes; gzip costs more than it saves on smaller answers
 
-PREFLIGHT_S = 600  # for which a browser may remember a preflight
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS),
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, Prefer, Last-Event-ID, X-Request-Id",
+    "Access-Control-Max-Age": "600",
+}
+"""Headers that allow a page to send a request; its browser remembers them for ten minutes."""
 
 KEPT_OPEN_BYTES = 1024 * 1024  # a connection is kept if no more than this is left of a refused body
 LINGER_BYTES = 64 * 1024 * 1024
@@ -59,28 +66,6 @@ Given: TypeAlias = Mapping[bytes, bytes]
 _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
 
-def with_middleware(
-    routes: ASGIApp,
-    *,
-    cors_origins: Sequence[str],
-    metrics: Metrics,
-    new_request_id: Callable[[], str],
-    sandbox_host: str | None,
-    address_limits: AddressLimits,
-    query_fields: Mapping[str, int],
-) -> ASGIApp:
-    """Wrap *routes* in every layer. *query_fields* are the paths whose queries may have more than MAX_QUERY_FIELDS."""
-    return OuterMiddleware(
-        app=_Compression(routes),
-        origins=Origins(cors_origins),
-        metrics=metrics,
-        new_request_id=new_request_id,
-        sandbox_host=sandbox_host,
-        address_limits=address_limits,
-        query_fields=query_fields,
-    )
-
-
 class Origins:
     """Which web pages may read our answers (CORS, fetch.spec.whatwg.org). Cookies are never allowed."""
 
@@ -88,31 +73,14 @@ class Origins:
         self._any = "*" in allowed
         self._allowed = frozenset(allowed)
 
-    def headers(self, origin: str | None) -> Mapping[str, str]:
-        """The headers that allow a page of *origin* to read an answer; none if it may not."""
-        if not self._may_read(origin):
+    def headers(self, origin: str | None, more: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers that allow a page of *origin* to read an answer, with *more*; none if it may not."""
+        if origin is None or not (self._any or origin in self._allowed):
             return {}
-        return {**self._allow(origin), "Access-Control-Expose-Headers": EXPOSED_HEADERS}
-
-    def preflight(self, origin: str | None) -> Mapping[str, str]:
-        """The headers that allow a page of *origin* to send a request. Without them its browser sends nothing."""
-        if not self._may_read(origin):
-            return {}
-        return {
-            **self._allow(origin),
-            "Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS),
-            "Access-Control-Allow-Headers": ALLOWED_HEADERS,
-            "Access-Control-Max-Age": str(PREFLIGHT_S),
-        }
-
-    def _may_read(self, origin: str | None) -> bool:
-        return origin is not None and (self._any or origin in self._allowed)
-
-    def _allow(self, origin: str | None) -> Mapping[str, str]:
-        return {"Access-Control-Allow-Origin": "*" if self._any else origin or ""}
+        return {"Access-Control-Allow-Origin": "*" if self._any else origin, **more}
 
 
-class _Compression:
+class Compression:
     """Compresses answers, except downloads: their ETag and byte ranges are those of the stored bytes."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -124,17 +92,18 @@ class _Compression:
         await (self._gzip if packed and not _OUTPUT.search(scope["path"]) else self._plain)(scope, receive, send)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OuterMiddleware:
     """The outermost layer. It decides the request id and the environment before anything else happens."""
 
     app: ASGIApp
+    _: KW_ONLY
     origins: Origins
     metrics: Metrics
     new_request_id: Callable[[], str]
     sandbox_host: str | None
     address_limits: AddressLimits
-    query_fields: Mapping[str, int]
+    query_fields: Mapping[str, int]  # path -> how many fields its query may have, if more than MAX_QUERY_FIELDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -157,7 +126,7 @@ class OuterMiddleware:
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         if scope["method"] == "OPTIONS" and b"access-control-request-method" in exchange.given:
             # This is answered even if the path is unknown.
-            granted = self.origins.preflight(exchange.origin)
+            granted = self.origins.headers(exchange.origin, PREFLIGHT)
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return
         await self._routes(scope)(scope, exchange.receive, exchange.send)
@@ -214,7 +183,7 @@ class _Exchange:
         self._replaced = False
         self._receive = receive
         self._send = send
-        self._cors = origins.headers(self.origin)
+        self._cors = origins.headers(self.origin, EXPOSING)
         self._body_ended = self.given.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in self.given
         self._body_left = _declared_length(self.given)
         self._began = time.perf_counter()

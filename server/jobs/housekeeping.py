@@ -1,6 +1,6 @@
 """Housekeeping: everything that is cleaned up in the background, and the one loop that does it.
 
-`chores_of()` in domain.py lists all chores of a process: what is done, how often, and by which process.
+`chores_of()` in worker_process.py lists all chores of a process: what is done, how often, and by which process.
 """
 
 import asyncio

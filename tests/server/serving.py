@@ -34,12 +34,11 @@ from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
 from server.accounts.plans import read_limits
-from server.app import Service, build
+from server.app import LIVE_RULES, Service, build
 from server.clock import now_ms
 from server.config import PREFIX, Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.domain import LIVE_RULES
 from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
 from server.live.rules import LiveRules
@@ -302,4 +301,4 @@ def _engines(
 def _connections(settings: Config, service: Service) -> Connections:
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     rules, proxies = connection_limits(settings, descriptors), settings.trusted_proxies
-    return Connections(rules, trusted_proxies=proxies, metrics=service.domain.metrics)
+    return Connections(rules, trusted_proxies=proxies, metrics=service.parts.metrics)

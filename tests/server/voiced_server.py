@@ -8,8 +8,8 @@ from typing import Any
 from pipeline.recognition.engines.load import Loaded
 from server import app, engines
 from server.__main__ import main
+from server.app import LIVE_RULES
 from server.commands import serve
-from server.domain import LIVE_RULES
 
 make_engine = engines._serve
 

@@ -143,7 +143,7 @@ def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(
 def test_a_model_that_does_not_translate_says_which_ones_do(
     client: openai.OpenAI, hearing: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offers = hearing.service.domain.offers
+    offers = hearing.service.parts.offers
     turbo = replace(offers["production"], engine="whisper", model="large-v3-turbo", translates=False)
     monkeypatch.setitem(offers, "production", turbo)  # type: ignore[arg-type]  # other nodes may change it too
     with pytest.raises(openai.UnprocessableEntityError, match="models pull large-v3 brings one that does") as refused:

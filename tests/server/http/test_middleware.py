@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from server.http import middleware
-from server.http.middleware import ALLOWED_HEADERS, EXPOSED_HEADERS, Origins
+from server.http.middleware import EXPOSING, PREFLIGHT, Origins
 from tests.server.peers import RawClient
 from tests.server.serving import chunk, served, wav
 
@@ -155,14 +155,13 @@ def test_without_an_origin_there_is_nothing_to_allow(server):
 
 def test_only_listed_origins_are_granted_anything():
     origins = Origins(["https://a.test"])
-    assert origins.headers("https://a.test") == {
+    assert origins.headers("https://a.test", EXPOSING) == {"Access-Control-Allow-Origin": "https://a.test", **EXPOSING}
+    assert origins.headers("https://a.test", PREFLIGHT) == {
         "Access-Control-Allow-Origin": "https://a.test",
-        "Access-Control-Expose-Headers": EXPOSED_HEADERS,
+        **PREFLIGHT,
     }
-    assert origins.preflight("https://a.test")["Access-Control-Allow-Headers"] == ALLOWED_HEADERS
     for stranger in ("https://b.test", "https://a.test.evil", "null", None):
-        assert origins.headers(stranger) == {}
-        assert origins.preflight(stranger) == {}
+        assert origins.headers(stranger, EXPOSING) == {}
 
 
 # --- compression ---------------------------------------------------------------------------------------------------

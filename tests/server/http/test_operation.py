@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from server.http.middleware import with_middleware
+from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.openapi import document
 from server.http.operation import (
     Answer,
@@ -68,9 +68,9 @@ def at(method: str, handle: Handler) -> Operation:
 def enveloped(*operations: Operation) -> ASGIApp:
     """An app with these operations at /things."""
     routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
-    return with_middleware(
-        routes,
-        cors_origins=["*"],
+    return OuterMiddleware(
+        Compression(routes),
+        origins=Origins(["*"]),
         metrics=Metrics(),
         new_request_id=lambda: "req_1",
         sandbox_host=None,

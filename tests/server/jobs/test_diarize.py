@@ -103,7 +103,7 @@ def test_members_are_checked(sandbox: httpx.Client, members: dict[str, str], par
 
 
 def test_a_server_without_the_models_says_what_to_install(hearing: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    offers = hearing.service.domain.offers
+    offers = hearing.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
     with hearing.new_client() as client:
         for answer in (ask(client), client.post("/v1/live", json={"diarize": True})):
@@ -148,7 +148,7 @@ def test_the_diarizing_model_labels_every_format_of_openais(openai_client: opena
 def test_the_diarizing_model_is_refused_where_its_models_are_missing(
     hearing: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offers = hearing.service.domain.offers
+    offers = hearing.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
     with (
         openai.OpenAI(api_key=hearing.key(), base_url=hearing.base + "/v1", max_retries=0) as client,

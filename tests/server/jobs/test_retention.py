@@ -191,7 +191,7 @@ def test_everybody_who_waits_for_the_end_gets_the_results(server, client):
     waiting = [threading.Thread(target=wait) for _ in range(3)]
     for thread in waiting:
         thread.start()
-    until(lambda: server.service.domain.eraser._holders[job_id] == 3)
+    until(lambda: server.service.parts.eraser._holders[job_id] == 3)
     go.set()
     for thread in waiting:
         thread.join(20)

@@ -37,7 +37,7 @@ async def test_events_records_documents_and_late_readers_agree(live_server):
     labels = final_labels(talk.frames)
     assert [word["speaker"] for word in job["words"]] == [labels[index] for index in sorted(labels)]
     assert {one["speaker"] for one in job["speakers"]} == set(labels.values()) == {"S1", "S2"}
-    page = live_server.service.domain.metrics.page().decode()
+    page = live_server.service.parts.metrics.page().decode()
     assert re.search(r"^scribewire_speakers_found_total [1-9]", page, re.MULTILINE)
     assert re.search(r"^scribewire_speakers_cpu_seconds_total \S*[1-9]", page, re.MULTILINE)
     late = [{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]

@@ -144,7 +144,7 @@ def test_a_test_that_fails_tells_why(client):
 
 
 def test_a_test_takes_one_of_the_seats_that_deliveries_have(server, client):
-    slots, account = server.service.domain.webhook_sender.slots, client.post("/v1/keys").json()["account_id"]
+    slots, account = server.service.parts.webhook_sender.slots, client.post("/v1/keys").json()["account_id"]
     with receiving(200) as hook:
         host = hook.url.split("/")[2]
         for _ in range(MAX_PER_HOST):

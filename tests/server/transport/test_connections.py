@@ -57,7 +57,7 @@ def drip(client: RawClient, text: str) -> None:
 
 
 def open_connections(server: Served) -> int:
-    page = server.service.domain.metrics.page().decode()
+    page = server.service.parts.metrics.page().decode()
     found = re.search(r"^scribewire_connections (\S+)", page, re.MULTILINE)
     assert found
     return int(float(found[1]))
@@ -394,5 +394,5 @@ def test_a_websocket_that_is_not_read_ends(tmp_path):
                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
             )
             assert reader.recv(12) == b"HTTP/1.1 101"
-            until(lambda: server.service.domain.metrics.subscribers._value.get() == 1, max_s=5)
-            until(lambda: server.service.domain.metrics.subscribers._value.get() == 0, max_s=10)
+            until(lambda: server.service.parts.metrics.subscribers._value.get() == 1, max_s=5)
+            until(lambda: server.service.parts.metrics.subscribers._value.get() == 0, max_s=10)

@@ -1,0 +1,98 @@
+"""What a process that works on jobs is made of: the server's process, and that of `scribewire worker`."""
+
+from collections.abc import Mapping
+
+from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.memory import usable_bytes
+from server.accounts.limits import Limits
+from server.accounts.plans import Plans
+from server.clock import now_ms
+from server.config import Config
+from server.egress.fetch import Fetcher
+from server.egress.guard import Egress
+from server.engines import ServedEngine
+from server.jobs import housekeeping
+from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Chore, JobChores, Sweeper
+from server.jobs.leases import WorkerRules
+from server.jobs.probing import Prober
+from server.jobs.running import WorkerTools
+from server.jobs.transcriber import Transcriber
+from server.jobs.worker import Workers
+from server.live.session_registry import SessionRegistry
+from server.metrics import Metrics
+from server.storage.ports import Storage
+
+MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: on the smallest machine four can run
+SERVER = "server "  # the names of workers in a server's process begin with this
+
+
+def build_workers(
+    name: str,
+    config: Config,
+    *,
+    limits: Limits,
+    storage: Storage,
+    engines: Mapping[str, ServedEngine],
+    egress: Egress,
+    prober: Prober,
+    metrics: Metrics,
+) -> Workers:
+    """Make the workers of one process: the server's, or those of `scribewire worker`."""
+    tools = WorkerTools(
+        jobs=storage.jobs,
+        blobs=storage.blobs,
+        fetcher=Fetcher(egress, storage.blobs),
+        prober=prober,
+        rules=WorkerRules(),
+    )
+    return Workers(
+        name=name,
+        tools=tools,
+        batches=batches_of(engines),
+        plans=Plans(storage.accounts, limits),
+        metrics=metrics,
+        count=config.workers if "worker" in config.roles else 0,
+    )
+
+
+def chores_of(
+    config: Config,
+    storage: Storage,
+    metrics: Metrics,
+    eraser: Eraser | None = None,
+    session_registry: SessionRegistry | None = None,
+) -> list[Chore]:
+    """All chores of a process. One that is a worker alone has no *eraser* and no *session_registry*."""
+    jobs = JobChores(storage.jobs, storage.blobs, metrics)
+    chores = [
+        Chore("tidying", housekeeping.REAP_S, jobs.reap),
+        Chore("tidying", housekeeping.REAP_S, storage.upkeep.forget_passed),
+        Chore("tidying", housekeeping.REAP_S, jobs.delete_spent_audio),
+    ]
+    if eraser is not None and "courier" in config.roles:
+        sweeper = Sweeper(storage, eraser, alone_since=None if config.clustered else now_ms())
+        chores += [
+            Chore("tidying", housekeeping.TIDY_S, eraser.tidy),
+            Chore("sweep", housekeeping.SWEEP_S, sweeper.sweep, is_ours=lambda: storage.leads),
+        ]
+    if session_registry is not None and "live" in config.roles:
+        chores.append(
+            Chore("finishing forgotten live sessions", session_registry.rules.stale_s, session_registry.finish_stale)
+        )
+    return chores
+
+
+def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> None:
+    """Limit the memory of all decoders of this process together, to what the operator or the machine allows."""
+    isolation.memory.limit(config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_DECODER_MEMORY_BYTES))
+    metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
+
+
+def batches_of(engines: Mapping[str, ServedEngine]) -> Mapping[str, Transcriber]:
+    """What transcribes files, by environment."""
+    return {environment: engine.batch for environment, engine in engines.items()}
+
+
+def open_egress(config: Config) -> Egress:
+    return Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
