@@ -22,12 +22,12 @@ from typing import Any, TypeAlias
 
 import soundfile
 
-from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.conditions import CONDITIONS, FIXED
 from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
 from benchmarks.measure import write
-from benchmarks.tracks import Track, clips, listed, wordless
+from benchmarks.tracks import Track, clips, rows_of, wordless
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
@@ -52,8 +52,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of what is random; more give more words")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
-    choices = chosen(given)
-    groups = dict(people(choices, given.conditions, given.seeds) if choices.speech == "people" else made(choices))
+    choices = choices_of(given)
+    groups = dict(people(choices, given.conditions, given.seeds) if choices.speech == "people" else made_clips(choices))
     systems = {
         OURS: scores(groups, by_us(choices.model)),
         THEIRS: scores(groups, by_transcribe(choices.model)),
@@ -75,9 +75,9 @@ def people(choices: Choices, names: Sequence[str], seeds: Sequence[int]) -> Iter
     yield NOTHING, wordless()
 
 
-def made(choices: Choices) -> Iterator[tuple[str, Sequence[Track]]]:
+def made_clips(choices: Choices) -> Iterator[tuple[str, Sequence[Track]]]:
     """Return the made clips by language, noise and length, and sounds without words."""
-    rows = {row["file"]: row for folder in choices.folders for row, _ in listed(folder)}
+    rows = {row["file"]: row for folder in choices.folders for row, _ in rows_of(folder)}
     groups: dict[str, list[Track]] = {}
     known = (track for folder in choices.folders for track in clips(folder))
     for track in known:

@@ -153,7 +153,7 @@ def bottlenecks(wish: Wish, needed: Mapping[str, Mapping[str, Any]], cost: Costs
     return sorted(found, key=lambda row: -float(row["share"]))
 
 
-def computed(wish: Wish, cost: Costs) -> dict[str, Any]:
+def hardware_for(wish: Wish, cost: Costs) -> dict[str, Any]:
     needed = demand(wish, cost)
     return {
         "audio_hours_a_day": wish.audio_hours,
@@ -174,7 +174,9 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     results = [json.loads((RESULTS / f"{name}.json").read_text()) for name in ("cluster", "throughput", "crowd")]
-    result = computed(Wish(given.audio_hours, given.sessions, given.node_cores, given.database_cores), costs(*results))
+    result = hardware_for(
+        Wish(given.audio_hours, given.sessions, given.node_cores, given.database_cores), costs(*results)
+    )
     print(json.dumps(result, indent=1))
     if not given.no_write:
         print(write("capacity", result))

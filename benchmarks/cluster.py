@@ -244,7 +244,7 @@ async def read(store: str, place: str, streams: list[str]) -> None:
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
-async def measured(store: str, place: str, seconds: float, cpu: Callable[[], float]) -> dict[str, Any]:
+async def measure_store(store: str, place: str, seconds: float, cpu: Callable[[], float]) -> dict[str, Any]:
     async with opened(store, place) as storage:
         done = {**await jobs(storage, seconds, cpu), **await appends(storage, seconds)}
         read_late = await at_pace(store, place, storage, 2 * seconds, cpu)
@@ -267,9 +267,9 @@ def one_round(store: str, seconds: float, postgres: Cluster) -> dict[str, Any]:
     """Measure the *store*, with nothing in it."""
     if store == "cluster":
         pid = postgres.pid()
-        return asyncio.run(measured(store, postgres.new_database(), seconds, lambda: cpu_s(pid)))
+        return asyncio.run(measure_store(store, postgres.new_database(), seconds, lambda: cpu_s(pid)))
     with tempfile.TemporaryDirectory(dir=ROOT) as folder:
-        return asyncio.run(measured(store, folder, seconds, lambda: 0.0))
+        return asyncio.run(measure_store(store, folder, seconds, lambda: 0.0))
 
 
 def best(rounds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -282,7 +282,7 @@ def best(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compared(seconds: float, rounds: int) -> dict[str, Any]:
+def compare_stores(seconds: float, rounds: int) -> dict[str, Any]:
     postgres = new_cluster(free_port(), settings=DURABLE)
     found: dict[str, list[dict[str, Any]]] = {store: [] for store in STORES}
     for _ in range(rounds):
@@ -312,7 +312,7 @@ def main() -> None:
         store, place, *streams = given.read
         asyncio.run(read(store, place, streams))
         return
-    result = compared(given.seconds, given.rounds)
+    result = compare_stores(given.seconds, given.rounds)
     print(json.dumps(result, indent=1))
     if not given.no_write:
         print(write("cluster", result))

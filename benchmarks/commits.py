@@ -67,7 +67,7 @@ def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Itera
     sides = {side: Side(side, server.base, server.pid, server.key) for side, server in servers.items()}
 
     def cost_us(side: str, *, kind: str, seconds: float) -> float:
-        return float(sides[side].seen(kind, jobs[side], seconds)["cpu_us"])
+        return float(sides[side].measure(kind, jobs[side], seconds)["cpu_us"])
 
     with apart([server.pid for server in servers.values()]):
         for kind in filter(given.kinds.__contains__, KINDS):

@@ -54,12 +54,12 @@ def clean(clips: Sequence[Track], _seed: int) -> list[Track]:
 def noisy(clips: Sequence[Track], seed: int, *, colour: Literal["white", "pink"], snr_db: float) -> list[Track]:
     """Add steady noise, *snr_db* dB below the level of the speech."""
 
-    def heard(clip: Track) -> Track:
+    def disturb(clip: Track) -> Track:
         loudness = speech_level(clip.samples) * 10 ** (-snr_db / 20)
         noise = loudness * _noise(len(clip.samples), colour, _chance(clip, seed))
         return replace(clip, samples=_within_scale(clip.samples + noise))
 
-    return [heard(clip) for clip in clips]
+    return [disturb(clip) for clip in clips]
 
 
 def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
@@ -68,7 +68,7 @@ def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
     The echoes are noise that decays by 60 dB in RT60_S, and the clip becomes longer by that time.
     """
 
-    def heard(clip: Track) -> Track:
+    def disturb(clip: Track) -> Track:
         first, last = round(ECHO_FROM_S * RATE), round(RT60_S * RATE)
         echoes = _chance(clip, seed).standard_normal(last) * 10 ** (-3 * np.arange(last) / last)
         echoes[:first] = 0.0
@@ -79,37 +79,37 @@ def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
         both = np.fft.irfft(np.fft.rfft(clip.samples, quick) * np.fft.rfft(echoes, quick), quick)
         return replace(clip, samples=_within_scale(both[:length]))
 
-    return [heard(clip) for clip in clips]
+    return [disturb(clip) for clip in clips]
 
 
 def at_pace(clips: Sequence[Track], _seed: int, *, factor: float) -> list[Track]:
     """Make the speech *factor* times as fast at the same pitch. Word times are good to about 10 ms."""
 
-    def heard(clip: Track) -> Track:
+    def disturb(clip: Track) -> Track:
         moved = tuple(replace(word, start=word.start / factor, end=word.end / factor) for word in clip.truth)
-        return replace(clip, samples=_within_scale(_stretched(clip.samples, factor)), truth=moved)
+        return replace(clip, samples=_within_scale(_stretch(clip.samples, factor)), truth=moved)
 
-    return [heard(clip) for clip in clips]
+    return [disturb(clip) for clip in clips]
 
 
 def at_level(clips: Sequence[Track], _seed: int, *, db: float) -> list[Track]:
     """Record the clips *db* dB louder in 16 bits: below 0 from far away or with a low gain, above it clipped."""
 
-    def heard(clip: Track) -> Track:
+    def disturb(clip: Track) -> Track:
         louder = np.clip(clip.samples * 10 ** (db / 20), -LOUDEST, LOUDEST)
         return replace(clip, samples=np.asarray(np.round(louder * FULL_SCALE) / FULL_SCALE, np.float32))
 
-    return [heard(clip) for clip in clips]
+    return [disturb(clip) for clip in clips]
 
 
 def with_jumps(clips: Sequence[Track], _seed: int, *, db: float) -> list[Track]:
     """Record every other two seconds *db* dB louder."""
 
-    def heard(clip: Track) -> Track:
+    def disturb(clip: Track) -> Track:
         raised = np.arange(len(clip.samples)) // (2 * RATE) % 2 == 1
         return replace(clip, samples=np.where(raised, clip.samples * 10 ** (db / 20), clip.samples).astype(np.float32))
 
-    return [heard(clip) for clip in clips]
+    return [disturb(clip) for clip in clips]
 
 
 def with_offset(clips: Sequence[Track], _seed: int, *, offset: float) -> list[Track]:
@@ -123,7 +123,7 @@ def by_telephone(clips: Sequence[Track], seed: int) -> list[Track]:
     The line makes each clip quieter by up to LINE_DB before mu-law, which decides how coarse it is, and louder after.
     """
 
-    def heard(clip: Track) -> Track:
+    def disturb(clip: Track) -> Track:
         length = _quick(len(clip.samples))
         spectrum = np.fft.rfft(clip.samples, length) * _band(np.fft.rfftfreq(length, 1 / RATE))
         level = 10 ** (-_chance(clip, seed).uniform(0.0, LINE_DB) / 20)
@@ -131,7 +131,7 @@ def by_telephone(clips: Sequence[Track], seed: int) -> list[Track]:
         wide = 2 / level * np.fft.irfft(np.fft.rfft(narrow), length)
         return replace(clip, samples=_within_scale(wide[: len(clip.samples)]))
 
-    return [heard(clip) for clip in clips]
+    return [disturb(clip) for clip in clips]
 
 
 def short(clips: Sequence[Track], seed: int) -> list[Track]:
@@ -144,9 +144,9 @@ def cut_anywhere(clips: Sequence[Track], seed: int) -> list[Track]:
     return [piece for clip in clips for piece in _pieces(clip, _chance(clip, seed))]
 
 
-def joined(clips: Sequence[Track], seed: int) -> list[Track]:
+def join_clips(clips: Sequence[Track], seed: int) -> list[Track]:
     """Return one track of JOINED_S on which all of them speak one after another."""
-    return [strung(clips, seed, JOINED_S)]
+    return [string_together(clips, seed, JOINED_S)]
 
 
 CONDITIONS: Mapping[str, Condition] = {
@@ -167,7 +167,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "offset 0.2": partial(with_offset, offset=0.2),
     "short alone": short,
     "cut anywhere": cut_anywhere,
-    "joined": joined,
+    "joined": join_clips,
 }
 
 PIECES = ("short alone", "cut anywhere")
@@ -181,7 +181,9 @@ FIXED = (
 """Conditions in which nothing is random: every seed gives the same."""
 
 
-def strung(clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tuple[float, float] = PAUSES_S) -> Track:
+def string_together(
+    clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tuple[float, float] = PAUSES_S
+) -> Track:
     """Return a track of exactly *length_s*: the clips in random order with random pauses between them.
 
     Each clip is used once before any is repeated. Faint noise lies under everything. Near the end a clip that does not
@@ -193,14 +195,14 @@ def strung(clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tupl
     truth: list[Truth] = []
     at = round(chance.uniform(*pauses_s) * RATE)
     left_out = 0
-    for clip in _shuffled(clips, chance):
-        said = _beginning(clip, length - at)
+    for clip in _shuffle(clips, chance):
+        said = _cut_after(clip, length - at)
         if not len(said.samples):
             left_out += 1
             if left_out == len(clips):
                 break
             continue
-        samples[at : at + len(said.samples)] += _faded(said.samples)
+        samples[at : at + len(said.samples)] += _fade(said.samples)
         truth += [replace(word, start=word.start + at / RATE, end=word.end + at / RATE) for word in said.truth]
         at += len(said.samples) + round(chance.uniform(*pauses_s) * RATE)
         left_out = 0
@@ -216,8 +218,8 @@ def strung_in(condition: str, clips: Sequence[Track], seed: int, length_s: float
     if condition == "cut anywhere":
         raise ValueError(f"no track can be joined in the condition {condition!r}")
     if condition in PIECES:
-        return strung(CONDITIONS[condition](clips, seed), seed, length_s)
-    track = strung(clips, seed, length_s)
+        return string_together(CONDITIONS[condition](clips, seed), seed, length_s)
+    track = string_together(clips, seed, length_s)
     return track if condition == "joined" else CONDITIONS[condition]([track], seed)[0]
 
 
@@ -297,7 +299,7 @@ def _piece(clip: Track, begin: float, end: float, words: range, edges: tuple[int
     return Track(f"{clip.name} {begin:.2f}-{end:.2f}", clip.language, samples, truth, edges=edges)
 
 
-def _beginning(clip: Track, length: int) -> Track:
+def _cut_after(clip: Track, length: int) -> Track:
     """Return at most *length* samples from the start of the clip, without cutting a word."""
     if len(clip.samples) <= length:
         return clip
@@ -306,7 +308,7 @@ def _beginning(clip: Track, length: int) -> Track:
     return _piece(clip, 0.0, at, range(words), (0, 0))
 
 
-def _shuffled(clips: Sequence[Track], chance: Generator) -> Iterator[Track]:
+def _shuffle(clips: Sequence[Track], chance: Generator) -> Iterator[Track]:
     """Yield all clips in random order, endlessly, and none twice in a row."""
     before = -1
     while True:
@@ -338,7 +340,7 @@ def _quick(length: int) -> int:
     return -(-length // 4096) * 4096
 
 
-def _stretched(samples: Samples, factor: float) -> Samples:
+def _stretch(samples: Samples, factor: float) -> Samples:
     import av.filter  # noqa: PLC0415  (a process whose memory is measured imports this module, and not FFmpeg with it)
 
     graph = av.filter.Graph()
@@ -387,7 +389,7 @@ def _within_scale(samples: np.ndarray) -> Samples:
     return (samples * min(1.0, LOUDEST / max(loudest, 1e-9))).astype(np.float32)
 
 
-def _faded(samples: Samples) -> Samples:
+def _fade(samples: Samples) -> Samples:
     ramp = np.linspace(0, 1, min(round(FADE_S * RATE), len(samples) // 2), dtype=np.float32)
     faded = samples.copy()
     if len(ramp):

@@ -27,13 +27,13 @@ import numpy as np
 import soundfile
 
 from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
-from benchmarks.choices import BUNDLED_NAME, bundled
+from benchmarks.choices import BUNDLED_NAME, bundled_folder
 from benchmarks.file_scores import RecognitionResult
-from benchmarks.latency import Bench, final_words, placed
+from benchmarks.latency import Bench, final_words, place_words
 from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.said import text_of
-from benchmarks.scoring import spoken, word_errors
+from benchmarks.scoring import spoken_words, word_errors
 from benchmarks.tracks import Track
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
@@ -71,8 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--live", action="store_true", help="also our live words; takes longer")
     parser.add_argument("--write", action="store_true", help="write results/corpus.json of this checkout")
     given = parser.parse_args(arguments)
-    clips = list(found(given.folder))
-    model = given.model or str(bundled())
+    clips = list(recordings_in(given.folder))
+    model = given.model or str(bundled_folder())
     others = {} if given.ggml is None else {WHISPER_CPP: by_whisper_cpp(given.ggml)}
     seconds = sum(map(length_s, clips))
     try:
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(write("corpus", {**about, "systems": systems}))
 
 
-def found(folder: Path) -> Iterator[Clip]:
+def recordings_in(folder: Path) -> Iterator[Clip]:
     """Yield the recordings of a folder, by name. Raises SystemExit if it has none, or one that lacks its audio."""
     clips = [
         clip for path in sorted(folder.rglob("*.txt")) for clip in (chapter if _is_chapter(path) else single)(path)
@@ -115,7 +115,9 @@ def single(path: Path) -> Iterator[Clip]:
 
 def words(text: str) -> list[str]:
     """Return the words of *text* in lower case, without punctuation. An apostrophe within a word stays."""
-    return [word for part in spoken(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) if (word := part.strip("'"))]
+    return [
+        word for part in spoken_words(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) if (word := part.strip("'"))
+    ]
 
 
 def rows(
@@ -161,9 +163,9 @@ def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, 
 
 
 def _track(clip: Clip, bench: Bench) -> Track:
-    samples = decoded(clip.path)
+    samples = decode_file(clip.path)
     said = " ".join(words(clip.text))
-    return Track(clip.path.name, "", samples, placed(said, bench.offline(samples)) if said else ())
+    return Track(clip.path.name, "", samples, place_words(said, bench.offline(samples)) if said else ())
 
 
 def by_whisper_cpp(ggml: Path) -> Hears:
@@ -184,7 +186,7 @@ def by_whisper_cpp(ggml: Path) -> Hears:
             print_progress=False,
             redirect_whispercpp_logs_to=None,
         )
-        answers = (whisper.transcribe(decoded(path)) for path in paths)
+        answers = (whisper.transcribe(decode_file(path)) for path in paths)
         return [RecognitionResult([Shown(segment.text) for segment in segments], None) for segments in answers]
 
     return hear
@@ -195,10 +197,10 @@ def length_s(clip: Clip) -> float:
     try:
         return float(soundfile.info(clip.path).duration)
     except soundfile.LibsndfileError:  # a container that it does not know, such as MP4
-        return len(decoded(clip.path)) / RATE
+        return len(decode_file(clip.path)) / RATE
 
 
-def decoded(path: Path) -> Samples:
+def decode_file(path: Path) -> Samples:
     """Return a recording at 16 kHz, mono. Raises SystemExit if it cannot be decoded."""
     try:
         with path.open("rb") as file, recording(file, DecodeLimits()) as chunks:

@@ -14,8 +14,8 @@ from collections import Counter
 from itertools import cycle, islice
 from typing import Any
 
-from benchmarks.choices import add_choices, chosen
-from benchmarks.driving import FRAME_S, Crowd, staggered
+from benchmarks.choices import add_choices, choices_of
+from benchmarks.driving import FRAME_S, Crowd, random_starts
 from benchmarks.measure import rss_mb, write
 from benchmarks.named import MODEL, cpu_by_use
 from benchmarks.serving import Serving, buckets, percentile, serving
@@ -34,11 +34,11 @@ async def crowd(
 ) -> tuple[dict[str, Any], list[float]]:
     """Return the results of all sessions, and the server's memory at the start of each minute."""
 
-    async def opened(track: Track) -> Wire:
-        return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
+    async def open_wire(track: Track) -> Wire:
+        return await asyncio.to_thread(Scribewire.open_session, server.base, server.key, track.language)
 
     before, used = buckets(server.metrics()), cpu_by_use(server.pid)
-    speakers = Crowd(opened, server.pid, frame_s=frame_s, since_s=since_s)
+    speakers = Crowd(open_wire, server.pid, frame_s=frame_s, since_s=since_s)
     row = await speakers.run(tracks, apart_s)
     after = buckets(await asyncio.to_thread(server.metrics))
     row |= {
@@ -68,13 +68,13 @@ def main() -> None:
     parser.add_argument("--result", default="crowd", help="name of the result file")
     parser.add_argument("--no-write", action="store_true", help="print only")
     args = parser.parse_args()
-    choices = chosen(args)
+    choices = choices_of(args)
     settings = {"ENGINE": "whisper", "WHISPER_MODEL": choices.model}
     rows: dict[str, dict[str, Any]] = {}
     memory_mb: dict[str, list[float]] = {}
     with serving(MANY, program="benchmarks.named", **settings) as server:
         tracks = choices.tracks(args.sessions, args.seconds)
-        speaking = crowd(server, tracks, staggered(args.sessions), since_s=WARM_UP_S)
+        speaking = crowd(server, tracks, random_starts(args.sessions), since_s=WARM_UP_S)
         rows["together"], memory_mb["together"] = asyncio.run(speaking)
     if args.overload:
         with serving(MANY, program="benchmarks.named", **settings) as server:

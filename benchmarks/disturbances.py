@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 
 from benchmarks.measure import ROOT, write
-from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measured, readers, speaking
+from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measure_readers, readers, speaking
 from benchmarks.serving import Serving, serving
 from server.transport.acceptor import raise_descriptor_limit
 
@@ -44,13 +44,13 @@ class Place:
         host, port = self.server.base.removeprefix("http://").split(":")
         return host, int(port)
 
-    def asked(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
+    def open_reader(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
         """A new reader of *job*, else of the session, whose system keeps so much for it. The answer has begun."""
-        connection = self.sent(job=job, kept_bytes=kept_bytes)
+        connection = self.send_request(job=job, kept_bytes=kept_bytes)
         check_answer(connection)
         return connection
 
-    def sent(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
+    def send_request(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
         """The same, when the answer has not begun."""
         connection = socket.socket()
         if kept_bytes is not None:
@@ -70,7 +70,7 @@ def check_answer(connection: socket.socket) -> None:
 @contextmanager
 def slow(place: Place) -> Iterator[None]:
     """One reader that takes nothing."""
-    with place.asked(kept_bytes=2048):
+    with place.open_reader(kept_bytes=2048):
         yield
 
 
@@ -93,7 +93,7 @@ def elsewhere(place: Place, number: int) -> Iterator[None]:
         ExitStack() as stack,
     ):
 
-        def opened(_number: int) -> str:
+        def open_job(_number: int) -> str:
             return str(client.post("/v1/live", json={}, headers=key).raise_for_status().json()["job_id"])
 
         def keep_open(jobs: list[str]) -> None:
@@ -101,10 +101,10 @@ def elsewhere(place: Place, number: int) -> Iterator[None]:
                 jobs.append(jobs.pop(0))
                 client.post(f"/v1/jobs/{jobs[0]}/audio", content=bytes(320), headers=audio).raise_for_status()
 
-        jobs = list(threads.map(opened, range(number)))
+        jobs = list(threads.map(open_job, range(number)))
         keeping = threads.submit(keep_open, list(jobs))
         for job in jobs:
-            stack.enter_context(place.asked(job=job))
+            stack.enter_context(place.open_reader(job=job))
         try:
             yield
         finally:
@@ -136,11 +136,11 @@ def another(place: Place, act: str, number: int) -> Iterator[None]:
 
 def come_and_go(place: Place, number: int) -> None:
     """Hold *number* readers, and replace the oldest one by a new one for ever."""
-    held = [place.asked() for _ in range(number)]
+    held = [place.open_reader() for _ in range(number)]
     print("begun", flush=True)
     while True:
         held.pop(0).close()
-        held.append(place.asked())
+        held.append(place.open_reader())
 
 
 def join(place: Place, number: int) -> None:
@@ -150,7 +150,7 @@ def join(place: Place, number: int) -> None:
     begin = time.monotonic()
     while True:
         share = min(1.0, (time.monotonic() - begin) / JOIN_S)
-        new = [place.sent() for _ in range(round(number * share) - len(held))]
+        new = [place.send_request() for _ in range(round(number * share) - len(held))]
         for one in new:
             check_answer(one)
             one.setblocking(False)
@@ -186,7 +186,7 @@ def report(given: argparse.Namespace) -> dict[str, Any]:
                 readers(given.calm, "SSE", server.base, job=job, key=server.key) as calm,
                 disturbance(Place(server, job)),
             ):
-                row = {"name": name, **measured(server.pid, calm, given.seconds)}
+                row = {"name": name, **measure_readers(server.pid, calm, given.seconds)}
                 row["readers"] = subscribers(server)
             late_s = row["late_s"]["p95"] - (rows[0]["late_s"]["p95"] if rows else row["late_s"]["p95"])
             rows.append({**row, "later_p95_s": round(late_s, 3)})

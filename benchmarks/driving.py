@@ -134,7 +134,7 @@ class Crowd:
             await connection.send(wire.frame(frame))
 
 
-def staggered(count: int, *, within_s: float = 1.0, seed: int = 1) -> list[float]:
+def random_starts(count: int, *, within_s: float = 1.0, seed: int = 1) -> list[float]:
     """Return random start times, so that the sessions do not run in step."""
     starts = random.Random(seed)
     return [starts.random() * within_s for _ in range(count)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_scores import Shown, timed, within_edges
+from benchmarks.live_scores import Shown, timed_tokens, within_edges
 from benchmarks.scoring import matches, word_errors
 from benchmarks.tracks import Track
 
@@ -25,7 +25,7 @@ def row(answers: Sequence[tuple[Track, RecognitionResult]]) -> dict[str, Any]:
     starts: list[float] = []
     ends: list[float] = []
     for track, answer in answers:
-        said, heard = timed(track.truth, track.language), timed(answer.words, track.language)
+        said, heard = timed_tokens(track.truth, track.language), timed_tokens(answer.words, track.language)
         heard = heard[within_edges([word.text for word in said], [word.text for word in heard], track.edges)]
         errors += word_errors([word.text for word in said], [word.text for word in heard])
         words += len(said)

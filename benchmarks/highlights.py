@@ -119,7 +119,7 @@ def _accuracy(result: Result) -> Figures:
             yield f"word errors of files, {group}", f"{row['scribewire']:.1%}; {theirs}"
 
 
-def _said(result: Result) -> Figures:
+def _phrases_figures(result: Result) -> Figures:
     for half in filter(result.__contains__, ("held out", "development")):
         systems = {name: row["all"] for name, row in result[half].items()}
         theirs = systems["faster-whisper transcribe()"]
@@ -200,7 +200,7 @@ def _readers(result: Result) -> Figures:
     yield "memory of a quiet reader", memory
 
 
-def _relaying(result: Result) -> Figures:
+def _relay_figures(result: Result) -> Figures:
     for row in result["readers"]:
         there = row["relaying"]
         late = f"{there['late_s']['p50']:.2f} s late (median), {there['late_s']['p95']:.2f} s (95 %)"
@@ -275,7 +275,7 @@ SHOWN_CONDITIONS = (
 )  # fmt: skip
 FIGURES: Mapping[str, Callable[[Result], Figures]] = {
     "accuracy": _accuracy,
-    "said": _said,
+    "said": _phrases_figures,
     "latency": _live,
     "latency-half-hour": _half_hour,
     "peers": _peers,
@@ -289,7 +289,7 @@ FIGURES: Mapping[str, Callable[[Result], Figures]] = {
     "throughput": _throughput,
     "load": _load,
     "readers": _readers,
-    "relaying": _relaying,
+    "relaying": _relay_figures,
     "disturbances": _disturbances,
     "requests": _requests,
     "cluster": _cluster,

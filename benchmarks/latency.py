@@ -29,11 +29,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.conditions import CONDITIONS, PIECES, strung_in
 from benchmarks.live_scores import Scores, Seen, Shown, Truth
 from benchmarks.measure import cpu_s, rss_mb, spread, write
-from benchmarks.scoring import matches, spoken
+from benchmarks.scoring import matches, spoken_words
 from benchmarks.tracks import WARM_UP_S, Track, recordings, wordless
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
@@ -89,19 +89,19 @@ def heard_clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> li
     for row, samples in recordings(folder, longest_s):
         if row["language"] in bench.languages:
             offline = bench.offline(samples)
-            truth = tuple(Truth(*word) for word in row["words"] or ()) or placed(row["text"], offline)
+            truth = tuple(Truth(*word) for word in row["words"] or ()) or place_words(row["text"], offline)
             if truth:
                 tracks.append(Track(row["file"], row["language"], samples, truth, join_words(offline)))
     return tracks
 
 
-def placed(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
+def place_words(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
     """Return the words of *text* with the times of the same words in *heard*; the others lie evenly between them.
 
     Returns None if less than half of them were heard: the engine does not know these words or this voice.
     """
-    said = spoken(text)
-    pairs = matches(said, [" ".join(spoken(word.text)) for word in heard])
+    said = spoken_words(text)
+    pairs = matches(said, [" ".join(spoken_words(word.text)) for word in heard])
     if 2 * len(pairs) < len(said):
         return ()
     rows = [row for row, _ in pairs]
@@ -131,7 +131,7 @@ async def stream(
         async for happened in session.events():
             if heard is not None:
                 heard.append(happened)
-            seen.extend(_seen(happened, loop.time() - began))
+            seen.extend(_updates_of(happened, loop.time() - began))
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(session.run())
@@ -141,7 +141,7 @@ async def stream(
     run.scores.add(track.truth, seen, offline=track.offline, since=since, language=track.language, edges=track.edges)
 
 
-def _seen(happened: TimedEvent, at: float) -> tuple[Seen, ...]:
+def _updates_of(happened: TimedEvent, at: float) -> tuple[Seen, ...]:
     match happened.event:
         case WordsCommitted(words):
             return (Seen(at, final=tuple(Shown(word.text, word.start / RATE, word.end / RATE) for word in words)),)
@@ -258,7 +258,7 @@ class Bench:
     def _run(self, main: Callable[[Run, Scheduler], Any]) -> dict[str, Any]:
         run = Run()
 
-        async def watched() -> float:
+        async def run_watched() -> float:
             scheduler = Scheduler(self._engine)
             began_s = asyncio.get_running_loop().time()
             watching = asyncio.create_task(_watch_loop(run)) if self.real else None
@@ -271,7 +271,7 @@ class Bench:
 
         cpu_before = cpu_s()
         with asyncio.Runner(loop_factory=self._clock) as runner:
-            took_s = runner.run(watched())
+            took_s = runner.run(run_watched())
         cpu = cpu_s() - cpu_before
         late = spread(run.sender_late_s)
         return {
@@ -377,7 +377,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=2.5, help="of the 95th percentile of commit latency, for search")
     parser.add_argument("--result", help="name of the result file")
     args = parser.parse_args()
-    choices = chosen(args)
+    choices = choices_of(args)
 
     engine = load(EngineSettings(engine="whisper", model=choices.model, device="cpu", threads=args.threads))
     voice = VoiceDetector()

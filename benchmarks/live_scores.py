@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.measure import spread
 from benchmarks.normalising import tokens
-from benchmarks.scoring import matches, spoken, word_errors
+from benchmarks.scoring import matches, spoken_words, word_errors
 from pipeline.audio import RATE
 from pipeline.recognition.turns import TurnOptions
 
@@ -102,10 +102,10 @@ class Scores:
         the start and the end of the stream; recognising them is not an error.
         """
         stream = _Stream(truth, seen, language, edges)
-        whole = spoken(offline, language)
+        whole = spoken_words(offline, language)
         self._accuracy(stream, whole[within_edges(stream.said, whole, edges)])
         self.finals += len(stream.finals)
-        self.erased += _erased(seen)
+        self.erased += _count_erased(seen)
         self._words(stream, since)
         self._utterances(stream, since)
 
@@ -149,13 +149,13 @@ class Scores:
         self.offline_said_twice += said_twice(stream.said, offline)
         self.matched += len(matched)
         self.offline_matched += len(offline_matched)
-        self.lost_at_end += stream.lost_at_end(offline_matched)
+        self.lost_at_end += stream.count_lost_at_end(offline_matched)
         for rows in stream.utterances():
             first, last = stream.truth[rows[0]].start, stream.truth[rows[-1]].end
             opening = [row for row in rows if stream.truth[row].start < first + EDGE_S]
             closing = [row for row in rows if stream.truth[row].end > last - EDGE_S]
-            self.lost_first += stream.lost(opening, offline_matched)
-            self.lost_last += stream.lost(closing, offline_matched)
+            self.lost_first += stream.count_lost(opening, offline_matched)
+            self.lost_last += stream.count_lost(closing, offline_matched)
 
     def _words(self, stream: "_Stream", since: float) -> None:
         shown_at = stream.first_shown()
@@ -225,7 +225,7 @@ def _alike(one: str, other: str) -> bool:
     return word_errors(one, other) <= 1
 
 
-def timed(words: Sequence[Truth] | Sequence[Shown], language: str | None) -> list[Shown]:
+def timed_tokens(words: Sequence[Truth] | Sequence[Shown], language: str | None) -> list[Shown]:
     """Return the tokens of *words*. A start or end is None if no word starts or ends there: "$20" is two tokens."""
     found = tokens([word.text for word in words], language)
     starts = [not at or found[at - 1].last < token.first for at, token in enumerate(found)]
@@ -254,14 +254,14 @@ class _Stream:
         said = tokens([word.text for word in truth], language)
         self.truth = [Truth(token.text, truth[token.first].start, truth[token.last].end) for token in said]
         self.said = [word.text for word in self.truth]
-        self.exact = timed(truth, language)
+        self.exact = timed_tokens(truth, language)
         self.seen = seen
         self._language = language
         words = [(one.at, word) for one in seen for word in one.final]
         heard = tokens([word.text for _, word in words], language)
         finals = [
             _Final(shown, words[token.last][0], token.last + 1)
-            for token, shown in zip(heard, timed([word for _, word in words], language), strict=True)
+            for token, shown in zip(heard, timed_tokens([word for _, word in words], language), strict=True)
         ]
         self.finals = finals[within_edges(self.said, [token.text for token in heard], edges)]
         self.heard = [final.shown.text for final in self.finals]
@@ -282,7 +282,7 @@ class _Stream:
                 shown.setdefault(expected + row, one.at)
         return shown
 
-    def lost(self, rows: Sequence[int], heard: set[int]) -> int:
+    def count_lost(self, rows: Sequence[int], heard: set[int]) -> int:
         """Return how many of the neighbouring *rows* are *heard* in the whole recording but have no word here.
 
         A word that was misheard is not lost.
@@ -293,7 +293,7 @@ class _Stream:
         heard_between = self.column.get(behind, len(self.finals)) - self.column.get(before, -1) - 1
         return max(0, min(sum(row in heard and row not in self.column for row in rows), said_between - heard_between))
 
-    def lost_at_end(self, heard: set[int]) -> int:
+    def count_lost_at_end(self, heard: set[int]) -> int:
         """Return how many fewer words came out of the last LAST_S than *heard* has there, as rows of the reference."""
         end = max((word.end for word in self.truth), default=0.0)
         tail = next((row for row, word in enumerate(self.truth) if word.end > end - LAST_S), len(self.truth))
@@ -320,7 +320,7 @@ class _Stream:
         return parted
 
 
-def _erased(seen: Sequence[Seen]) -> int:
+def _count_erased(seen: Sequence[Seen]) -> int:
     """Return how many words of partials were deleted or replaced by the next partial or the final words."""
     erased = 0
     shown: tuple[str, ...] = ()

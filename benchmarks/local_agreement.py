@@ -48,7 +48,7 @@ class Session:
     def answer(self, audio: np.ndarray, *, last: bool) -> tuple[list[Word], list[Word]]:
         """Return the words that became final with *audio*, and those that are not final."""
         self._audio = np.concatenate([self._audio, audio])
-        words, ends = self._heard()
+        words, ends = self._transcribe()
         done = self._final[-1].end if self._final else 0.0
         fresh = _without_overlap(self._final, [word for word in words if word.end > done + 0.1 or word.start >= done])
         agreed = [a for a, _ in takewhile(lambda pair: _same(*pair), zip(fresh, self._previous, strict=False))]
@@ -58,7 +58,7 @@ class Session:
         self._cut(ends)
         return new, self._previous
 
-    def _heard(self) -> tuple[list[Word], list[float]]:
+    def _transcribe(self) -> tuple[list[Word], list[float]]:
         segments, _ = self._model.transcribe(self._audio, language=self._language, beam_size=BEAM, word_timestamps=True)
         words, ends = [], []
         for segment in segments:

@@ -31,8 +31,8 @@ OUT = ROOT / "pipeline/recognition/engines/windows_speech.npz"
 def main() -> None:
     people = {clip.name: clip for clip in clips(ROOT / "tests/speech/human")}
     made = {clip.name: clip for clip in clips(ROOT / "tests/speech") if "espeak" in clip.name}
-    chosen = [("people", _named(people, name)) for name in PEOPLE]
-    chosen += [("espeak es", _named(made, name)) for name in SPANISH]
+    chosen = [("people", _clip_named(people, name)) for name in PEOPLE]
+    chosen += [("espeak es", _clip_named(made, name)) for name in SPANISH]
     rows, arrays = [], {}
     for number, (voice, clip) in enumerate(chosen):
         name = f"s{number:02}"
@@ -54,7 +54,7 @@ def main() -> None:
     print(f"{OUT.stat().st_size} bytes")
 
 
-def _named(found: dict[str, Track], name: str) -> Track:
+def _clip_named(found: dict[str, Track], name: str) -> Track:
     [clip] = [clip for key, clip in found.items() if key.removesuffix(".flac").endswith(name)]
     return clip
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.measure import spread, write
-from benchmarks.scoring import spoken, word_errors
+from benchmarks.scoring import spoken_words, word_errors
 from benchmarks.serving import serving
-from benchmarks.tracks import PEOPLE, SPEECH, listed
+from benchmarks.tracks import PEOPLE, SPEECH, rows_of
 from tests.web.browsing import Page, chromium
 
 CLIPS = {"people": (PEOPLE, "jfk.flac"), "made": (SPEECH, "espeak/en_05.flac")}
@@ -51,12 +51,12 @@ def onset_s(clip: Path) -> float:
     return float(np.argmax(np.abs(samples) > LOUD)) / rate
 
 
-def measured(choices: Choices, rounds: int) -> dict[str, Any]:
+def measure_page(choices: Choices, rounds: int) -> dict[str, Any]:
     folder_of_clips, name = CLIPS[choices.speech]
     text, seconds, clip = next(
-        (row["text"], row["seconds"], path) for row, path in listed(folder_of_clips) if row["file"] == name
+        (row["text"], row["seconds"], path) for row, path in rows_of(folder_of_clips) if row["file"] == name
     )
-    said = spoken(text, "en")
+    said = spoken_words(text, "en")
     seen: dict[str, list[float]] = {"first": [], "final": []}
     errors = 0
     with (
@@ -77,7 +77,7 @@ def measured(choices: Choices, rounds: int) -> dict[str, Any]:
             time.sleep(max(0.0, seconds + END_S - (times["final"] - times["began"]) / 1000))
             page.click("#speak-toggle")
             page.until_text("#speak-standing", "Done")
-            errors += word_errors(said, spoken(page.text("#speak-text"), "en"))
+            errors += word_errors(said, spoken_words(page.text("#speak-text"), "en"))
     return {
         "clip": name,
         "rounds": rounds,
@@ -93,8 +93,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-write", action="store_true", help="print only")
     args = parser.parse_args()
-    choices = chosen(args)
-    result = {**choices.about(), **measured(choices, args.rounds)}
+    choices = choices_of(args)
+    result = {**choices.about(), **measure_page(choices, args.rounds)}
     print(result)
     if not args.no_write:
         print(write(choices.result("page"), result))

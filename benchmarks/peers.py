@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.choices import Choices, add_choices, chosen
-from benchmarks.driving import Crowd, Opener, staggered
+from benchmarks.choices import Choices, add_choices, choices_of
+from benchmarks.driving import Crowd, Opener, random_starts
 from benchmarks.measure import ROOT, write
 from benchmarks.serving import serving
 from benchmarks.tracks import LONG_S, WARM_UP_S, Track
@@ -59,20 +59,20 @@ System = Callable[[str, Path], AbstractContextManager[Started]]
 def scribewire(model: str, _venvs: Path) -> Iterator[Started]:
     with serving(ENGINE="whisper", WHISPER_MODEL=model) as server:
 
-        async def opened(track: Track) -> Wire:
-            return await asyncio.to_thread(Scribewire.opened, server.base, server.key, track.language)
+        async def open_wire(track: Track) -> Wire:
+            return await asyncio.to_thread(Scribewire.open_session, server.base, server.key, track.language)
 
-        yield Started(server.pid, opened)
+        yield Started(server.pid, open_wire)
 
 
 @contextmanager
 def local_agreement(model: str, _venvs: Path) -> Iterator[Started]:
     with process(sys.executable, "-m", "benchmarks.local_agreement", model, "PORT") as (pid, port):
 
-        async def opened(track: Track) -> Wire:
+        async def open_wire(track: Track) -> Wire:
             return LocalAgreement(f"ws://{HERE}:{port}", track.language)
 
-        yield Started(pid, opened)
+        yield Started(pid, open_wire)
 
 
 @contextmanager
@@ -81,25 +81,25 @@ def whisper_live(model: str, venvs: Path, **options: bool) -> Iterator[Started]:
         "import sys; from whisper_live.server import TranscriptionServer as Server; "
         f"Server().run({HERE!r}, int(sys.argv[1]), 'faster_whisper', {model!r}, max_clients=1000, **{options})"
     )
-    with process(str(installed(venvs, "whisper-live")), "-c", script, "PORT") as (pid, port):
+    with process(str(install_peer(venvs, "whisper-live")), "-c", script, "PORT") as (pid, port):
         numbers = itertools.count()
 
-        async def opened(track: Track) -> Wire:
+        async def open_wire(track: Track) -> Wire:
             return WhisperLive(f"ws://{HERE}:{port}", track.language, model, f"session {next(numbers)}")
 
-        yield Started(pid, opened)
+        yield Started(pid, open_wire)
 
 
 @contextmanager
 def whisperlivekit(model: str, venvs: Path) -> Iterator[Started]:
-    server = str(installed(venvs, "whisperlivekit").with_name("whisperlivekit-server"))
+    server = str(install_peer(venvs, "whisperlivekit").with_name("whisperlivekit-server"))
     options = ("--backend", "faster-whisper", "--backend-policy", "localagreement", "--pcm-input", "--lan", "en")
     with process(server, "--host", HERE, "--port", "PORT", "--model_dir", model, *options) as (pid, port):
 
-        async def opened(_track: Track) -> Wire:
+        async def open_wire(_track: Track) -> Wire:
             return WhisperLiveKit(f"ws://{HERE}:{port}/asr")
 
-        yield Started(pid, opened)
+        yield Started(pid, open_wire)
 
 
 OURS = "scribewire"
@@ -141,7 +141,7 @@ def _listens(port: int, running: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
-def installed(venvs: Path, name: str) -> Path:
+def install_peer(venvs: Path, name: str) -> Path:
     """Return the Python of a peer's virtual environment, which is created if it is missing."""
     peer, *needed = PACKAGES[name]
     python = venvs / name / "bin" / "python"
@@ -162,7 +162,7 @@ async def measure(started: Started, choices: Choices, sessions: int, length_s: f
     if sessions == 1:
         return await Crowd(started.open, started.pid).run(choices.tracks(1, length_s), [0.0])
     crowd = Crowd(started.open, started.pid, since_s=WARM_UP_S)
-    return await crowd.run(choices.tracks(sessions, length_s), staggered(sessions))
+    return await crowd.run(choices.tracks(sessions, length_s), random_starts(sessions))
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--venvs", type=Path, default=Path(tempfile.gettempdir()) / "scribewire-peers")
     args = parser.parse_args()
-    choices = chosen(args)
+    choices = choices_of(args)
 
     rows: list[dict[str, Any]] = []
     for _, sessions, name in itertools.product(range(args.rounds), args.sessions, args.systems):

@@ -117,7 +117,7 @@ def _condition(voice: str, number: int) -> str:
     return fit[(number + number // 4) % len(fit)]
 
 
-def recorded(phrase: Phrase, seed: int = 1) -> Track:
+def record_phrase(phrase: Phrase, seed: int = 1) -> Track:
     """Return the phrase as its voice says it, in its condition. Its words have no times.
 
     Raises FileNotFoundError where flite or espeak-ng is not installed.
@@ -228,7 +228,7 @@ def _address(chance: random.Random) -> str:
     )
 
 
-def _spelled(chance: random.Random) -> str:
+def _spelled_name(chance: random.Random) -> str:
     name = chance.choice(_SPELLED)
     return f"{name.capitalize()}, {'. '.join(name)}."
 
@@ -238,12 +238,12 @@ def _code(chance: random.Random) -> str:
     return f"{'. '.join(letters)}. {digits(chance, 4)}"
 
 
-def _counting(chance: random.Random) -> str:
+def _row_of_numbers(chance: random.Random) -> str:
     first = chance.choice((1, 1, 1, 5, 11, 20))
     return ", ".join(cardinal(first + step) for step in range(chance.randint(5, 12)))
 
 
-def _repeated(chance: random.Random) -> str:
+def _repeated_word(chance: random.Random) -> str:
     word, times = chance.choice(("no", "yes", "very", "never", "go", "wait", "please", "ha")), chance.randint(3, 5)
     return chance.choice((", ", " ")).join([word] * times)
 
@@ -345,7 +345,7 @@ KINDS: Mapping[str, tuple[Maker, Sequence[str]]] = {
         ),
     ),
     "spelled": (
-        _spelled,
+        _spelled_name,
         (
             "My name is {} Did you get that?",
             "The family name is {}",
@@ -363,7 +363,7 @@ KINDS: Mapping[str, tuple[Maker, Sequence[str]]] = {
         ),
     ),
     "counting": (
-        _counting,
+        _row_of_numbers,
         (
             "{}.",
             "Ready? {}. Here I come.",
@@ -372,7 +372,7 @@ KINDS: Mapping[str, tuple[Maker, Sequence[str]]] = {
         ),
     ),
     "repeated": (
-        _repeated,
+        _repeated_word,
         (
             "{}, that is not what I said.",
             "Oh {}. We have to talk.",

@@ -36,7 +36,7 @@ def peers(result: Path) -> Path:
         latency(axis, [row for row in rows if row["sessions"] == count], count)
     cost(axes[-1], [row for row in rows if row["sessions"] == counts[0]])
     axes[0].invert_yaxis()
-    return _saved(figure, result)
+    return _save(figure, result)
 
 
 def requests(result: Path) -> Path:
@@ -55,7 +55,7 @@ def requests(result: Path) -> Path:
     axes[0].set_yticks([at + 0.2 for at in range(len(rows))], names)
     axes[0].invert_yaxis()
     axes[1].legend()
-    return _saved(figure, result)
+    return _save(figure, result)
 
 
 def uploads(result: Path) -> Path:
@@ -66,7 +66,7 @@ def uploads(result: Path) -> Path:
     axis.barh(_names(rows), used, color=_colours(rows))
     _label(axis, used, [f"{seconds:.2f}" for seconds in used])
     axis.set_title(f"CPU seconds of the server for an upload of {content['mb']} MiB")
-    return _saved(figure, result)
+    return _save(figure, result)
 
 
 def disturbances(result: Path) -> Path:
@@ -78,10 +78,10 @@ def disturbances(result: Path) -> Path:
     _label(axis, late, [f"{row['late_s']['p50']:.3f} / {row['late_s']['p95']:.3f}" for row in rows])
     axis.invert_yaxis()
     axis.set_title("a word reaches its reader after seconds: median, and (pale) 95 %")
-    return _saved(figure, result)
+    return _save(figure, result)
 
 
-def _saved(figure: Figure, result: Path) -> Path:
+def _save(figure: Figure, result: Path) -> Path:
     path = result.with_suffix(".svg")
     figure.savefig(path, metadata={"Date": None})
     return path
@@ -134,7 +134,7 @@ def tradeoff(result: Path) -> Path:
     axis.set_xlabel("seconds until a word is final: median (dot) to 95 % (line)")
     axis.set_ylabel("wrong words, %")
     axis.set_title(f"latency against accuracy, {content['systems'][0]['words']} words; dotted: the whole recording")
-    return _saved(figure, result)
+    return _save(figure, result)
 
 
 DRAWN = {"peers": peers, "requests": requests, "uploads": uploads, "disturbances": disturbances, "tradeoff": tradeoff}

@@ -79,7 +79,7 @@ class Seen:
 def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> None:
     """Connect so many readers, print a line, and on each line of input print what they have received since."""
     with selectors.DefaultSelector() as selector:
-        connected = _connected(number, request, address)
+        connected = _connect(number, request, address)
         for one in connected:
             selector.register(one, selectors.EVENT_READ)
         selector.register(sys.stdin, selectors.EVENT_READ)
@@ -100,7 +100,7 @@ def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> Non
                     return
 
 
-def _connected(number: int, request: bytes, address: tuple[str, int]) -> list[socket.socket]:
+def _connect(number: int, request: bytes, address: tuple[str, int]) -> list[socket.socket]:
     connected: list[socket.socket] = []
     while len(connected) < number:
         new = [socket.create_connection(address) for _ in range(min(AT_ONCE, number - len(connected)))]
@@ -125,7 +125,7 @@ class Readers:
         assert self._process.stdout is not None
         return self._process.stdout.readline() or sys.exit("the readers' process ended")
 
-    def seen(self) -> dict[str, Any]:
+    def take_counts(self) -> dict[str, Any]:
         """What they have received since the last call."""
         assert self._process.stdin is not None
         print(file=self._process.stdin, flush=True)
@@ -213,14 +213,14 @@ async def speak(base: str, key: str) -> None:
                         await writer.recv()
 
 
-def measured(pid: int, reading: Readers, seconds: float) -> dict[str, Any]:
+def measure_readers(pid: int, reading: Readers, seconds: float) -> dict[str, Any]:
     """What the readers see in so many seconds, and what the process *pid* needs for it."""
     time.sleep(WARM_UP_S)
-    reading.seen()
+    reading.take_counts()
     began, cpu = time.monotonic(), cpu_s(pid)
     time.sleep(seconds)
     cpu, took = cpu_s(pid) - cpu, time.monotonic() - began
-    seen = reading.seen()
+    seen = reading.take_counts()
     return {
         "cores": round(cpu / took, 3),
         "events_per_s": round(seen["events"] / took),
@@ -239,9 +239,9 @@ def of_session(
     speaker = speaker or server
     with speaking(speaker) as job:
         with readers(1, way, server.base, job=job, key=speaker.key) as alone:
-            session = measured(server.pid, alone, seconds / 2)
+            session = measure_readers(server.pid, alone, seconds / 2)
         with readers(number, way, server.base, job=job, key=speaker.key) as many:
-            row = measured(server.pid, many, seconds)
+            row = measure_readers(server.pid, many, seconds)
     cost = max(0.0, row["cores"] - session["cores"])
     return {
         "system": f"{number} by {way}",
@@ -256,7 +256,7 @@ def of_bare(number: int, per_s: float, seconds: float) -> dict[str, Any]:
         assert process.stdout is not None
         base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
         with readers(number, "SSE", base) as many:
-            row = measured(process.pid, many, seconds)
+            row = measure_readers(process.pid, many, seconds)
     cpu_us = round(row["cores"] / row["events_per_s"] * 1e6, 1)
     return {"system": f"{number}, bare asyncio", **row, "events_per_reader_s": per_s, "cpu_us_per_event": cpu_us}
 
@@ -285,7 +285,7 @@ def quiet(server: Serving, way: str, number: int) -> dict[str, Any]:
     return {"name": f"{number} by {way}", "kb_each": round((after - before) * 1024 / number, 1)}
 
 
-def compared(server: Serving, number: int, seconds: float) -> Iterator[dict[str, Any]]:
+def compare_ways(server: Serving, number: int, seconds: float) -> Iterator[dict[str, Any]]:
     rows = [of_session(server, way, number, seconds) for way in WAYS]
     least = of_bare(number, rows[0]["events_per_reader_s"], seconds)
     for row in rows:
@@ -321,7 +321,7 @@ def main() -> int:
 def report(given: argparse.Namespace) -> None:
     settings = {"ENGINE": "scripted", "MAX_CONNECTIONS_PER_ADDRESS": "100000"}
     with serving(MANY, **settings) as server:
-        rows = [row for number in given.readers for row in compared(server, number, given.seconds)]
+        rows = [row for number in given.readers for row in compare_ways(server, number, given.seconds)]
     memory = []
     for way in WAYS:
         with serving(MANY, **settings) as server:

@@ -42,7 +42,7 @@ def nodes() -> Iterator[list[Serving]]:
             yield [hearing, other]
 
 
-def compared(hearing: Serving, relaying: Serving, number: int, seconds: float) -> dict[str, Any]:
+def compare_nodes(hearing: Serving, relaying: Serving, number: int, seconds: float) -> dict[str, Any]:
     """What *number* readers see and cost at either node."""
     there = of_session(relaying, WAY, number, seconds, speaker=hearing)
     here = of_session(hearing, WAY, number, seconds)
@@ -58,7 +58,7 @@ def main() -> None:
     given = parser.parse_args()
     raise_descriptor_limit()
     with nodes() as (hearing, relaying):
-        rows = [compared(hearing, relaying, number, given.seconds) for number in given.readers]
+        rows = [compare_nodes(hearing, relaying, number, given.seconds) for number in given.readers]
     result = {"seconds": given.seconds, "readers": rows}
     print(json.dumps(result, indent=1))
     if not given.no_write:

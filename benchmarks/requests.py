@@ -105,7 +105,7 @@ class Side:
     pid: int
     key: str
 
-    def seen(self, kind: str, job: str, seconds: float, per_s: float = 0.0) -> dict[str, Any]:
+    def measure(self, kind: str, job: str, seconds: float, per_s: float = 0.0) -> dict[str, Any]:
         """What a process that asks for *kind* sees, and the CPU time of the server for each answer."""
         method, path, body = KINDS[kind]
         head = f"{method} {path.format(job=job)} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.key}\r\n"
@@ -138,20 +138,20 @@ class Length:
     turns: int  # at half load
 
 
-def compared(kind: str, job: str, sides: Sequence[Side], length: Length) -> dict[str, Any]:
+def compare_servers(kind: str, job: str, sides: Sequence[Side], length: Length) -> dict[str, Any]:
     """One row: both servers in turn, as fast as they answer, then each at half of its requests a second."""
     fast: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     half: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     for side in sides:
-        side.seen(kind, job, WARM_UP_S)
+        side.measure(kind, job, WARM_UP_S)
     for _ in range(length.rounds):
         for side in sides:
-            fast[side.name].append(side.seen(kind, job, length.seconds))
+            fast[side.name].append(side.measure(kind, job, length.seconds))
     rates = {name: median(one["per_s"] for one in found) for name, found in fast.items()}
     costs = {name: median(one["cpu_us"] for one in found) for name, found in fast.items()}
     for _ in range(length.turns):
         for side in sides:
-            half[side.name].append(side.seen(kind, job, TURN_S, rates[side.name] / 2))
+            half[side.name].append(side.measure(kind, job, TURN_S, rates[side.name] / 2))
     ours, other = (side.name for side in sides)
     row: dict[str, Any] = {"name": kind}
     for name in (ours, other):
@@ -182,7 +182,7 @@ def apart(servers: Iterable[int]) -> Iterator[None]:
         os.sched_setaffinity(0, CORES)
 
 
-def prepared(server: Serving) -> tuple[str, str]:
+def prepare_server(server: Serving) -> tuple[str, str]:
     """The key of a paying customer and the id of the last of its finished jobs."""
     customer = httpx.post(f"{server.base}/v1/keys", json={}).json()
     command = [sys.executable, "-m", "server", "accounts", "set-plan", customer["account_id"], "pro"]
@@ -196,7 +196,7 @@ def prepared(server: Serving) -> tuple[str, str]:
 
 def report(length: Length, kinds: Sequence[str]) -> dict[str, Any]:
     with serving(MANY, ENGINE="scripted") as server:
-        key, job = prepared(server)
+        key, job = prepare_server(server)
         ours = Side("scribewire", server.base, server.pid, key)
         asked = {path.format(job=job): (method, body) for method, path, body in KINDS.values()}
         with httpx.Client(base_url=server.base, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
@@ -211,7 +211,7 @@ def report(length: Length, kinds: Sequence[str]) -> dict[str, Any]:
             sides = (ours, Side("bare", base, process.pid, key))
             time.sleep(1)
             with apart([side.pid for side in sides]):
-                return {"kinds": [compared(kind, job, sides, length) for kind in kinds]}
+                return {"kinds": [compare_servers(kind, job, sides, length) for kind in kinds]}
 
 
 def main() -> int:

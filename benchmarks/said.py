@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.accuracy import OURS, THEIRS, by_batched, by_transcribe, by_us, from_files
-from benchmarks.choices import add_choices, chosen
+from benchmarks.choices import add_choices, choices_of
 from benchmarks.file_scores import RecognitionResult
 from benchmarks.latency import TIMELESS, Bench
 from benchmarks.live_scores import said_twice
 from benchmarks.measure import write
-from benchmarks.phrases import KINDS, Phrase, both_halves, phrases, recorded
-from benchmarks.scoring import spoken, word_errors
+from benchmarks.phrases import KINDS, Phrase, both_halves, phrases, record_phrase
+from benchmarks.scoring import spoken_words, word_errors
 from benchmarks.tracks import Track
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
@@ -77,14 +77,14 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the phrases that were told twice or lost")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
-    choices = chosen(given)
+    choices = choices_of(given)
     made = [phrase for phrase in phrases(given.seed, given.kinds) if given.half in (None, half(phrase))]
-    texts = heard_by_all(choices.model, [recorded(phrase, given.seed) for phrase in made])
+    texts = heard_by_all(choices.model, [record_phrase(phrase, given.seed) for phrase in made])
     result = {**choices.about(), "seed": given.seed, "phrases": len(made)}
     for name, group in both_halves(made):
         if not group:
             continue
-        result[name] = {system: summary(rows) for system, rows in compared(group, made, texts).items()}
+        result[name] = {system: summary(rows) for system, rows in compare_systems(group, made, texts).items()}
         for system, figures_of in result[name].items():
             print(f"{name:12} {system:42}", "  ".join(f"{key} {value}" for key, value in figures_of["all"].items()))
     if given.show:
@@ -120,7 +120,7 @@ def live(model: str, tracks: Sequence[Track]) -> list[str]:
 def units(text: str, spelled: Sequence[str] = ()) -> list[str]:
     """Return the words of *text* as they are compared: figures one by one, and the words in *spelled* as letters."""
     found: list[str] = []
-    for word in spoken(text, "en"):
+    for word in spoken_words(text, "en"):
         for part in filter(None, _MIXED.fullmatch(word).groups()) if _MIXED.fullmatch(word) else (word,):
             plain = part.replace(".", "")
             if plain.isdecimal() or part in spelled:
@@ -142,7 +142,7 @@ def spelled_in(text: str) -> list[str]:
     return ["".join(found.split()).lower().replace(".", "") for found in _SPELLED.findall(text)]
 
 
-def compared(
+def compare_systems(
     group: Sequence[Phrase], made: Sequence[Phrase], texts: Mapping[str, Sequence[str]]
 ) -> dict[str, list[tuple[Phrase, PhraseResult]]]:
     """Return each phrase of *group* with what a system made of it, by system."""
@@ -186,7 +186,7 @@ def counts(rows: Sequence[PhraseResult]) -> dict[str, Any]:
 
 def show(made: Sequence[Phrase], texts: Mapping[str, Sequence[str]]) -> None:
     """Print what our ways make of the phrases that they tell twice or lose."""
-    rows = compared(made, made, texts)
+    rows = compare_systems(made, made, texts)
     for system in (OURS, LIVE):
         for number, (phrase, row) in enumerate(rows[system]):
             if row.twice or row.lost:

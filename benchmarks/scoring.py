@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.normalising import tokens
 
 
-def spoken(text: str, language: str | None = None) -> list[str]:
+def spoken_words(text: str, language: str | None = None) -> list[str]:
     """Return the words of *text* in lower case, without punctuation, and normalised if they are English."""
     return [token.text for token in tokens(text.split(), language)]
 

@@ -25,7 +25,7 @@ from scipy.optimize import linear_sum_assignment
 from simpleder import DER
 
 from benchmarks.accuracy import by_us, from_files
-from benchmarks.choices import BUNDLED_NAME, bundled
+from benchmarks.choices import BUNDLED_NAME, bundled_folder
 from benchmarks.measure import write
 from benchmarks.talks import DEVELOPMENT, HELD_APART, Talk, conversations, meetings, monologues
 from benchmarks.tracks import SPEECH, Track
@@ -211,7 +211,7 @@ def most_agreeing(pairs: Iterable[tuple[str | None, str | None]]) -> int:
     return int(counts[linear_sum_assignment(-counts)].sum())
 
 
-def measured(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *, show: bool) -> dict[str, Score]:
+def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *, show: bool) -> dict[str, Score]:
     """Return the score of each group, of all conversations together, and of all in which two speak at once."""
     scores: dict[str, Score] = {}
     for talk, words in zip(talks, heard, strict=True):
@@ -227,12 +227,12 @@ def measured(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *, sho
     return scores
 
 
-def recognised(talks: Sequence[Talk]) -> list[Words]:
+def recognise_all(talks: Sequence[Talk]) -> list[Words]:
     """Return the words that Whisper hears in each."""
     tracks = [Track(talk.group, "en", talk.samples, ()) for talk in talks]
     return [
         [Word(word.text, round(word.start * RATE), round(word.end * RATE), 1.0) for word in answer.words]
-        for answer in from_files(tracks, by_us(str(bundled())))
+        for answer in from_files(tracks, by_us(str(bundled_folder())))
     ]
 
 
@@ -266,11 +266,11 @@ def main() -> None:
     sets |= {"meetings": partial(meetings, given.meetings)}
     for kind, recordings in sets.items():
         talks = recordings()
-        heard = recognised(talks)
+        heard = recognise_all(talks)
         result[kind] = {
             name: {
                 group: score.row()
-                for group, score in measured(talks, heard, partial(SYSTEMS[name], models), show=given.show).items()
+                for group, score in score_system(talks, heard, partial(SYSTEMS[name], models), show=given.show).items()
             }
             for name in given.systems
         }

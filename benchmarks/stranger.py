@@ -115,7 +115,7 @@ class Times:
         }
 
 
-def recording() -> bytes:
+def make_wav() -> bytes:
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1)
@@ -129,7 +129,7 @@ class Innocents:
     """The clients, each with an account and an address of its own."""
 
     def __init__(self, base: str) -> None:
-        self._audio = recording()
+        self._audio = make_wav()
         self._clients = [
             httpx.AsyncClient(
                 base_url=base, timeout=60, transport=httpx.AsyncHTTPTransport(local_address=f"127.0.1.{number + 1}")
@@ -167,7 +167,7 @@ class Innocents:
             await asyncio.sleep(REST_S)
 
 
-async def disturbed(server: Serving, seconds: float) -> dict[str, Any]:
+async def measure_disturbance(server: Serving, seconds: float) -> dict[str, Any]:
     """Return what the clients saw without and with the stranger."""
     alone, beside, innocents = Times(), Times(), Innocents(server.base)
     await innocents.sign_up()
@@ -192,7 +192,7 @@ async def disturbed(server: Serving, seconds: float) -> dict[str, Any]:
 # --- the stop --------------------------------------------------------------------------------------------------------
 
 
-async def stopped(server: Serving, readers: int) -> dict[str, Any]:
+async def measure_stop(server: Serving, readers: int) -> dict[str, Any]:
     """Return how long the server takes to stop while so many *readers* follow live sessions, and what they are told."""
     place = (server.base.removeprefix("http://").split(":")[0], int(server.base.rpartition(":")[2]))
     loop, jobs = asyncio.get_running_loop(), await _sessions(server, -(-readers // READERS_OF_SESSION))
@@ -251,9 +251,9 @@ def main() -> int:
     if given.strange:
         asyncio.run(strange(given.strange))
     with serving(PLENTY, ENGINE="scripted") as server:
-        result = asyncio.run(disturbed(server, given.seconds))
+        result = asyncio.run(measure_disturbance(server, given.seconds))
     with serving(ENGINE="scripted") as server:
-        result["stop"] = asyncio.run(stopped(server, given.readers))
+        result["stop"] = asyncio.run(measure_stop(server, given.readers))
     print(json.dumps(result, indent=1))
     if not given.no_write:
         print(write("stranger", result))

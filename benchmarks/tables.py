@@ -119,11 +119,15 @@ def purpose(name: str) -> str:
 def about(result: Mapping[str, Any]) -> Iterator[str]:
     for key in ABOUT:
         if key in result:
-            yield f"- {key}: {said(result[key])}"
+            yield f"- {key}: {text_of_value(result[key])}"
 
 
-def said(value: Any) -> str:
-    return ", ".join(f"{name} {said(part)}" for name, part in value.items()) if isinstance(value, dict) else str(value)
+def text_of_value(value: Any) -> str:
+    return (
+        ", ".join(f"{name} {text_of_value(part)}" for name, part in value.items())
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def tables(body: Mapping[str, Any], title: str = "") -> Iterator[str]:

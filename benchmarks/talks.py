@@ -96,7 +96,7 @@ def monologues(half: str, people: Path | None) -> list[Talk]:
                 length = round(random.uniform(4, 30) * RATE)
                 start = random.integers(0, max(1, len(whole) - length))
                 piece = whole[start : start + length]
-                talks.append(Talk("one voice", piece, [(name, a, b) for a, b in spoken(piece)]))
+                talks.append(Talk("one voice", piece, [(name, a, b) for a, b in speech_spans(piece)]))
     return talks
 
 
@@ -130,12 +130,12 @@ def converse(clips: Voices, seconds: float, random: Generator) -> tuple[Samples,
         last = str(waiting.pop() if waiting else random.choice([name for name in names if name != last]))
         said = _turn(clips[last], random)
         samples[at : at + len(said)] += said[: len(samples) - at]
-        turns += [(last, at / RATE + start, at / RATE + end) for start, end in spoken(said)]
+        turns += [(last, at / RATE + start, at / RATE + end) for start, end in speech_spans(said)]
         at = max(0, at + len(said) + round(random.uniform(*GAP_S) * RATE))
     return samples[: round((max(end for *_, end in turns) + 0.5) * RATE)], turns
 
 
-def spoken(samples: Samples) -> list[tuple[float, float]]:
+def speech_spans(samples: Samples) -> list[tuple[float, float]]:
     """Return from when to when somebody speaks in a clip of one voice, in seconds."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
     levels = np.sqrt((frames.astype(np.float64) ** 2).mean(axis=1))
@@ -158,7 +158,7 @@ def _talk(group: str, own: Voices, count: int, seconds: float, seed: list[int]) 
 def _turn(clips: Sequence[Samples], random: Generator) -> Samples:
     """Return a piece of a clip that begins and ends at a pause, if it has any."""
     clip = clips[random.integers(len(clips))]
-    runs = spoken(clip)
+    runs = speech_spans(clip)
     longest = random.uniform(TURN_S[0], SHORT_S if random.random() < SHORT_TURNS else TURN_S[1])
     first = random.integers(len(runs))
     start, end = runs[first]

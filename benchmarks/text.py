@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.choices import add_choices, chosen
+from benchmarks.choices import add_choices, choices_of
 from benchmarks.latency import TIMELESS, Bench
 from benchmarks.measure import spread, write
 from benchmarks.names import HELD_OUT, hearings
 from benchmarks.names import scores as name_scores
-from benchmarks.phrases import CONDITIONS, KINDS, Phrase, cardinal, digits, ordinal, recorded
+from benchmarks.phrases import CONDITIONS, KINDS, Phrase, cardinal, digits, ordinal, record_phrase
 from benchmarks.tracks import Track
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print what was not hidden or written otherwise")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
-    choices = chosen(given)
+    choices = choices_of(given)
     engine, voice = load(EngineSettings(engine="whisper", model=choices.model)), VoiceDetector()
     bench = _Bench(engine, voice, clock=TIMELESS)
     outcomes = secrets(bench, given.each, given.seed)
@@ -149,7 +149,7 @@ def main() -> None:
         "numerals": numerals(number_sentences(given.seed), clips),
         "numerals held out": numerals(read_sentences(FRESH_SENTENCES), ()),
         "names": name_scores([*hearings(bench)], through),
-        "waiting": waiting(clips),
+        "waiting": measure_waits(clips),
         "latency": latency(_Bench(engine, voice, clock=partial(VirtualTimeLoop, time.process_time)), tracks, clips),
     }
     for name, row in result.items():
@@ -166,12 +166,12 @@ def main() -> None:
 
 def figures(text: str) -> int:
     """Return how many figures are said in *text*."""
-    words = placed(text)
+    words = place_words(text)
     reader = Reader("en")
     return sum(len(reader.figures(words[run.start : run.stop])) for run in reader.runs(words, reader.has_figure))
 
 
-def placed(text: str) -> list[Word]:
+def place_words(text: str) -> list[Word]:
     """Return the words of *text*, a third of a second each."""
     return [Word(part, at * RATE // 3, (at + 1) * RATE // 3, 0.9) for at, part in enumerate(text.split())]
 
@@ -189,7 +189,7 @@ def through(words: Sequence[Word], options: TextOptions, *, language: str = "en"
 def secrets(bench: _Bench, each: int, seed: int) -> list[Outcome]:
     """Return what becomes of made secrets, as files and live."""
     named = [(kind, phrase) for kind in SECRETS for phrase in secret_phrases(kind, each, seed)]
-    tracks = [recorded(phrase, seed) for _, phrase in named]
+    tracks = [record_phrase(phrase, seed) for _, phrase in named]
     outcomes = []
     for (kind, _), track in zip(named, tracks, strict=True):
         words = bench.offline(track.samples, "en")
@@ -241,7 +241,7 @@ def numerals(sentences: Iterable[tuple[str, str, str]], clips: Sequence[Sequence
         else:
             row["sentences"] += 1
             row["as_written"] += shown == wanted
-    return {**rows, "clips of people": untouched(clips)} if clips else rows
+    return {**rows, "clips of people": count_untouched(clips)} if clips else rows
 
 
 def number_sentences(seed: int) -> Iterator[tuple[str, str, str]]:
@@ -285,10 +285,10 @@ FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 
 def written_by_stage(text: str, language: str) -> str:
-    return join_words(through(placed(text), TextOptions(numerals=True), language=language))
+    return join_words(through(place_words(text), TextOptions(numerals=True), language=language))
 
 
-def untouched(clips: Sequence[Sequence[Word]]) -> dict[str, int]:
+def count_untouched(clips: Sequence[Sequence[Word]]) -> dict[str, int]:
     """Return how many of people's clips without numbers are changed by numerals."""
     reader = Reader("en")
     without = [words for words in clips if not any(reader.has_figure(word.text) for word in words)]
@@ -301,7 +301,7 @@ def untouched(clips: Sequence[Sequence[Word]]) -> dict[str, int]:
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def waiting(clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
+def measure_waits(clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
     """Return for how long words wait in the stage, in seconds of audio, and its CPU time."""
     reader = Reader("en")
     rows: dict[str, list[float]] = {"all": [], "without_numbers": []}

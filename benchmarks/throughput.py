@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import soundfile
 
-from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
 from benchmarks.measure import ROOT, cpu_s, rss_mb, write
@@ -63,7 +63,7 @@ def ours(path: Path, model: str) -> Words:
         return asyncio.run(words(stack))
 
 
-def batched(path: Path, model: str) -> Words:
+def transcribe_batched(path: Path, model: str) -> Words:
     from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  as above
 
     pipeline = BatchedInferencePipeline(WhisperModel(model, device="cpu", compute_type="int8"))
@@ -82,7 +82,11 @@ def _words(segments: Iterable[Any]) -> Words:
     return [(word.word, float(word.start), float(word.end)) for segment in segments for word in segment.words or ()]
 
 
-SYSTEMS: dict[str, Callable[[Path, str], Words]] = {"ours": ours, "batched": batched, "sequential": sequential}
+SYSTEMS: dict[str, Callable[[Path, str], Words]] = {
+    "ours": ours,
+    "batched": transcribe_batched,
+    "sequential": sequential,
+}
 
 
 def main() -> None:
@@ -93,19 +97,19 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--only", nargs=2, metavar=("SYSTEM", "FILE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    choices = chosen(given)
+    choices = choices_of(given)
     if given.only:
         words = SYSTEMS[given.only[0]](Path(given.only[1]), choices.model)
         print(json.dumps({"cpu_s": cpu_s(), "words": words}))
         return
     with tempfile.TemporaryDirectory() as folder:
-        result = compared(Path(folder), choices, given.minutes, given.rounds)
+        result = compare_systems(Path(folder), choices, given.minutes, given.rounds)
     print(json.dumps(result, indent=1))
     if not given.no_write:
         print(write(choices.result("throughput"), result))
 
 
-def compared(folder: Path, choices: Choices, minutes: float, rounds: int) -> dict[str, Any]:
+def compare_systems(folder: Path, choices: Choices, minutes: float, rounds: int) -> dict[str, Any]:
     [track] = choices.tracks(1, minutes * 60)
     [brief] = choices.tracks(1, SHORT_MIN * 60)
     long, short = folder / "long.flac", folder / "short.flac"

@@ -53,25 +53,25 @@ def clips(folder: Path = SPEECH) -> list[Track]:
 
 def recordings(folder: Path, longest_s: float = math.inf) -> Iterator[tuple[dict[str, Any], Samples]]:
     """Return the rows of a folder's manifest that have speech, with their audio."""
-    for row, path in listed(folder):
+    for row, path in rows_of(folder):
         if row["text"] and row["seconds"] <= longest_s:
             yield row, soundfile.read(path, dtype="float32")[0]
 
 
 def wordless(folder: Path = SPEECH) -> list[Track]:
     """Return the clips of a folder that have no speech."""
-    rows = [(row["file"], path) for row, path in listed(folder) if not row["text"]]
+    rows = [(row["file"], path) for row, path in rows_of(folder) if not row["text"]]
     return [Track(name, "", soundfile.read(path, dtype="float32")[0], ()) for name, path in rows]
 
 
-def listed(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+def rows_of(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """Return every row of a folder's manifest with its file. Paths are relative to the folder or its parent."""
     for row in json.loads((folder / "manifest.json").read_text()):
         path = folder / row["file"]
         yield row, path if path.exists() else folder.parent / row["file"]
 
 
-def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:
+def join_tracks(tracks: Sequence[Track], first: int, length_s: float) -> Track:
     """Return one track of a given length, joined from many tracks from number *first* on."""
     samples: list[Samples] = []
     truth: list[Truth] = []
@@ -90,4 +90,4 @@ def joined(tracks: Sequence[Track], first: int, length_s: float) -> Track:
 def long_tracks(tracks: Sequence[Track], count: int, length_s: float = LONG_S) -> list[Track]:
     """Return tracks of the length of one measurement, with different starts, each in one language."""
     english = [track for track in tracks if track.language == "en"]
-    return [joined(english, 3 * number, length_s) for number in range(count)]
+    return [join_tracks(english, 3 * number, length_s) for number in range(count)]

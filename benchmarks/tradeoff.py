@@ -17,7 +17,7 @@ from typing import Any
 from faster_whisper import WhisperModel
 
 from benchmarks import local_agreement
-from benchmarks.choices import add_choices, chosen
+from benchmarks.choices import add_choices, choices_of
 from benchmarks.latency import LIVE_CONDITIONS, Bench, in_condition
 from benchmarks.live_scores import Scores, Seen, Shown
 from benchmarks.measure import RESULTS, write
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of all that is random in a condition")
     parser.add_argument("--result", help="name of the result file")
     args = parser.parse_args()
-    choices = chosen(args)
+    choices = choices_of(args)
     engine, voice = (
         load(EngineSettings(engine="whisper", model=choices.model, device="cpu", threads=1)),
         VoiceDetector(),

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.conditions import CONDITIONS, pauses
 from benchmarks.measure import spread, write
-from benchmarks.scoring import spoken, word_errors
-from benchmarks.tracks import Track, listed
+from benchmarks.scoring import spoken_words, word_errors
+from benchmarks.tracks import Track, rows_of
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.events import Event, SegmentClosed, WordsCommitted
@@ -104,7 +104,7 @@ class Tally:
         }
 
 
-def widened(
+def widen_pauses(
     clip: Track, ends: frozenset[str], *, unfinished: bool, chance: np.random.Generator
 ) -> tuple[Track, list[Pause]]:
     """Return the clip with long pauses, and these pauses. The word times of the track are moved."""
@@ -130,16 +130,16 @@ def floor_noise(length_s: float, chance: np.random.Generator) -> Samples:
     return np.asarray(noise * 10 ** (FLOOR_DB / 20), np.float32)
 
 
-def made(choices: Choices, condition: str) -> Iterator[tuple[Track, list[Pause]]]:
+def made_tracks(choices: Choices, condition: str) -> Iterator[tuple[Track, list[Pause]]]:
     """Yield the tracks of a condition with their pauses."""
     ends = dict(INNER_ENDS)
     for folder in choices.folders:
-        ends |= {path.stem: frozenset(row["ends"]) for row, path in listed(folder) if row.get("ends")}
+        ends |= {path.stem: frozenset(row["ends"]) for row, path in rows_of(folder) if row.get("ends")}
     for number, clip in enumerate(choices.clips()):
         [varied] = CONDITIONS[condition]([clip], 1)
         chance = np.random.default_rng(number)
         name = Path(clip.name).stem
-        yield widened(varied, ends.get(name, frozenset()), unfinished=name in UNFINISHED, chance=chance)
+        yield widen_pauses(varied, ends.get(name, frozenset()), unfinished=name in UNFINISHED, chance=chance)
 
 
 def options_of(system: str) -> StreamOptions:
@@ -216,8 +216,8 @@ def count(tally: Tally, track: Track, found: Sequence[Pause], heard: Sequence[tu
             tally.inside += 1
             tally.cut += any(told_s < pause.after + INSIDE_S + NEAR_S for told_s in there)
     words = [word.text for _, event in heard if isinstance(event, WordsCommitted) for word in event.words]
-    said = spoken(" ".join(word.text for word in track.truth))
-    tally.errors += word_errors(said, spoken(" ".join(words)))
+    said = spoken_words(" ".join(word.text for word in track.truth))
+    tally.errors += word_errors(said, spoken_words(" ".join(words)))
     tally.words += len(said)
     tally.audio_s += track.seconds
 
@@ -229,14 +229,14 @@ def main() -> None:
     parser.add_argument("--conditions", nargs="+", choices=tuple(CONDITIONS), default=CONDITION_NAMES, metavar="NAME")
     parser.add_argument("--result", help="name of the result file")
     args = parser.parse_args()
-    choices = chosen(args)
+    choices = choices_of(args)
     engine = load(EngineSettings(engine="whisper", model=choices.model, device="cpu", threads=1))
     bench = Bench(engine)
     result: dict[str, Any] = {**choices.about(), "check_ms": bench.check_ms(), "systems": {}}
     for system in args.systems:
         total, rows = Tally(), {}
         for condition in args.conditions:
-            tally = bench.run(system, list(made(choices, condition)))
+            tally = bench.run(system, list(made_tracks(choices, condition)))
             rows[condition] = tally.row()
             total.add(tally)
             print(f"{system:>8} {condition:>18}  {rows[condition]}", flush=True)

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from benchmarks.choices import Choices, add_choices, chosen
-from benchmarks.conditions import strung
+from benchmarks.choices import Choices, add_choices, choices_of
+from benchmarks.conditions import string_together
 from benchmarks.measure import ROOT, write
 from pipeline.audio import RATE, Samples
 
@@ -65,9 +65,9 @@ def theirs(model: str) -> Timed:
 SYSTEMS = {"scribewire": ours, "faster-whisper": theirs}
 
 
-def measured(system: str, choices: Choices) -> dict[str, float]:
+def measure_steps(system: str, choices: Choices) -> dict[str, float]:
     """Return the CPU milliseconds of each step at each length, in this process."""
-    speech = strung(choices.clips(), 1, LENGTHS_S[-1], pauses_s=PAUSES_S).samples
+    speech = string_together(choices.clips(), 1, LENGTHS_S[-1], pauses_s=PAUSES_S).samples
     found: dict[str, float] = {}
     for what, act in SYSTEMS[system](choices.model).items():
         for length_s in LENGTHS_S:
@@ -80,7 +80,7 @@ def measured(system: str, choices: Choices) -> dict[str, float]:
     return found
 
 
-def compared(choices: Choices, rounds: int) -> dict[str, Any]:
+def compare_systems(choices: Choices, rounds: int) -> dict[str, Any]:
     chosen_again = ["--model", choices.model, "--speech", choices.speech]
     chosen_again += [word for folder in choices.folders for word in ("--clips", str(folder.absolute()))]
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in SYSTEMS}
@@ -107,11 +107,11 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    choices = chosen(args)
+    choices = choices_of(args)
     if args.only:
-        print(json.dumps(measured(args.only, choices)))
+        print(json.dumps(measure_steps(args.only, choices)))
         return
-    result = compared(choices, args.rounds)
+    result = compare_systems(choices, args.rounds)
     print(json.dumps(result, indent=1))
     if not args.no_write:
         print(write(choices.result("update"), result))

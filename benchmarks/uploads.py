@@ -31,7 +31,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from benchmarks.measure import ROOT, own_cpu_s, spread, write
-from benchmarks.readers import MANY, measured, readers, speaking
+from benchmarks.readers import MANY, measure_readers, readers, speaking
 from benchmarks.serving import Serving, serving
 
 PATH = "/v1/transcribe"
@@ -145,12 +145,12 @@ def side_by_side(server: Serving, ours: Side, file: Path, at_once: int, seconds:
             uploads_s.append(ours.send(file))
 
     with speaking(server) as job, readers(1, "SSE", server.base, job=job, key=server.key) as reading:
-        without = measured(server.pid, reading, seconds)
+        without = measure_readers(server.pid, reading, seconds)
         senders = [threading.Thread(target=upload) for _ in range(at_once)]
         for sender in senders:
             sender.start()
         try:
-            beside = measured(server.pid, reading, seconds)
+            beside = measure_readers(server.pid, reading, seconds)
         finally:
             over.set()
             for sender in senders:

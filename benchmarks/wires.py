@@ -43,7 +43,7 @@ class Scribewire(Wire):
     goodbye = '{"type":"close"}'
 
     @classmethod
-    def opened(cls, base: str, key: str, language: str | None) -> "Scribewire":
+    def open_session(cls, base: str, key: str, language: str | None) -> "Scribewire":
         """Open a new session. Raises Refused."""
         order = {"encoding": "pcm_s16le", "sample_rate": 16_000, "language": language}
         answer = httpx.post(f"{base}/v1/live", json=order, headers={"Authorization": f"Bearer {key}"}, timeout=60)

@@ -118,7 +118,7 @@ def run(folder: Path, seconds: int, chance: random.Random) -> int:
     stop.set()
     for client in clients:
         client.join()
-    wait_until(lambda: unfinished(folder / "data") == 0, PEACE_S)
+    wait_until(lambda: count_unfinished(folder / "data") == 0, PEACE_S)
     wait_until(lambda: set(seen.hooks) >= set(seen.jobs.values()), 60, must=False)
     for process in (server, *workers):
         process.send(signal.SIGTERM)
@@ -264,7 +264,7 @@ def judge(facts: Facts, seen: Seen, *, more: Mapping[str, Sequence[str]] | None 
     return 1 if any(faults.values()) else 0
 
 
-def unfinished(data: Path) -> int:
+def count_unfinished(data: Path) -> int:
     with sqlite3.connect(f"file:{data / 'scribewire.db'}?mode=ro", uri=True) as database:
         return int(database.execute("SELECT count(*) FROM jobs WHERE state IN ('queued', 'processing')").fetchone()[0])
 

@@ -41,7 +41,7 @@ from scripts.chaos import (
     use,
     wait_until,
 )
-from scripts.soak_clients import spoken
+from scripts.soak_clients import scripted_words
 from server.client import Client, ServiceError
 from tests.server.buckets import BucketService, bucket_service
 from tests.server.clustering import Balancer
@@ -230,7 +230,7 @@ async def _compare(client: Client, job_id: str, live: Live) -> None:
             continue
         live.said += 1
         words = (record.get("text") or "").split()
-        if words != spoken(record.get("duration") or 0.0):
+        if words != scripted_words(record.get("duration") or 0.0):
             live.wrong.append(f"{job_id}: {len(words)} words in {record.get('duration')} s, {words[-3:]}")
         elif record["duration"] < SPOKEN_S:
             live.failed["its writer came back too late"] += 1
@@ -251,7 +251,7 @@ def facts(url: str) -> Facts:
     return Facts(**found, spans=spans, attempts=attempts or (0, 0), live=live)
 
 
-def unfinished(url: str) -> list[tuple[Any, ...]]:
+def unfinished_jobs(url: str) -> list[tuple[Any, ...]]:
     """What is known of the jobs that have not ended."""
     with asking(url) as cursor:
         return cursor.execute(
@@ -262,17 +262,17 @@ def unfinished(url: str) -> list[tuple[Any, ...]]:
 
 def wait_while_jobs_end(url: str) -> None:
     """Wait until all have ended, or none has for PEACE_S: on a busy machine the queue may be long."""
-    left, moved_at = len(unfinished(url)), time.monotonic()
+    left, moved_at = len(unfinished_jobs(url)), time.monotonic()
     while left and time.monotonic() - moved_at < PEACE_S:
         time.sleep(0.5)
-        before, left = left, len(unfinished(url))
+        before, left = left, len(unfinished_jobs(url))
         if left < before:
             moved_at = time.monotonic()
 
 
 def tell_stuck(url: str, folder: Path) -> None:
     """Print the jobs that have not ended, if there are any, and what the processes logged last."""
-    stuck = unfinished(url)
+    stuck = unfinished_jobs(url)
     for job in stuck[:MAX_TOLD]:
         print("stuck:", *job)
     for log in sorted(folder.glob("*.log")) if stuck else ():

@@ -57,7 +57,7 @@ class Recording:
         step, data = 2 * round(FRAME_S * self.rate), self._data
         return [data[at : at + step] for at in range(0, len(data), step)]
 
-    async def spoken(self) -> AsyncIterator[bytes]:
+    async def frames_in_real_time(self) -> AsyncIterator[bytes]:
         """Yield the recording and a pause at the speed of speech."""
         begun, pause = time.monotonic(), [bytes(2 * round(FRAME_S * self.rate))] * round(PAUSE_S / FRAME_S)
         for number, frame in enumerate(self.frames() + pause):
@@ -75,7 +75,7 @@ async def livekit_stream(service: stt.STT, recording: Recording) -> str:
 
     async with service, service.stream() as stream:
         listening = asyncio.create_task(listen())
-        async for data in recording.spoken():
+        async for data in recording.frames_in_real_time():
             if listening.done():
                 await listening  # it failed, and says why
             stream.push_frame(AudioFrame(data, recording.rate, 1, len(data) // 2))
@@ -121,7 +121,7 @@ async def pipecat(service: FrameProcessor, recording: Recording) -> str:
     await runner.add_workers(worker)
     running, number = asyncio.create_task(runner.run()), 0
     await worker.queue_frame(VADUserStartedSpeakingFrame())
-    async for data in recording.spoken():
+    async for data in recording.frames_in_real_time():
         await worker.queue_frame(InputAudioRawFrame(audio=data, sample_rate=recording.rate, num_channels=1))
         number += 1
         if number == last:

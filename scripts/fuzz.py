@@ -22,7 +22,7 @@ from benchmarks.serving import Serving, serving
 from pipeline.ingest.isolation import Isolation
 from scripts.fuzzing import containers, dialects, floods, http_requests, parsers, sockets
 from scripts.fuzzing.serving import LIMITS, Fuzzed
-from scripts.fuzzing.target import Finding, Target, keep, kept
+from scripts.fuzzing.target import Finding, Target, keep, read_kept
 
 MAX_MORE_DESCRIPTORS = 8  # connections of the pool of this program, files of the storage's threads
 MAX_MORE_MEMORY_MB = 64
@@ -36,7 +36,7 @@ def main() -> int:
         serving(LIMITS, ENGINE="scripted", WAIT_DEFAULT="5", WAIT_MAX="10") as started,
         Isolation(stall_s=10) as isolation,
     ):
-        server, checks = prepared(started), containers.Containers(isolation)
+        server, checks = prepare_server(started), containers.Containers(isolation)
         targets = [
             *parsers.targets(),
             *http_requests.targets(server),
@@ -66,7 +66,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def prepared(started: Serving) -> Fuzzed:
+def prepare_server(started: Serving) -> Fuzzed:
     """Return the server with one finished job, whose outputs are known, and with the estimator's tables in memory."""
     server = Fuzzed(started)
     asked = {"prompt": "How long is a piece of string?", "models": ["gpt-5-mini"]}
@@ -81,7 +81,7 @@ def prepared(started: Serving) -> Fuzzed:
 
 def replay(path: Path, targets: list[Target]) -> int:
     """Try the inputs of a file that keep() wrote. Returns the exit status."""
-    name, inputs = kept(path)
+    name, inputs = read_kept(path)
     [target] = [target for target in targets if target.name == name]
     try:
         for value in inputs:
@@ -102,21 +102,21 @@ def fuzz(server: Fuzzed, targets: list[Target], given: argparse.Namespace) -> di
             if target.found is None and (turn == 0 or time.monotonic() < until):
                 target.take_turn(given.seed * 1_000_003 + turn)
                 tell(target, given.findings)
-        left = unsettled(server)
-        before = before or server.held()
+        left = settle_jobs(server)
+        before = before or server.resources()
         turn += 1
-    after = server.held()
+    after = server.resources()
     found = [f"{target.name}: {target.found['error']}" for target in targets if target.found is not None]
     return {
         "turns": turn,
         "busy": server.busy,
-        "findings": [*found, *left, *grown(before, after)],
+        "findings": [*found, *left, *growth_of(before, after)],
         "inputs": {"tried": {target.name: target.tried for target in targets}},
         "server": {"before": before, "after": after},
     }
 
 
-def unsettled(server: Fuzzed) -> list[str]:
+def settle_jobs(server: Fuzzed) -> list[str]:
     """End every job of the last turns. Returns what is left of them all the same."""
     try:
         server.settle()
@@ -134,7 +134,7 @@ def tell(target: Target, folder: Path) -> None:
         )
 
 
-def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
+def growth_of(before: dict[str, float], after: dict[str, float]) -> list[str]:
     """Return what the server holds more of than it may."""
     allowed = {"processes": 0, "descriptors": MAX_MORE_DESCRIPTORS, "memory_mb": MAX_MORE_MEMORY_MB}
     return [

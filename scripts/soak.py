@@ -30,7 +30,7 @@ from typing import Any
 import httpx
 
 from benchmarks.measure import cpu_s, machine
-from scripts.chaos import unfinished, wait_until
+from scripts.chaos import count_unfinished, wait_until
 from scripts.soak_attackers import Attackers, erase_all, new_account
 from scripts.soak_clients import END_S, Account, Clients, account
 from scripts.soak_growth import growths
@@ -197,7 +197,7 @@ async def soak(folder: Path, plan: Plan, chance: random.Random, *, attackers: in
                 await clients.prepare()
                 run = Soak(server, record, plan, may_fill)
                 await run.run(clients, Attackers(accounts=hostile, record=record), chance)
-                await asyncio.to_thread(wait_until, lambda: unfinished(server.data) == 0, END_S, must=False)
+                await asyncio.to_thread(wait_until, lambda: count_unfinished(server.data) == 0, END_S, must=False)
                 for http in hostile:
                     await erase_all(http)
                 after = [*unkept(server, record), *await left_over(server, (production, own))]

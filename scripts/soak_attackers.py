@@ -18,7 +18,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from scripts.fuzzing.containers import FILES, changed
+from scripts.fuzzing.containers import FILES, change_file
 from scripts.soak_record import Record
 from server.waiting import set_within
 from tests.pipeline.boxes import mp4_of_samples
@@ -67,18 +67,18 @@ class Attackers:
 
     async def _index(self, http: httpx.AsyncClient, _chance: random.Random) -> None:
         """Let a live decoder build an index of millions of samples."""
-        async with await self._writing(http, encoding="container") as socket:
+        async with await self._open_writer(http, encoding="container") as socket:
             await socket.send(HOSTILE)
             await asyncio.sleep(1)
             socket.transport.abort()
 
     async def _broken_file(self, http: httpx.AsyncClient, chance: random.Random) -> None:
-        audio = changed(chance.randrange(FILES), chance.randrange(2**32))
+        audio = change_file(chance.randrange(FILES), chance.randrange(2**32))
         self._look(await http.post("/v1/transcribe", files={"file": audio}, headers={"Prefer": "respond-async"}))
 
     async def _tiny_frames(self, http: httpx.AsyncClient, _chance: random.Random) -> None:
         """Send pings and empty messages, as many as are taken."""
-        async with await self._writing(http) as socket:
+        async with await self._open_writer(http) as socket:
             for _ in range(FRAMES):
                 await socket.ping()
                 await socket.send(b"")
@@ -109,12 +109,12 @@ class Attackers:
 
     async def _vanish(self, http: httpx.AsyncClient, _chance: random.Random) -> None:
         """Have a session erased under its writer and its readers."""
-        async with await self._writing(http, record=True) as socket:
+        async with await self._open_writer(http, record=True) as socket:
             await socket.send(bytes(32_000))
             await asyncio.sleep(0.5)
             await erase_all(http)
 
-    async def _writing(self, http: httpx.AsyncClient, **order: Any) -> connect:
+    async def _open_writer(self, http: httpx.AsyncClient, **order: Any) -> connect:
         """The socket of the writer of a new session, after erasing those of earlier attacks."""
         await erase_all(http)
         answer = self._look(await http.post("/v1/live", json=order)).raise_for_status()

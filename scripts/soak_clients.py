@@ -87,7 +87,7 @@ class Clients:
             ("file", (1, 5), self.sandbox, self._file),
             ("file", (1, 5), self.sandbox, self._file),
             ("address", (5, 15), self.sandbox, self._address),
-            ("deleted while it runs", (10, 30), self.sandbox, self._deleted),
+            ("deleted while it runs", (10, 30), self.sandbox, self._delete_job),
             ("live", (1, 5), self.sandbox, self._live),
             ("live", (1, 5), self.sandbox, self._live),
             ("live container", (5, 20), self.sandbox, self._container),
@@ -122,24 +122,24 @@ class Clients:
     async def _file(self, owner: Account, chance: random.Random) -> None:
         """Upload a file, follow its events or not, compare the text, take an output, and delete the job or leave it."""
         length_s = chance.choice(LENGTHS_S)
-        job_id = await self._submitted(owner, self.folder / f"{length_s}.flac", output_formats=["srt"])
+        job_id = await self._submit(owner, self.folder / f"{length_s}.flac", output_formats=["srt"])
         if chance.random() < 0.5:
             kinds = [event["type"] async for event in owner.client.events(job_id)]
             _check(kinds[-1] == "job.completed", f"{job_id} ended its events with {kinds[-1]}")
-        record = await self._ended(owner, job_id)
+        record = await self._wait_for_end(owner, job_id)
         _check(record["text"] == self.texts[length_s], f"{job_id} heard {record['text']!r}")
         _check(b"-->" in await owner.client.output(record, "srt"), f"{job_id} has an empty srt")
-        await self._left(owner, job_id, chance)
+        await self._delete_or_leave(owner, job_id, chance)
 
     async def _address(self, owner: Account, chance: random.Random) -> None:
         """Have a file downloaded from an address."""
         length_s = chance.choice(LENGTHS_S)
-        job_id = await self._submitted(owner, f"{self.hooks}/{length_s}.flac")
-        record = await self._ended(owner, job_id)
+        job_id = await self._submit(owner, f"{self.hooks}/{length_s}.flac")
+        record = await self._wait_for_end(owner, job_id)
         _check(record["text"] == self.texts[length_s], f"{job_id} heard {record['text']!r}")
-        await self._left(owner, job_id, chance)
+        await self._delete_or_leave(owner, job_id, chance)
 
-    async def _deleted(self, owner: Account, chance: random.Random) -> None:
+    async def _delete_job(self, owner: Account, chance: random.Random) -> None:
         """Delete a job while it is at work."""
         record = await owner.client.submit(self.folder / f"{max(LENGTHS_S)}.flac", sandbox_scenario="slow")
         await asyncio.sleep(chance.uniform(0, 3))
@@ -152,13 +152,15 @@ class Clients:
         async with asyncio.TaskGroup() as tasks, owner.client.live(**options) as stream:
             self.record.jobs.add(stream.job_id)
             restless = tasks.create_task(_read(owner.client, stream.job_id, chance, leaves=2))
-            events, _ = await asyncio.gather(self._heard(stream, "word"), _speak(stream, bytes(2 * RATE * length_s)))
+            events, _ = await asyncio.gather(
+                self._read_events(stream, "word"), _speak(stream, bytes(2 * RATE * length_s))
+            )
         late = await _read(owner.client, stream.job_id, chance, leaves=0)
         words = [event["word"] for event in events if event["type"] == "word"]
-        _check(words == spoken(length_s), f"{stream.job_id} said {len(words)} words in {length_s} s")
+        _check(words == scripted_words(length_s), f"{stream.job_id} said {len(words)} words in {length_s} s")
         _check(restless.result() == late, f"{stream.job_id} told two readers different things")
-        await self._ended(owner, stream.job_id)
-        await self._left(owner, stream.job_id, chance)
+        await self._wait_for_end(owner, stream.job_id)
+        await self._delete_or_leave(owner, stream.job_id, chance)
 
     async def _container(self, owner: Account, chance: random.Random) -> None:
         """Send a compressed recording, which a process of its own decodes."""
@@ -170,10 +172,10 @@ class Clients:
                 await stream.send(audio[at : at + size])
                 await asyncio.sleep(PIECE_S)
             stream.close()
-            events = await self._heard(stream, "word")
+            events = await self._read_events(stream, "word")
         words = [event["word"] for event in events if event["type"] == "word"]
-        _check(words == spoken(length_s), f"{stream.job_id} said {len(words)} words in {length_s} s")
-        await self._left(owner, stream.job_id, chance)
+        _check(words == scripted_words(length_s), f"{stream.job_id} said {len(words)} words in {length_s} s")
+        await self._delete_or_leave(owner, stream.job_id, chance)
 
     async def _requests(self, owner: Account, chance: random.Random) -> None:
         """Ask what anybody asks all the time."""
@@ -194,21 +196,21 @@ class Clients:
 
     async def _real_file(self, owner: Account, chance: random.Random) -> None:
         """Have a person's voice recognised by the real model."""
-        job_id = await self._submitted(owner, SPEECH, output_formats=["vtt"])
-        record = await self._ended(owner, job_id)
+        job_id = await self._submit(owner, SPEECH, output_formats=["vtt"])
+        record = await self._wait_for_end(owner, job_id)
         _check("country" in record["text"], f"{job_id} heard {record['text']!r}")
-        await self._left(owner, job_id, chance)
+        await self._delete_or_leave(owner, job_id, chance)
 
     async def _real_live(self, owner: Account, chance: random.Random) -> None:
         samples, _ = soundfile.read(SPEECH, dtype="int16")
         async with owner.client.live(webhook_url=f"{self.hooks}/hook") as stream:
             self.record.jobs.add(stream.job_id)
-            await asyncio.gather(self._heard(stream, "real word"), _speak(stream, samples.tobytes()))
-        record = await self._ended(owner, stream.job_id)
+            await asyncio.gather(self._read_events(stream, "real word"), _speak(stream, samples.tobytes()))
+        record = await self._wait_for_end(owner, stream.job_id)
         _check("country" in record["text"], f"{stream.job_id} heard {record['text']!r}")
-        await self._left(owner, stream.job_id, chance)
+        await self._delete_or_leave(owner, stream.job_id, chance)
 
-    async def _submitted(self, owner: Account, source: Path | str, **fields: Any) -> str:
+    async def _submit(self, owner: Account, source: Path | str, **fields: Any) -> str:
         """Start a job with a webhook and return its id."""
         began = time.monotonic()
         job_id: str = (await owner.client.submit(source, webhook_url=f"{self.hooks}/hook", **fields))["job_id"]
@@ -216,7 +218,7 @@ class Clients:
         self.record.jobs.add(job_id)
         return job_id
 
-    async def _ended(self, owner: Account, job_id: str) -> dict[str, Any]:
+    async def _wait_for_end(self, owner: Account, job_id: str) -> dict[str, Any]:
         """Wait for the job's end and its webhook; they must come within END_S."""
         async with asyncio.timeout(END_S):
             record = await owner.client.wait(job_id)
@@ -225,12 +227,12 @@ class Clients:
                 await asyncio.sleep(0.2)
         return record
 
-    async def _left(self, owner: Account, job_id: str, chance: random.Random) -> None:
+    async def _delete_or_leave(self, owner: Account, job_id: str, chance: random.Random) -> None:
         """Delete the job, or leave it to the end of the soak."""
         if chance.random() < 0.7:
             await owner.ask("DELETE", f"/v1/jobs/{job_id}")
 
-    async def _heard(self, stream: LiveStream, name: str) -> list[dict[str, Any]]:
+    async def _read_events(self, stream: LiveStream, name: str) -> list[dict[str, Any]]:
         events = [event async for event in stream.events()]
         for event in events:
             if event["type"] == "word":
@@ -264,7 +266,7 @@ async def _read(client: Client, job_id: str, chance: random.Random, *, leaves: i
     return seen
 
 
-def spoken(length_s: float) -> list[str]:
+def scripted_words(length_s: float) -> list[str]:
     """Return what the scripted engine says in so much live audio: each word that fits into it."""
     return [SCRIPT[number % len(SCRIPT)] for number in range(int((length_s - 0.32 + 1e-9) / 0.4) + 1)]
 

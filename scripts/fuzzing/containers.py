@@ -14,9 +14,9 @@ from pipeline.audio import RATE
 from pipeline.errors import AudioTooLong, DecodeTimeout, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Decoding, Isolation
-from scripts.fuzzing.inputs import mutated, seeds
+from scripts.fuzzing.inputs import mutate, seeds
 from scripts.fuzzing.target import Finding, Target
-from tests.pipeline.sounds import CLIP, LOSSLESS, LOSSY, encoded, film, one_byte_packets, read
+from tests.pipeline.sounds import CLIP, LOSSLESS, LOSSY, encode_audio, film, one_byte_packets, read
 
 FILES = len(LOSSLESS) + len(LOSSY) + 2
 LONGEST_S = 30
@@ -29,12 +29,12 @@ def valid(number: int) -> bytes:
     clip = read(CLIP)[:RATE]
     if number < len(LOSSLESS):
         container, codec, sample_format = LOSSLESS[number]
-        return encoded(clip, container, codec, sample_format=sample_format)
+        return encode_audio(clip, container, codec, sample_format=sample_format)
     number -= len(LOSSLESS)
     if number < len(LOSSY):
         container, codec, rate, layout, _ = LOSSY[number]
         bit_rate = 128_000 if codec.startswith("wma") else None
-        return encoded(clip, container, codec, rate=rate, layout=layout, bit_rate=bit_rate)
+        return encode_audio(clip, container, codec, rate=rate, layout=layout, bit_rate=bit_rate)
     return film(0.2) if number == len(LOSSY) else one_byte_packets(2000)
 
 
@@ -47,21 +47,21 @@ class Containers:
 
     def file(self, given: Any) -> None:
         with tempfile.NamedTemporaryFile() as file:
-            file.write(changed(*given))
+            file.write(change_file(*given))
             file.flush()
-            self._count(self._decoded(Path(file.name)))
+            self._count(self._decode(Path(file.name)))
 
     def live(self, given: Any) -> None:
         number, seed, size = given
         with self._isolation.live(DecodeLimits()) as audio:
-            data = changed(number, seed)
+            data = change_file(number, seed)
             feeder = threading.Thread(target=feed, args=(audio, data, size))
             feeder.start()
             self._count(listen(audio))
             audio.kill()
             feeder.join()
 
-    def _decoded(self, path: Path) -> str:
+    def _decode(self, path: Path) -> str:
         try:
             with self._isolation.decoding(path, DecodeLimits(longest_s=LONGEST_S - 5)) as audio:
                 return listen(audio)
@@ -74,8 +74,8 @@ class Containers:
             raise Finding("the filter of system calls stopped a decoder")
 
 
-def changed(number: int, seed: int) -> bytes:
-    return mutated(valid(number), random.Random(seed))
+def change_file(number: int, seed: int) -> bytes:
+    return mutate(valid(number), random.Random(seed))
 
 
 def feed(audio: Any, data: bytes, size: int) -> None:

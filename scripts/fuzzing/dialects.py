@@ -12,7 +12,7 @@ from websockets.sync.client import ClientConnection
 from scripts.fuzzing.containers import FILES
 from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, json_values, seeds
 from scripts.fuzzing.serving import Fuzzed
-from scripts.fuzzing.sockets import heard, opened, talk
+from scripts.fuzzing.sockets import open_socket, receive_all, talk
 from scripts.fuzzing.target import Finding, Target
 
 LISTEN, REALTIME = "/v1/listen", "/v1/realtime"
@@ -49,13 +49,13 @@ class Dialects:
         self._converse(REALTIME, *given)
 
     def _converse(self, path: str, query: list[tuple[str, str]], steps: list[tuple[str, Any]]) -> None:
-        socket = opened(self._server, f"{path}?{urlencode(query)}")
+        socket = open_socket(self._server, f"{path}?{urlencode(query)}")
         if socket is not None:
             with socket:
                 with suppress(ConnectionClosed):
                     for kind, value in steps:
                         say(socket, kind, value)
-                check_messages(*heard(socket))
+                check_messages(*receive_all(socket))
         self._server.check_log()
 
 
@@ -87,7 +87,7 @@ def texts() -> "st.SearchStrategy[tuple[str, Any]]":
     )
 
 
-def listening() -> "st.SearchStrategy[Any]":
+def listen_queries() -> "st.SearchStrategy[Any]":
     raw = st.fixed_dictionaries(
         {"encoding": st.sampled_from(("linear16", "linear32", "mulaw", "alaw")), "sample_rate": st.just("16000")},
         optional={
@@ -108,7 +108,7 @@ def listening() -> "st.SearchStrategy[Any]":
     return st.tuples(raw | raw | wild, st.lists(step, max_size=7))
 
 
-def talking() -> "st.SearchStrategy[Any]":
+def talk_messages() -> "st.SearchStrategy[Any]":
     query = st.sampled_from(([], [("intent", "transcription")], [("model", "whisper-1")], [("intent", "x")]))
     members = st.recursive(
         json_values(),
@@ -133,6 +133,6 @@ def talking() -> "st.SearchStrategy[Any]":
 def targets(server: Fuzzed) -> list[Target]:
     dialects = Dialects(server)
     return [
-        Target("listen", listening(), dialects.listen, 5),
-        Target("realtime", talking(), dialects.realtime, 5),
+        Target("listen", listen_queries(), dialects.listen, 5),
+        Target("realtime", talk_messages(), dialects.realtime, 5),
     ]

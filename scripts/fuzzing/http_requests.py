@@ -11,7 +11,7 @@ import numpy as np
 import soundfile
 from hypothesis import strategies as st
 
-from scripts.fuzzing.inputs import header_values, json_values, mutated, seeds
+from scripts.fuzzing.inputs import header_values, json_values, mutate, seeds
 from scripts.fuzzing.serving import Fuzzed
 from scripts.fuzzing.target import Finding, Target
 
@@ -98,7 +98,7 @@ class Requests:
         path, members, seed = given
         body = json.dumps(members).encode()
         if seed is not None:
-            body = mutated(body, random.Random(seed))
+            body = mutate(body, random.Random(seed))
         query = "?wait=0" if path == "/v1/transcribe" else ""
         kind = [("Content-Type", b"application/json"), ("Content-Length", str(len(body)).encode())]
         answer = self._server.exchange([raw_request("POST", path + query, [*self._own, *kind], body)], method="POST")
@@ -108,7 +108,7 @@ class Requests:
         path, parts, seed, size = given
         body = form(parts)
         if seed is not None:
-            body = mutated(body, random.Random(seed))
+            body = mutate(body, random.Random(seed))
         kind = [("Content-Type", b"multipart/form-data; boundary=b"), ("Content-Length", str(len(body)).encode())]
         head = raw_request("POST", path + "?wait=0", [*self._own, *kind])
         pieces = [body[at : at + size] for at in range(0, len(body), size)]
@@ -119,7 +119,7 @@ class Requests:
         valid = raw_request(
             "POST", "/v1/transcribe", [*self._own, ("Transfer-Encoding", b"chunked")], b"5\r\nhello\r\n0\r\n\r\n"
         )
-        self._server.exchange([mutated(valid, chance)], complete=False)
+        self._server.exchange([mutate(valid, chance)], complete=False)
         self._server.check_log()
 
     def _judge(self, answer: Any, path: str) -> None:

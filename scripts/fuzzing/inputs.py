@@ -17,7 +17,7 @@ ADDRESSES = (
 """Addresses that the server must refuse. None of them needs a name server."""
 
 
-def mutated(valid: bytes, chance: random.Random) -> bytes:
+def mutate(valid: bytes, chance: random.Random) -> bytes:
     """Return *valid* with some bytes changed, cut out, doubled or moved."""
     data = bytearray(valid)
     for _ in range(chance.choice((0, 1, 1, 2, 5, 30))):
@@ -42,7 +42,7 @@ def mutated(valid: bytes, chance: random.Random) -> bytes:
 
 
 seeds = st.integers(0, 2**32 - 1)
-"""For mutated(): the input of a target holds the seed, so that it is small and can be written down."""
+"""For mutate(): the input of a target holds the seed, so that it is small and can be written down."""
 
 header_values = st.one_of(
     st.sampled_from((*NASTY_TEXTS, *NASTY_NUMBERS)),

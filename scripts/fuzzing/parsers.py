@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.errors import AudioTooLong
 from pipeline.ingest.containers import Probe
 from pipeline.ingest.crossing import HEAD, Done, Failed, MalformedMessage, Message, Opened, length_of, pack, unpack
-from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, mutated, seeds
+from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, mutate, seeds
 from scripts.fuzzing.target import Finding, Target
 from server.accounts.addresses import address_key, client_address
 from server.accounts.limits import Limits
@@ -64,11 +64,11 @@ def _header(given: tuple[str, bytes]) -> None:
 
 def _any_bytes(seed: int) -> bytes:
     chance = random.Random(seed)
-    return mutated(chance.choice((*VALID, *NASTY_TEXTS, *NASTY_NUMBERS)), chance)
+    return mutate(chance.choice((*VALID, *NASTY_TEXTS, *NASTY_NUMBERS)), chance)
 
 
 def _limits(seed: int) -> None:
-    text = mutated(BUILT_IN.read_bytes(), random.Random(seed)).decode("utf-8", "replace")
+    text = mutate(BUILT_IN.read_bytes(), random.Random(seed)).decode("utf-8", "replace")
     try:
         Limits.from_toml(text)
     except BadLimits:
@@ -85,7 +85,7 @@ FORM = (
 def _form(seed: int) -> None:
     """Any chunking of a body gives the same fields."""
     chance = random.Random(seed)
-    body, seen = mutated(FORM, chance), []
+    body, seen = mutate(FORM, chance), []
     for _ in range(2):
         form = _Form(b"b")
         try:
@@ -105,7 +105,7 @@ def _form(seed: int) -> None:
 def _json(seed: int) -> None:
     chance = random.Random(seed)
     try:
-        json_object(mutated(b'{"url": "https://example.org/a.mp3", "wait": 3, "metadata": {"a": "b"}}', chance))
+        json_object(mutate(b'{"url": "https://example.org/a.mp3", "wait": 3, "metadata": {"a": "b"}}', chance))
     except Problem:
         return
 
@@ -121,7 +121,7 @@ MESSAGES: tuple[Message, ...] = (
 def _message(seed: int) -> None:
     """Whatever a decoder sends is a message or garbled."""
     chance = random.Random(seed)
-    data = mutated(pack(chance.choice(MESSAGES)), chance)
+    data = mutate(pack(chance.choice(MESSAGES)), chance)
     if len(data) < HEAD.size:
         return
     try:

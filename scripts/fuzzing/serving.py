@@ -158,7 +158,7 @@ class Fuzzed:
         places = (self.serving.folder / "data" / "incoming", self.serving.folder / "tmp")
         return {str(path) for place in places for path in place.rglob("*")}
 
-    def held(self) -> dict[str, float]:
+    def resources(self) -> dict[str, float]:
         """Return the processes, open descriptors and MiB of memory of the server."""
         return {
             "processes": len(list(process_tree(self.serving.pid))),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from scripts.fuzzing.containers import FILES, changed
-from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, json_values, mutated, seeds
+from scripts.fuzzing.containers import FILES, change_file
+from scripts.fuzzing.inputs import NASTY_NUMBERS, NASTY_TEXTS, json_values, mutate, seeds
 from scripts.fuzzing.serving import HANG_S, SERVER_ERROR, Fuzzed, wait_until
 from scripts.fuzzing.target import Finding, Target
 
@@ -42,7 +42,7 @@ class Sessions:
             for step in steps:
                 self._step(job, writers, step)
             for writer in writers:
-                check_closing(drained(writer))
+                check_closing(drain(writer))
         finally:
             for writer in writers:
                 writer.close()
@@ -58,28 +58,28 @@ class Sessions:
             connection.sendall(self._handshake(job))
             connection.recv(1)
             with suppress(BrokenPipeError, ConnectionResetError):
-                connection.sendall(mutated(valid, chance))
+                connection.sendall(mutate(valid, chance))
                 connection.shutdown(socket.SHUT_WR)
                 while connection.recv(65_536):
                     pass
         self._end(job)
         self._server.check_log()
 
-    def resumed(self, given: Any) -> None:
+    def resume(self, given: Any) -> None:
         """A writer that breaks off and comes back where it is told to loses and doubles nothing."""
         pieces, drops = given
         audio, job, sent = bytes(2 * (sum(pieces) // 2)), self._start({}), 0
-        writer = self._seated(job, 0, sent)
+        writer = self._take_seat(job, 0, sent)
         for number, size in enumerate(pieces):
             writer.send(audio[sent : sent + size])
             sent = min(len(audio), sent + size)
             if number in drops:
                 drop(writer, gently=drops[number])
-                writer = self._seated(job, 0, sent)
-                sent = writer.received_bytes  # type: ignore[attr-defined]  # set by _seated
+                writer = self._take_seat(job, 0, sent)
+                sent = writer.received_bytes  # type: ignore[attr-defined]  # set by _take_seat
         writer.send(audio[sent:])  # what was lost on the way
         writer.send('{"type": "close"}')
-        check_closing(drained(writer))
+        check_closing(drain(writer))
         self._end(job)
         heard_s = self._server.ask("GET", f"/v1/jobs/{job}").json()["duration"] or 0
         if abs(heard_s - len(audio) / BYTES_PER_S) > 0.01:
@@ -94,7 +94,7 @@ class Sessions:
 
     def _open(self, job: str, path: str = "audio", query: str = "") -> ClientConnection | None:
         """Open a WebSocket of the session, or return None if the server refuses it."""
-        return opened(self._server, f"/v1/jobs/{job}/{path}{query}")
+        return open_socket(self._server, f"/v1/jobs/{job}/{path}{query}")
 
     def _step(self, job: str, writers: list[ClientConnection], step: Step) -> None:
         kind, value = step
@@ -122,7 +122,7 @@ class Sessions:
         answer = self._server.ask("GET", f"/v1/jobs/{job}")
         return answer.status_code == 404 or answer.json()["status"] in OVER
 
-    def _seated(self, job: str, expected: int, sent: int) -> ClientConnection:
+    def _take_seat(self, job: str, expected: int, sent: int) -> ClientConnection:
         """Connect until the server gives the seat, and set what it has received on the connection."""
         until = time.monotonic() + TAKEOVER_S
         while time.monotonic() < until:
@@ -147,7 +147,7 @@ class Sessions:
         return "\r\n".join(lines).encode()
 
 
-def opened(server: Fuzzed, target: str) -> ClientConnection | None:
+def open_socket(server: Fuzzed, target: str) -> ClientConnection | None:
     """Open a WebSocket of the server, or return None if it refuses. Raises Finding if that is a fault of its own."""
     host, port = server.address
     key = {"Authorization": f"Bearer {server.serving.key}"}
@@ -166,7 +166,7 @@ def talk(writer: ClientConnection, kind: str, value: Any) -> None:
         case "audio":
             writer.send(bytes(value))
         case "container":
-            writer.send(changed(*value))
+            writer.send(change_file(*value))
         case "text":
             writer.send(value.decode("utf-8", "replace"))
         case "control":
@@ -189,7 +189,7 @@ def drop(writer: ClientConnection, *, gently: bool) -> None:
     writer.close()
 
 
-def heard(writer: ClientConnection) -> tuple[list[Any], int | None]:
+def receive_all(writer: ClientConnection) -> tuple[list[Any], int | None]:
     """Return what has come until the server closes, with its closing code, or is silent for a moment, with None."""
     messages = []
     try:
@@ -201,9 +201,9 @@ def heard(writer: ClientConnection) -> tuple[list[Any], int | None]:
         return messages, closed.rcvd.code if closed.rcvd is not None else None
 
 
-def drained(writer: ClientConnection) -> int | None:
+def drain(writer: ClientConnection) -> int | None:
     """Read what has come, and return the closing code of the server."""
-    return heard(writer)[1]
+    return receive_all(writer)[1]
 
 
 def check_closing(code: int | None) -> None:
@@ -257,5 +257,5 @@ def targets(server: Fuzzed) -> list[Target]:
     return [
         Target("messages", st.tuples(options, steps()), sessions.messages, 5),
         Target("frames", seeds, sessions.frames, 5),
-        Target("resumed", st.tuples(pieces, drops), sessions.resumed, 3),
+        Target("resumed", st.tuples(pieces, drops), sessions.resume, 3),
     ]

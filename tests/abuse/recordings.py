@@ -8,7 +8,7 @@ import av
 import numpy as np
 
 from pipeline.audio import RATE
-from tests.pipeline.sounds import encoded, tone
+from tests.pipeline.sounds import encode_audio, tone
 
 DURATION = b"\x44\x89\x88"  # Matroska's element, which holds a double of 8 bytes
 
@@ -29,7 +29,7 @@ def without_a_frame(packets: int) -> bytes:
 
 def of_negative_length(stated_s: float) -> bytes:
     """A second of sound in a Matroska file that states another length."""
-    audio = encoded(tone(1), "matroska", "flac")
+    audio = encode_audio(tone(1), "matroska", "flac")
     before, found, after = audio.partition(DURATION)
     assert found
     return before + found + struct.pack(">d", stated_s * 1000) + after[8:]
@@ -37,7 +37,7 @@ def of_negative_length(stated_s: float) -> bytes:
 
 def long_and_unstated(length_s: int) -> bytes:
     """Silence in a Matroska file that states no length, as browsers write it."""
-    audio = encoded(np.zeros(length_s * RATE, np.float32), "matroska", "flac")
+    audio = encode_audio(np.zeros(length_s * RATE, np.float32), "matroska", "flac")
     before, found, after = audio.partition(DURATION)
     assert found
     return before + b"\xec\x89" + bytes(9) + after[8:]  # the element becomes a void one of the same size

@@ -8,7 +8,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.abuse.arena import Arena, Stranger
-from tests.pipeline.sounds import encoded, tone
+from tests.pipeline.sounds import encode_audio, tone
 
 
 def sessions(stranger: Stranger, count: int, **order: object) -> list[str]:
@@ -20,7 +20,7 @@ def sessions(stranger: Stranger, count: int, **order: object) -> list[str]:
 
 def test_sessions_that_are_opened_and_left_hold_up_nobody_else(ring: Arena) -> None:
     urls = [url for _ in range(3) for url in sessions(ring.stranger(), 10, encoding="container")]
-    start = encoded(tone(5), "webm", "libopus")[:2000]
+    start = encode_audio(tone(5), "webm", "libopus")[:2000]
 
     async def attack() -> None:
         async with AsyncExitStack() as stack:

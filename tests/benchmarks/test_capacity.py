@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.capacity import PEAK, Costs, Wish, bottlenecks, computed, costs, demand
+from benchmarks.capacity import PEAK, Costs, Wish, bottlenecks, costs, demand, hardware_for
 
 WISH = Wish(audio_hours=24.0, sessions=100, node_cores=10, database_cores=10)
 COST = Costs(job=0.004, chunk=0.002, live_second=0.001, audio_s_a_core_s=40.0, sessions_a_core=4.0, event_bytes=250.0)
@@ -28,7 +28,7 @@ def test_what_breaks_first_comes_first_and_has_a_remedy():
     assert shares == sorted(shares, reverse=True)
     assert all(row["remedy"] for row in rows)
     slow = replace(COST, live_second=1.0)
-    assert computed(large, slow)["breaks_first"][0]["name"] == "processor of the database"
+    assert hardware_for(large, slow)["breaks_first"][0]["name"] == "processor of the database"
 
 
 def test_the_costs_are_those_of_the_results():

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.choices import Choices, add_choices, chosen
+from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.tracks import MODEL, PEOPLE, SPEECH
 
 
 def given(*words: str) -> Choices:
     parser = argparse.ArgumentParser()
     add_choices(parser)
-    return chosen(parser.parse_args(words))
+    return choices_of(parser.parse_args(words))
 
 
 def test_people_are_the_default_and_a_model_is_called_by_its_folder() -> None:

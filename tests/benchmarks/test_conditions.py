@@ -26,7 +26,7 @@ from benchmarks.conditions import (
     pauses,
     short,
     speech_level,
-    strung,
+    string_together,
     strung_in,
 )
 from benchmarks.live_scores import Truth
@@ -219,14 +219,14 @@ def test_a_cut_through_a_word_is_remembered_at_its_own_end() -> None:
 @settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(4, 200))
 def test_a_joined_track_has_its_length_and_each_word_where_it_sounds(seed: int, length_s: float) -> None:
-    track = strung(CLIPS, seed, length_s)
+    track = string_together(CLIPS, seed, length_s)
     assert len(track.samples) == round(length_s * RATE)
     assert all(0 <= word.start <= word.end <= length_s for word in track.truth)
     assert length_s < 10 or track.truth
 
 
 def test_the_clips_of_a_joined_track_are_heard_whole_apart_by_pauses_and_all_before_any_again() -> None:
-    track = strung(CLIPS, 5, 240)
+    track = string_together(CLIPS, 5, 240)
     loudness = 1.0 if np.abs(track.samples).max() < 0.99 else None
     starts = {}
     for clip in CLIPS:

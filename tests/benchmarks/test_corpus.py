@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from benchmarks import measure
-from benchmarks.corpus import found, main, words
+from benchmarks.corpus import main, recordings_in, words
 from benchmarks.tracks import MODEL, SPEECH
 
 TEXTS = {row["file"]: row["text"] for row in json.loads((SPEECH / "manifest.json").read_text())}
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_both_layouts_are_found_in_one_folder(folder: Path) -> None:
-    clips = {clip.path.name: words(clip.text) for clip in found(folder)}
+    clips = {clip.path.name: words(clip.text) for clip in recordings_in(folder)}
     assert list(clips) == ["84-121123-0000.flac", "84-121123-0001.flac", "Eleven bananas.wav"]
     assert clips["84-121123-0000.flac"] == ["we", "heard", "a", "quiet", "sugar"]
     assert clips["Eleven bananas.wav"] == ["eleven", "yellow", "banana", "under", "our", "green", "dinner"]
@@ -48,10 +48,10 @@ def test_words_have_no_case_and_no_punctuation() -> None:
 def test_a_listed_recording_must_be_there_and_a_text_alone_is_none(folder: Path, name: str) -> None:
     (folder / name).unlink()
     if name.endswith(".wav"):
-        assert len(list(found(folder))) == 2
+        assert len(list(recordings_in(folder))) == 2
     else:
         with pytest.raises(SystemExit, match=r"lists 84-121123-0001, but 84-121123-0001\.flac is not beside it"):
-            list(found(folder))
+            list(recordings_in(folder))
 
 
 def test_a_folder_without_recordings_a_file_of_no_sound_and_a_missing_model_are_one_sentence(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.speakers import Answer, Score, most_agreeing, segments
-from benchmarks.talks import DEVELOPMENT, Talk, converse, spoken, voices
+from benchmarks.talks import DEVELOPMENT, Talk, converse, speech_spans, voices
 from pipeline.audio import RATE
 from pipeline.words import SpeakerTurn, Word
 
@@ -26,7 +26,7 @@ def test_a_pause_of_half_a_second_ends_a_segment() -> None:
 def test_speech_is_where_a_clip_is_loud_and_short_pauses_belong_to_it() -> None:
     tone = np.sin(np.arange(RATE, dtype=np.float32))
     clip = np.concatenate([np.zeros(RATE // 2), tone, np.zeros(RATE // 5), tone, np.zeros(RATE), tone, np.zeros(RATE)])
-    assert np.allclose(spoken(clip.astype(np.float32)), [(0.5, 2.7), (3.7, 4.7)], atol=0.03)
+    assert np.allclose(speech_spans(clip.astype(np.float32)), [(0.5, 2.7), (3.7, 4.7)], atol=0.03)
 
 
 def test_everybody_speaks_in_a_conversation_and_its_turns_are_in_the_audio() -> None:

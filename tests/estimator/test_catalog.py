@@ -175,7 +175,7 @@ def test_the_default_rows_agree_with_the_names(catalog: Catalog) -> None:
 # --- the operator's price file
 
 
-def refreshed(catalog: Catalog, overlay: str, feed: object) -> Catalog:
+def refresh_with(catalog: Catalog, overlay: str, feed: object) -> Catalog:
     return catalog_from_feed(overlay, json.dumps(feed).encode(), before=catalog, moment=NOON)
 
 
@@ -187,7 +187,7 @@ def entry(feed: list[dict[str, object]], provider: str, model: str) -> dict[str,
 def test_a_feed_in_the_tables_own_format_gives_the_same_prices(
     catalog: Catalog, overlay: str, feed: list[dict[str, object]]
 ) -> None:
-    fresh = refreshed(catalog, overlay, feed)
+    fresh = refresh_with(catalog, overlay, feed)
     for name in DEFAULTS:
         for moment in (NOON, datetime(2026, 12, 1, 2, tzinfo=UTC)):
             assert card_of(fresh, name, moment) == card_of(catalog, name, moment)
@@ -197,7 +197,7 @@ def test_a_feed_in_the_tables_own_format_gives_the_same_prices(
 def test_a_new_price_in_the_feed_is_used(catalog: Catalog, overlay: str, feed: list[dict[str, object]]) -> None:
     prices = entry(feed, "openai", "gpt-5-mini")["prices"]
     prices["input_mtok"] = 0.2
-    fresh = refreshed(catalog, overlay, feed)
+    fresh = refresh_with(catalog, overlay, feed)
     assert card_of(fresh, "gpt-5-mini").cost(Usage(input=1_000_000)) == Decimal("0.2")
 
 
@@ -219,7 +219,7 @@ def test_a_feed_with_an_absurd_price_is_refused(
 ) -> None:
     entry(feed, "openai", "gpt-5-mini")["prices"].update(change)
     with pytest.raises(BadPriceFeed, match=reason):
-        refreshed(catalog, overlay, feed)
+        refresh_with(catalog, overlay, feed)
 
 
 def test_a_feed_without_a_default_model_is_refused(
@@ -229,9 +229,9 @@ def test_a_feed_without_a_default_model_is_refused(
     models = next(one for one in without if one["id"] == "mistral")["models"]
     models.remove(entry(without, "mistral", "codestral-2508"))
     with pytest.raises(BadPriceFeed, match="mistral/codestral-2508 has no price"):
-        refreshed(catalog, overlay, without)
+        refresh_with(catalog, overlay, without)
     with pytest.raises(BadPriceFeed, match=r"zai/GLM-5\.3 has no price"):
-        refreshed(catalog, overlay, [one for one in feed if one["id"] != "zai"])
+        refresh_with(catalog, overlay, [one for one in feed if one["id"] != "zai"])
 
 
 @pytest.mark.parametrize(

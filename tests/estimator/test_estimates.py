@@ -240,15 +240,15 @@ def test_a_budget_for_nothing_buys_no_turn_and_a_fortune_no_more_than_200(estima
 
 
 def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimator) -> None:
-    def saved(row: dict[str, Any], change: str) -> Decimal:
+    def saving_of(row: dict[str, Any], change: str) -> Decimal:
         return next(Decimal(one["saves_usd"]) for one in row["cheaper_by"] if one["change"] == change)
 
     off = only(estimator, "claude-opus-5-5", agent_turns=10, cache="off", prompt=PROMPT_2000)
     auto = only(estimator, "claude-opus-5-5", agent_turns=10, cache="auto", prompt=PROMPT_2000)
     fewer = only(estimator, "claude-opus-5-5", agent_turns=9, cache="off", prompt=PROMPT_2000)
-    assert saved(off, "cache") == usd(off["cost_usd"]) - usd(auto["cost_usd"])
-    assert saved(off, "fewer_turns") == usd(off["cost_usd"]) - usd(fewer["cost_usd"])
-    assert saved(off, "batch") == usd(off["cost_usd"]) - usd(off["batch_cost_usd"])
+    assert saving_of(off, "cache") == usd(off["cost_usd"]) - usd(auto["cost_usd"])
+    assert saving_of(off, "fewer_turns") == usd(off["cost_usd"]) - usd(fewer["cost_usd"])
+    assert saving_of(off, "batch") == usd(off["cost_usd"]) - usd(off["batch_cost_usd"])
 
 
 def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator: Estimator) -> None:

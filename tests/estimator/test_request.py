@@ -22,7 +22,7 @@ from estimator.request import (
 )
 
 
-def refused(**members: object) -> Fault:
+def fault_of(**members: object) -> Fault:
     """Return the only fault of a request that is valid except for *members*."""
     with pytest.raises(InvalidRequest) as caught:
         parse_request({"prompt": "hi", **members})
@@ -126,7 +126,7 @@ def test_a_missing_prompt_is_told_from_one_of_another_type() -> None:
 def test_each_fault_has_its_pointer_its_code_and_what_is_allowed(
     members: dict[str, object], pointer: str, code: str, allowed: str
 ) -> None:
-    problem = refused(**members)
+    problem = fault_of(**members)
     assert (problem.pointer, problem.code) == (pointer, code)
     assert problem.param == next(iter(members))
     assert problem.message.startswith(f"{problem.param}: ")
@@ -202,7 +202,7 @@ bodies = json_values | st.fixed_dictionaries(
 )
 
 
-def parsed(body: object) -> EstimateRequest | InvalidRequest:
+def parse_or_error(body: object) -> EstimateRequest | InvalidRequest:
     try:
         return parse_request(body)
     except InvalidRequest as error:
@@ -214,7 +214,7 @@ def parsed(body: object) -> EstimateRequest | InvalidRequest:
 @example({"prompt": "", "agent_turns": 10**6000})
 @example({"prompt": "", "priced_at": "9999-12-31T23:59:59-23:59"})
 def test_any_json_value_gives_a_request_or_the_named_error(body: object) -> None:
-    found = parsed(body)
+    found = parse_or_error(body)
     if isinstance(found, InvalidRequest):
         assert found.problems
         assert all(problem.pointer.startswith(f"/{problem.param}".rstrip("/")) for problem in found.problems)

@@ -26,7 +26,7 @@ def run(way: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, most:
     return plan_calls(way, limits, turns).price(card, turns, most=most)
 
 
-def worked(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
+def run_example(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
     """Run the worked example: gpt-5-mini, 2,000 tokens, framing 7."""
     request = EstimateRequest(prompt="", agent_turns=turns, cache=cache, complexity=complexity)
     family = FAMILIES["openai"]
@@ -35,7 +35,7 @@ def worked(turns: int, cache: str = "auto", complexity: str = "medium") -> Sprea
 
 
 def test_the_worked_example_to_the_last_digit() -> None:
-    five = worked(5)
+    five = run_example(5)
     assert five.expected.usage == Usage(input=20_635, cached=13_235, output=6_750)
     assert five.expected.reasoning == 4_250
     assert usd(five.expected.split.input) == Decimal("0.00185")
@@ -52,7 +52,7 @@ def test_the_worked_example_to_the_last_digit() -> None:
     [(1, "auto", "0.00320175"), (20, "auto", "0.068972575"), (20, "off", "0.114385"), (1, "off", "0.00320175")],
 )
 def test_the_worked_example_at_other_lengths(turns: int, cache: str, cost: str) -> None:
-    assert worked(turns, cache).expected.cost == Decimal(cost)
+    assert run_example(turns, cache).expected.cost == Decimal(cost)
 
 
 def test_each_call_of_the_worked_example() -> None:

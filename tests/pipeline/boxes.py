@@ -2,7 +2,7 @@
 
 import struct
 
-from tests.pipeline.sounds import encoded, tone
+from tests.pipeline.sounds import encode_audio, tone
 
 INSIDE = (b"moov", b"trak", b"mdia", b"minf", b"stbl")  # boxes that hold others
 
@@ -12,7 +12,7 @@ def mp4_of_samples(count: int) -> bytes:
 
     FFmpeg makes an entry of its index for each of them before it reads the first.
     """
-    return _rebuilt(encoded(tone(1.0), "mp4", "aac"), count)
+    return _rebuilt(encode_audio(tone(1.0), "mp4", "aac"), count)
 
 
 def _rebuilt(data: bytes, count: int) -> bytes:

@@ -10,7 +10,7 @@ from pipeline.audio import position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Word
-from tests.pipeline.listening import heard
+from tests.pipeline.scripted_streams import result_of
 
 FIGURES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 WORDS = ("please", "call", "after", "lunch", "the", "shop", "was", "closed", "thank", "you")
@@ -36,7 +36,7 @@ def dictations(draw: st.DrawFn) -> tuple[Word, ...]:
     return tuple(words)
 
 
-def respelled(words: Sequence[Word], seed: int) -> tuple[Word, ...]:
+def respell(words: Sequence[Word], seed: int) -> tuple[Word, ...]:
     """Return *words* with their figures written in other ways: as words or figures, apart or several in one."""
     chance = random.Random(seed)
     written: list[Word] = []
@@ -73,4 +73,4 @@ class Respelling:
     def __call__(self, request: DecodeRequest) -> RecognitionResult:
         end = request.start + len(request.samples)
         inside = [word for word in self._words if request.start <= (word.start + word.end) // 2 and word.end <= end]
-        return heard(respelled(inside, request.start * 31 + len(request.samples)))
+        return result_of(respell(inside, request.start * 31 + len(request.samples)))

@@ -49,7 +49,7 @@ def window(start: int, length: int = 100, *, final: bool = True) -> DecodeReques
     return DecodeRequest(samples=np.zeros(length, np.float32), start=start, final=final)
 
 
-async def asked(
+async def request_windows(
     scheduler: Scheduler, *orders: tuple[int, str, Urgency], length: int = 100
 ) -> list["asyncio.Task[RecognitionResult]"]:
     """Ask for the recognition of windows by (start, tenant, urgency), in this order. Returns the tasks that wait."""
@@ -77,7 +77,7 @@ def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model
     return model
 
 
-async def begun(model: Model, calls: int) -> None:
+async def wait_for_calls(model: Model, calls: int) -> None:
     """Wait until so many calls have begun."""
     while len(model.calls) < calls:  # noqa: ASYNC110  no event tells of it
         await asyncio.sleep(0.001)

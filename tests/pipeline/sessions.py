@@ -18,7 +18,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session, TimedEvent
 from pipeline.words import Word
-from tests.pipeline.listening import talk
+from tests.pipeline.scripted_streams import talk
 
 S = TypeVar("S", Session, MultichannelSession)
 
@@ -101,7 +101,7 @@ async def run_session(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]
     return happened
 
 
-async def streamed(
+async def run_stream(
     feed: Callable[[Session], Coroutine[Any, Any, None]],
     recogniser: ScriptedRecogniser,
     *,
@@ -112,7 +112,7 @@ async def streamed(
     return session, await run_session(session, feed)
 
 
-def committed(happened: Iterable[TimedEvent]) -> tuple[Word, ...]:
+def committed_words(happened: Iterable[TimedEvent]) -> tuple[Word, ...]:
     """Return the words that were committed."""
     return tuple(chain.from_iterable(one.event.words for one in happened if isinstance(one.event, WordsCommitted)))
 

@@ -97,7 +97,7 @@ def tone(seconds: float, *, rate: int = RATE, hertz: float = 440.0) -> Samples:
     return (0.5 * np.sin(np.arange(round(seconds * rate)) * (2 * np.pi * hertz / rate))).astype(np.float32)
 
 
-def encoded(
+def encode_audio(
     samples: Samples,
     container: str,
     codec: str,
@@ -110,7 +110,7 @@ def encoded(
     film: bool = False,
     film_s: float = 0.0,
 ) -> bytes:
-    """Return *samples* (at RATE) encoded, the same in every channel; with *film* beside a picture track from 0.
+    """Return *samples* (at RATE) as a file, the same in every channel. With *film* it has a picture track from 0 too.
 
     The pictures end with the sound, or after *film_s* if that is later.
     """

@@ -23,7 +23,7 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import Chunk
-from tests.pipeline.conversing import SPEECH, conversation, models
+from tests.pipeline.conversations import SPEECH, conversation, models
 
 PARTS = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
 

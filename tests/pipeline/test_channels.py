@@ -44,7 +44,7 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def decoded(path: Path, channel: int | None) -> Samples:
+def decode(path: Path, channel: int | None) -> Samples:
     with Isolation() as isolation, isolation.decoding(path, DecodeLimits(), channel) as audio:
         return np.concatenate(list(audio))
 
@@ -54,12 +54,12 @@ def loud_s(samples: Samples) -> list[bool]:
 
 
 def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call: Path) -> None:
-    left, right, both = (decoded(call, channel) for channel in (0, 1, None))
+    left, right, both = (decode(call, channel) for channel in (0, 1, None))
     assert len(left) == len(right) == len(both) == SECONDS * RATE
     assert loud_s(left) == [second // 10 % 2 == 0 for second in range(SECONDS)]
     assert loud_s(right) == [second < 60 for second in range(SECONDS)]
     assert np.abs((left + right) / 2 - both).max() < 0.01
-    assert not decoded(call, 2).any()
+    assert not decode(call, 2).any()
 
 
 async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> list[Chunk]:

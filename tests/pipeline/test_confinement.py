@@ -15,7 +15,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.isolation import Isolation, _reason
 from pipeline.ingest.seccomp import ALLOWED, ARCHITECTURES, FATAL, MEMORY, STOPPED_BY_FILTER, program
-from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, Made, encoded, read, written_by_ffmpeg
+from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, Made, encode_audio, read, written_by_ffmpeg
 from tests.processes import ROOT, printed
 
 ANY = DecodeLimits()
@@ -80,7 +80,7 @@ SECRET = np.frombuffer(b"whsec_0123456789", np.uint8)
 """Bytes in the memory of this process, whose address is known."""
 
 
-def attempted(what: str, precious: Path) -> tuple[int, str]:
+def run_attempt(what: str, precious: Path) -> tuple[int, str]:
     """Let a confined process try *what*. Returns its exit code and what it printed."""
     place = SECRET.__array_interface__["data"][0]
     words = [sys.executable, "-c", ATTEMPT, what, str(precious), str(os.getpid()), str(place)]
@@ -105,7 +105,7 @@ def attempted(what: str, precious: Path) -> tuple[int, str]:
     ],
 )
 def test_what_only_an_exploit_does_ends_the_process(attempt: str, precious: Path) -> None:
-    assert attempted(attempt, precious) == (STOPPED_BY_FILTER, "")
+    assert run_attempt(attempt, precious) == (STOPPED_BY_FILTER, "")
 
 
 @needs_filter
@@ -128,11 +128,11 @@ def test_what_only_an_exploit_does_ends_the_process(attempt: str, precious: Path
     ],
 )
 def test_what_libraries_may_try_in_passing_is_refused(attempt: str, precious: Path) -> None:
-    assert attempted(attempt, precious) == (0, "EPERM")
+    assert run_attempt(attempt, precious) == (0, "EPERM")
 
 
 def test_a_file_that_is_held_open_does_not_grow_on_any_system(precious: Path) -> None:
-    assert attempted("os.lseek(held, 0, 2), os.write(held, b'x')", precious) == (0, "EFBIG")
+    assert run_attempt("os.lseek(held, 0, 2), os.write(held, b'x')", precious) == (0, "EFBIG")
 
 
 def test_where_calls_cannot_be_filtered_nothing_can_be_opened_all_the_same(precious: Path) -> None:
@@ -205,7 +205,7 @@ def test_every_lossless_format_is_decoded_under_the_filter(
     isolation: Isolation, tmp_path: Path, container: str, codec: str, sample_format: str | None
 ) -> None:
     path = tmp_path / "file"
-    path.write_bytes(encoded(read(CLIP), container, codec, sample_format=sample_format))
+    path.write_bytes(encode_audio(read(CLIP), container, codec, sample_format=sample_format))
     both_ways(isolation, path)
 
 
@@ -214,7 +214,7 @@ def test_every_lossy_format_is_decoded_under_the_filter(isolation: Isolation, tm
     container, codec, rate, layout, _ = made
     path = tmp_path / "file"
     bit_rate = 128_000 if codec.startswith("wma") else None
-    path.write_bytes(encoded(read(CLIP), container, codec, rate=rate, layout=layout, bit_rate=bit_rate))
+    path.write_bytes(encode_audio(read(CLIP), container, codec, rate=rate, layout=layout, bit_rate=bit_rate))
     both_ways(isolation, path)
 
 

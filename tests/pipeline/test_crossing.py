@@ -25,7 +25,7 @@ from pipeline.ingest.crossing import (
 )
 
 
-def crossed(message: Message) -> Message:
+def pack_and_unpack(message: Message) -> Message:
     data = pack(message)
     kind, length = length_of(data[: HEAD.size])
     assert length == len(data) - HEAD.size
@@ -39,9 +39,9 @@ def test_messages_arrive_as_they_were_sent() -> None:
         Done(("audio_truncated", "frames_skipped")),
         Done(()),
     ):
-        assert crossed(message) == message
+        assert pack_and_unpack(message) == message
     samples = np.array([0.5, -1.0, 1e-9], np.float32)
-    arrived = crossed(samples)
+    arrived = pack_and_unpack(samples)
     assert isinstance(arrived, np.ndarray)
     assert np.array_equal(arrived, samples)
 
@@ -57,13 +57,13 @@ def test_a_length_that_no_recording_has_is_not_known(length_s: float | str | Non
 
 @pytest.mark.parametrize("error", [EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio])
 def test_errors_arrive_with_their_class_and_message(error: type[InvalidAudio]) -> None:
-    arrived = crossed(Failed(error("why")))
+    arrived = pack_and_unpack(Failed(error("why")))
     assert isinstance(arrived, Failed)
     assert (type(arrived.error), str(arrived.error)) == (error, "why")
 
 
 def test_the_length_error_arrives_with_its_numbers() -> None:
-    arrived = crossed(Failed(AudioTooLong("long", limit_s=30.0, actual_s=31.5)))
+    arrived = pack_and_unpack(Failed(AudioTooLong("long", limit_s=30.0, actual_s=31.5)))
     assert isinstance(arrived, Failed)
     assert isinstance(arrived.error, AudioTooLong)
     assert (arrived.error.limit_s, arrived.error.actual_s) == (30.0, 31.5)

@@ -32,7 +32,7 @@ from tests.pipeline.sounds import (
     LOSSLESS,
     LOSSY,
     Made,
-    encoded,
+    encode_audio,
     film,
     one_byte_packets,
     read,
@@ -43,19 +43,19 @@ from tests.pipeline.sounds import (
 ANY = DecodeLimits()
 
 
-def decoded(data: bytes, limits: DecodeLimits = ANY) -> tuple[Samples, tuple[str, ...]]:
+def decode_all(data: bytes, limits: DecodeLimits = ANY) -> tuple[Samples, tuple[str, ...]]:
     with recording(io.BytesIO(data), limits) as heard:
         return np.concatenate(list(heard)), heard.notes
 
 
-def probed(data: bytes) -> Probe:
+def probe_of(data: bytes) -> Probe:
     with recording(io.BytesIO(data), ANY) as heard:
         return heard.probe
 
 
 def refusal(data: bytes, limits: DecodeLimits = ANY) -> type[PipelineError]:
     with pytest.raises(PipelineError) as caught:
-        decoded(data, limits)
+        decode_all(data, limits)
     return caught.type
 
 
@@ -99,7 +99,7 @@ def test_there_are_48_extensions_and_the_installed_ffmpeg_reads_each_of_them() -
 def test_a_lossless_file_gives_every_sample(
     clip: Samples, container: str, codec: str, sample_format: str | None
 ) -> None:
-    samples, notes = decoded(encoded(clip, container, codec, sample_format=sample_format))
+    samples, notes = decode_all(encode_audio(clip, container, codec, sample_format=sample_format))
     assert 0 <= len(samples) - len(clip) <= 3  # W64 fills up to eight bytes
     assert np.abs(samples[: len(clip)] - clip).max() < 1e-4
     assert notes == ()
@@ -110,7 +110,7 @@ def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made:
     """If the container does not record the encoder's padding, the padding is part of the result."""
     container, codec, rate, layout, extra_ms = made
     bit_rate = 128_000 if codec.startswith("wma") else None
-    samples, notes = decoded(encoded(clip, container, codec, rate=rate, layout=layout, bit_rate=bit_rate))
+    samples, notes = decode_all(encode_audio(clip, container, codec, rate=rate, layout=layout, bit_rate=bit_rate))
     assert abs(len(samples) - len(clip)) / RATE <= 0.06 + extra_ms / 1000
     lag = max(range(-9, 10), key=lambda lag: likeness(samples, clip, lag))
     assert abs(lag) * 10 <= 40 + extra_ms
@@ -121,7 +121,7 @@ def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made:
 @pytest.mark.parametrize(("suffix", "how"), FFMPEG_ALONE)
 def test_formats_that_only_the_ffmpeg_program_writes_are_read(tmp_path: Path, suffix: str, how: str) -> None:
     clip = read(CLIP)
-    samples, _ = decoded(written_by_ffmpeg(tmp_path, suffix, how))
+    samples, _ = decode_all(written_by_ffmpeg(tmp_path, suffix, how))
     assert abs(len(samples) - len(clip)) / RATE <= 0.1
     assert max(likeness(samples, clip, lag) for lag in range(-5, 6)) > 0.93
 
@@ -130,13 +130,13 @@ def test_formats_that_only_the_ffmpeg_program_writes_are_read(tmp_path: Path, su
 def test_a_downmix_is_as_loud_as_its_channels_and_never_louder_than_full_scale(layout: str) -> None:
     channels = av.AudioLayout(layout).nb_channels
     data = np.repeat((tone(1.0, rate=48000) * 65535).astype("<i2")[:, np.newaxis], channels, axis=1).tobytes()
-    samples, _ = decoded(wav(data, rate=48000, channels=channels))
+    samples, _ = decode_all(wav(data, rate=48000, channels=channels))
     assert np.abs(samples[1000:-1000]).max() == pytest.approx(1.0, abs=0.03)
     assert np.abs(samples).max() <= 1.0
 
 
 def test_chunks_are_one_second_and_the_last_is_what_is_left(clip: Samples) -> None:
-    with recording(io.BytesIO(encoded(clip, "flac", "flac", rate=44100)), ANY) as heard:
+    with recording(io.BytesIO(encode_audio(clip, "flac", "flac", rate=44100)), ANY) as heard:
         lengths = [len(chunk) for chunk in heard]
     assert lengths[:-1] == [RATE] * (len(clip) // RATE)
     assert lengths[-1] == len(clip) % RATE
@@ -144,7 +144,7 @@ def test_chunks_are_one_second_and_the_last_is_what_is_left(clip: Samples) -> No
 
 def test_samples_that_are_no_numbers_or_out_of_range_are_made_harmless() -> None:
     values = np.array([np.nan, np.inf, -np.inf, 1e30, 0.25] * 4000, "<f4")
-    samples, _ = decoded(wav(values.tobytes(), kind=3, bits=32))
+    samples, _ = decode_all(wav(values.tobytes(), kind=3, bits=32))
     assert len(samples) == 20_000
     assert np.isfinite(samples).all()
     assert np.abs(samples).max() <= 1.0
@@ -152,40 +152,40 @@ def test_samples_that_are_no_numbers_or_out_of_range_are_made_harmless() -> None
 
 def test_frames_may_change_rate_and_layout_on_the_way(clip: Samples) -> None:
     """Two MP3 files in one, as radio recorders and simple joins make them."""
-    first = encoded(clip, "mp3", "libmp3lame", rate=44100, layout="stereo")
-    second = encoded(clip, "mp3", "libmp3lame", rate=22050)
-    samples, _ = decoded(first + second)
+    first = encode_audio(clip, "mp3", "libmp3lame", rate=44100, layout="stereo")
+    second = encode_audio(clip, "mp3", "libmp3lame", rate=22050)
+    samples, _ = decode_all(first + second)
     assert abs(len(samples) - 2 * len(clip)) < position(0.2)
     assert max(likeness(samples[-len(clip) :], clip, lag) for lag in range(-9, 10)) > 0.93  # both keep their padding
 
 
 def test_the_length_of_joined_mp3_files_is_a_guess(clip: Samples) -> None:
     """The first one states its own length alone, and FFmpeg guesses another from its bit rate."""
-    first, second = (encoded(sound, "mp3", "libmp3lame", rate=44100) for sound in (clip, np.tile(clip, 3)))
-    assert probed(first).duration_stated
-    assert probed(second).duration_stated
+    first, second = (encode_audio(sound, "mp3", "libmp3lame", rate=44100) for sound in (clip, np.tile(clip, 3)))
+    assert probe_of(first).duration_stated
+    assert probe_of(second).duration_stated
     for data in (first + second, second + first):
-        assert not probed(data).duration_stated
-        samples, notes = decoded(data)
+        assert not probe_of(data).duration_stated
+        samples, notes = decode_all(data)
         assert len(samples) == pytest.approx(4 * len(clip), abs=position(0.2))
         assert TRUNCATED not in notes
 
 
 @pytest.mark.parametrize("codec", ["wmav2", "aac"])
 def test_a_film_whose_sound_ends_first_is_not_called_cut_off(clip: Samples, codec: str) -> None:
-    data = encoded(clip, "asf", codec, rate=44100, bit_rate=128_000, film=True, film_s=20)
-    assert decoded(data)[1] == ()
-    assert probed(data).duration_s == pytest.approx(20, abs=0.2)
+    data = encode_audio(clip, "asf", codec, rate=44100, bit_rate=128_000, film=True, film_s=20)
+    assert decode_all(data)[1] == ()
+    assert probe_of(data).duration_s == pytest.approx(20, abs=0.2)
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("mpegts", "aac")])
 def test_a_voice_that_comes_in_after_the_pictures_keeps_its_time(clip: Samples, container: str, codec: str) -> None:
-    data = encoded(clip, container, codec, rate=48000, film=True, start_s=1.5)
-    samples, notes = decoded(data)
+    data = encode_audio(clip, container, codec, rate=48000, film=True, start_s=1.5)
+    samples, notes = decode_all(data)
     assert np.abs(samples[: position(1.4)]).max() < 1e-4
     assert likeness(samples[position(1.5) :], clip, 0) > 0.9
     assert notes == ()
-    duration_s = probed(data).duration_s
+    duration_s = probe_of(data).duration_s
     assert duration_s is not None
     assert position(duration_s) == pytest.approx(len(samples), abs=position(0.1))
 
@@ -193,9 +193,9 @@ def test_a_voice_that_comes_in_after_the_pictures_keeps_its_time(clip: Samples, 
 @pytest.mark.parametrize(("container", "codec"), [("ipod", "aac"), ("matroska", "flac"), ("ogg", "vorbis")])
 def test_what_follows_a_hole_keeps_its_time(container: str, codec: str) -> None:
     clip = read(CLIP)
-    data = encoded(clip, container, codec, rate=44100, layout="stereo")
+    data = encode_audio(clip, container, codec, rate=44100, layout="stereo")
     hole = len(data) // 4
-    samples, notes = decoded(data[:hole] + bytes(3000) + data[hole + 3000 :])
+    samples, notes = decode_all(data[:hole] + bytes(3000) + data[hole + 3000 :])
     assert len(samples) == pytest.approx(len(clip), abs=position(0.07))
     assert likeness(samples[-position(3) :], clip[-position(3) :], 0) > 0.9
     assert FILLED in notes
@@ -217,7 +217,7 @@ def without_every_tenth_packet(data: bytes, container: str) -> bytes:
 @pytest.mark.parametrize("container", ["matroska", "mp4"])
 def test_many_lost_packets_make_no_word_early(container: str, *, live: bool) -> None:
     clip = read(CLIP)
-    thinned = without_every_tenth_packet(encoded(clip, container, "libopus", rate=48000), container)
+    thinned = without_every_tenth_packet(encode_audio(clip, container, "libopus", rate=48000), container)
     with recording(io.BytesIO(thinned), ANY, live=live) as heard:
         samples = np.concatenate(list(heard))
     assert len(samples) == pytest.approx(len(clip), abs=position(0.12))
@@ -228,9 +228,9 @@ def test_many_lost_packets_make_no_word_early(container: str, *, live: bool) -> 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp3", "libmp3lame"), ("adts", "aac"), ("ipod", "aac")])
 def test_broken_frames_are_left_out_and_noted(clip: Samples, container: str, codec: str) -> None:
-    data = encoded(clip, container, codec)
+    data = encode_audio(clip, container, codec)
     middle = len(data) // 2
-    samples, notes = decoded(data[:middle] + bytes(2000) + data[middle + 2000 :])
+    samples, notes = decode_all(data[:middle] + bytes(2000) + data[middle + 2000 :])
     assert len(samples) > len(clip) - position(2)
     assert SKIPPED in notes
     assert TRUNCATED not in notes
@@ -252,22 +252,22 @@ def test_broken_frames_are_left_out_and_noted(clip: Samples, container: str, cod
 )
 def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(container: str, codec: str) -> None:
     clip = read(CLIP)
-    data = encoded(clip, container, codec)
-    samples, notes = decoded(data[: len(data) * 2 // 3])
+    data = encode_audio(clip, container, codec)
+    samples, notes = decode_all(data[: len(data) * 2 // 3])
     assert len(clip) // 3 < len(samples) < len(clip)
     assert notes == (TRUNCATED,)
 
 
 def test_a_stream_that_was_piped_states_no_length_and_is_not_called_cut_off(clip: Samples) -> None:
-    whole = encoded(clip, "wav", "pcm_s16le")
+    whole = encode_audio(clip, "wav", "pcm_s16le")
     for size in (b"\xff\xff\xff\xff", b"\x24\xf0\xff\x7f"):  # with which ffmpeg and sox say that the size is unknown
         piped = whole[:4] + size + whole[8:]
-        samples, notes = decoded(piped)
+        samples, notes = decode_all(piped)
         assert (len(samples), notes) == (len(clip), ())
 
 
 def test_each_kind_of_bad_file_has_its_own_error(clip: Samples) -> None:
-    flac = encoded(clip, "flac", "flac")
+    flac = encode_audio(clip, "flac", "flac")
     assert refusal(b"") is EmptyAudio
     assert refusal(b"This is a letter, renamed to a.mp3.\n" * 1000) is UndecodableAudio
     assert refusal(bytes(100_000)) is UndecodableAudio
@@ -276,7 +276,7 @@ def test_each_kind_of_bad_file_has_its_own_error(clip: Samples) -> None:
     assert refusal(flac[:20]) is InvalidAudio
     assert refusal(flac[:60]) is InvalidAudio
     assert refusal(flac[:42] + bytes(50_000)) is InvalidAudio
-    assert refusal(encoded(clip, "ipod", "aac")[:40_000]) is InvalidAudio  # its index was at the end
+    assert refusal(encode_audio(clip, "ipod", "aac")[:40_000]) is InvalidAudio  # its index was at the end
     assert refusal(wav(b"")) is InvalidAudio
     assert refusal(film(1.0)) is NoAudioStream
 
@@ -309,7 +309,7 @@ def test_a_playlist_is_refused_and_what_it_names_is_never_asked(text: str) -> No
 
 
 def test_decoding_stops_one_second_after_the_limit_whatever_the_header_says() -> None:
-    silence = encoded(np.zeros(RATE * 100, np.float32), "flac", "flac")
+    silence = encode_audio(np.zeros(RATE * 100, np.float32), "flac", "flac")
     limits = DecodeLimits(longest_s=10)
     lying = bytearray(silence)
     lying[21:26] = bytes([lying[21] & 0xF0, 0, 0, 0x3E, 0x80])  # STREAMINFO: 16,000 samples in all
@@ -320,28 +320,28 @@ def test_decoding_stops_one_second_after_the_limit_whatever_the_header_says() ->
         assert sum(map(len, heard)) <= 11 * RATE
         assert caught.value.limit_s == 10
         assert 11 <= caught.value.actual_s <= 12.1
-    assert len(decoded(silence, DecodeLimits(longest_s=99.5))[0]) == 100 * RATE
+    assert len(decode_all(silence, DecodeLimits(longest_s=99.5))[0]) == 100 * RATE
 
 
 def test_more_channels_streams_or_rate_than_allowed_are_refused() -> None:
     assert refusal(wav(bytes(96_000), channels=16)) is InvalidAudio
     assert refusal(wav(bytes(96_000), rate=768_000)) is InvalidAudio
     assert refusal(wav(bytes(96_000), rate=1)) is InvalidAudio  # would grow 16,000-fold
-    tracks = encoded(tone(1.0), "matroska", "pcm_s16le", film=True)
+    tracks = encode_audio(tone(1.0), "matroska", "pcm_s16le", film=True)
     assert refusal(tracks, DecodeLimits(max_streams=1)) is InvalidAudio
 
 
 def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
-    flac = probed(encoded(clip, "flac", "flac", rate=44100, layout="stereo"))
+    flac = probe_of(encode_audio(clip, "flac", "flac", rate=44100, layout="stereo"))
     assert (flac.format, flac.codec, flac.rate, flac.channels) == ("flac", "flac", 44100, 2)
     assert flac.duration_s == pytest.approx(len(clip) / RATE, abs=0.001)
     assert flac.duration_stated
-    assert probed(encoded(clip, "ipod", "aac")).format == "mp4"
-    assert probed(encoded(clip, "mp3", "libmp3lame")).duration_stated
-    adts = probed(encoded(clip, "adts", "aac"))
+    assert probe_of(encode_audio(clip, "ipod", "aac")).format == "mp4"
+    assert probe_of(encode_audio(clip, "mp3", "libmp3lame")).duration_stated
+    adts = probe_of(encode_audio(clip, "adts", "aac"))
     assert adts.duration_s is not None
     assert not adts.duration_stated  # guessed from a bit rate, so it is no reason to refuse a file
-    with_film = probed(encoded(clip, "matroska", "libopus", rate=48000, film=True))
+    with_film = probe_of(encode_audio(clip, "matroska", "libopus", rate=48000, film=True))
     assert with_film.duration_s == pytest.approx(len(clip) / RATE, abs=0.1)
     assert not with_film.duration_stated
 
@@ -349,24 +349,24 @@ def test_the_probe_says_what_the_header_does(clip: Samples) -> None:
 @pytest.mark.parametrize("milliseconds", [-3.6e9, -0.0, float("nan"), float("inf"), float("-inf")])
 def test_a_length_that_no_recording_has_is_no_length(clip: Samples, milliseconds: float) -> None:
     """A length below 0 would be given back to the account's month."""
-    honest = encoded(clip, "matroska", "flac")
+    honest = encode_audio(clip, "matroska", "flac")
     at = honest.index(b"\x44\x89\x88") + 3  # the element Duration, of 8 bytes
-    probe = probed(honest[:at] + struct.pack(">d", milliseconds) + honest[at + 8 :])
+    probe = probe_of(honest[:at] + struct.pack(">d", milliseconds) + honest[at + 8 :])
     assert (probe.duration_s, probe.duration_stated) == (None, False)
-    assert probed(honest).duration_stated
+    assert probe_of(honest).duration_stated
 
 
 def test_a_file_without_a_frame_is_given_up_after_a_bounded_number_of_packets(clip: Samples) -> None:
     with pytest.raises(InvalidAudio, match="first 1000 packets"):
-        decoded(one_byte_packets(2000))
+        decode_all(one_byte_packets(2000))
     waiting = DecodeLimits(max_packets_before_frame=2)
-    assert len(decoded(encoded(clip, "flac", "flac"), waiting)[0]) == len(clip)
+    assert len(decode_all(encode_audio(clip, "flac", "flac"), waiting)[0]) == len(clip)
     assert refusal(one_byte_packets(2000), waiting) is InvalidAudio
 
 
 def test_a_file_that_points_far_beyond_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     """The operating system refuses such a seek. That must not raise an exception inside FFmpeg's reading."""
-    data = encoded(tone(1.0), "w64", "pcm_s16le")
+    data = encode_audio(tone(1.0), "w64", "pcm_s16le")
     start = data.index(b"data")
     path = tmp_path / "sound"
     path.write_bytes(data[:start] + b"junk" + data[start + 4 : start + 16] + struct.pack("<q", 1 << 62) + data[start:])
@@ -384,7 +384,7 @@ def test_tags_in_any_bytes_do_not_disturb() -> None:
         data = file.getvalue()
     tag = b"LIST" + struct.pack("<I", 16) + b"INFOINAM" + struct.pack("<I", 4) + b"\xff\xfe\x80\x81"
     tagged = data[:12] + tag + data[12:]
-    assert len(decoded(tagged)[0]) == RATE // 2
+    assert len(decode_all(tagged)[0]) == RATE // 2
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_tags_in_any_bytes_do_not_disturb() -> None:
 )
 def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str, codec: str) -> None:
     """When half of the bytes have come and the writer pauses, nearly all of their audio is decoded."""
-    data = encoded(clip, container, codec, rate=48000, layout="stereo")
+    data = encode_audio(clip, container, codec, rate=48000, layout="stereo")
     inner, outer = os.pipe()
     more, first, rest = threading.Event(), [], []
 
@@ -435,7 +435,7 @@ def test_a_live_stream_that_cannot_be_read_without_seeking_is_refused(clip: Samp
 
     def write() -> None:
         with suppress(BrokenPipeError), os.fdopen(outer, "wb", buffering=0) as pipe:
-            pipe.write(encoded(np.tile(clip, 8), "ipod", "aac"))
+            pipe.write(encode_audio(np.tile(clip, 8), "ipod", "aac"))
 
     writer = threading.Thread(target=write)
     writer.start()

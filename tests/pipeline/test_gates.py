@@ -9,7 +9,7 @@ from pipeline.words import Word
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
 
 
-def judged(
+def gate_of(
     text: str = SPEECH,
     *,
     seconds: float = 6.0,
@@ -21,76 +21,79 @@ def judged(
 
 
 def test_plain_speech_passes() -> None:
-    assert judged() is None
+    assert gate_of() is None
 
 
 def test_unlikely_text_where_the_model_doubts_speech_is_no_speech() -> None:
-    assert judged(" Thank you.", no_speech_prob=0.9, avg_logprob=-1.1) == "no_speech"
+    assert gate_of(" Thank you.", no_speech_prob=0.9, avg_logprob=-1.1) == "no_speech"
 
 
 def test_the_few_letters_that_noise_is_given_need_less_doubt() -> None:
-    assert judged(" Nunca.", no_speech_prob=0.7, avg_logprob=-0.6) == "no_speech"
-    assert judged(" Nunca.", no_speech_prob=0.7, avg_logprob=-0.4) is None
+    assert gate_of(" Nunca.", no_speech_prob=0.7, avg_logprob=-0.6) == "no_speech"
+    assert gate_of(" Nunca.", no_speech_prob=0.7, avg_logprob=-0.4) is None
 
 
 @pytest.mark.parametrize(("no_speech_prob", "avg_logprob"), [(0.9, -0.9), (0.5, -1.5)])
 def test_neither_doubt_is_enough_alone(no_speech_prob: float, avg_logprob: float) -> None:
-    assert judged(no_speech_prob=no_speech_prob, avg_logprob=avg_logprob) is None
+    assert gate_of(no_speech_prob=no_speech_prob, avg_logprob=avg_logprob) is None
 
 
 def test_a_loop_is_a_repetition() -> None:
-    assert judged(" very" * 30) == "repetition"
+    assert gate_of(" very" * 30) == "repetition"
     assert compression_ratio(SPEECH) < 1.5
 
 
 def test_an_answer_that_had_to_be_stopped_is_a_repetition() -> None:
-    assert judged(cut_off=True) == "repetition"
+    assert gate_of(cut_off=True) == "repetition"
 
 
 def test_more_letters_than_anybody_can_say_are_too_fast() -> None:
-    assert judged(SPEECH, seconds=1.0) == "too_fast"
-    assert judged(" Yes, indeed.", seconds=0.3) is None
+    assert gate_of(SPEECH, seconds=1.0) == "too_fast"
+    assert gate_of(" Yes, indeed.", seconds=0.3) is None
 
 
 def test_marks_without_a_letter_are_no_words() -> None:
-    assert judged(" ?") == judged(" ...") == judged("") == "no_words"
+    assert gate_of(" ?") == gate_of(" ...") == gate_of("") == "no_words"
 
 
 @pytest.mark.parametrize(
     "text", ["我的朋友们不要问你们的国家能为你们做什么", "मेरे साथी देशवासियों यह मत पूछो", "เพื่อนร่วมชาติของฉัน"]
 )
 def test_other_scripts_pass_at_the_pace_they_are_spoken(text: str) -> None:
-    assert judged(text, seconds=4.0) is None
+    assert gate_of(text, seconds=4.0) is None
 
 
-def kept(text: str, voiced_s: float, audio_s: float = 0.0) -> str:
+def without_echo_text(text: str, voiced_s: float, audio_s: float = 0.0) -> str:
     words = text.split()
     return " ".join(words[: without_echo(words, voiced_s=voiced_s, audio_s=audio_s or voiced_s)])
 
 
 def test_a_sentence_said_again_in_no_time_is_cut_to_its_first_time() -> None:
-    assert kept("and so produced the block books produced the block books", 1.5) == "and so produced the block books"
-    assert kept("produced the block books " * 8 + "produced the", 1.5) == "produced the block books"
+    assert (
+        without_echo_text("and so produced the block books produced the block books", 1.5)
+        == "and so produced the block books"
+    )
+    assert without_echo_text("produced the block books " * 8 + "produced the", 1.5) == "produced the block books"
 
 
 def test_a_sentence_said_twice_at_the_pace_of_speech_is_left() -> None:
     text = "we were all going direct to heaven we were all going direct to heaven"
-    assert kept(text, 4.2) == text
+    assert without_echo_text(text, 4.2) == text
 
 
 def test_what_is_not_repeated_is_left_however_fast() -> None:
     text = "ask not what your country can do for you"
-    assert kept(text, 0.5) == text
+    assert without_echo_text(text, 0.5) == text
 
 
 def test_a_word_said_again_and_again_is_left_if_the_audio_is_long_enough() -> None:
-    assert kept("wait wait wait wait", 0.4, audio_s=1.9) == "wait wait wait wait"
-    assert kept("please wait wait wait wait", 0.4, audio_s=1.9) == "please wait wait wait wait"
-    assert kept("wait " * 30, 0.4, audio_s=1.9) == "wait"
+    assert without_echo_text("wait wait wait wait", 0.4, audio_s=1.9) == "wait wait wait wait"
+    assert without_echo_text("please wait wait wait wait", 0.4, audio_s=1.9) == "please wait wait wait wait"
+    assert without_echo_text("wait " * 30, 0.4, audio_s=1.9) == "wait"
 
 
 def test_a_short_word_said_twice_is_left() -> None:
-    assert kept("no no", 0.1) == "no no"
+    assert without_echo_text("no no", 0.1) == "no no"
 
 
 def test_a_word_is_believed_sooner_where_somebody_is_known_to_speak() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.conditions import noisy
-from benchmarks.scoring import spoken
+from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines.load import EngineSettings, load
@@ -37,7 +37,7 @@ def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled: P
     """
     engine = load(EngineSettings(model=str(bundled)))
 
-    def heard(track: Track, hint: str) -> str:
+    def transcribe(track: Track, hint: str) -> str:
         return join_words(engine.recognise([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
 
     try:
@@ -45,7 +45,7 @@ def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled: P
         for track in noise:
             rare = next(word for name, word in RARE.items() if name in track.name)
             for way, hint in (("unaided", ""), ("named", hint_of((*OTHERS, rare), ""))):
-                found[way] += set(spoken(rare)) <= set(spoken(heard(track, hint)))
+                found[way] += set(spoken_words(rare)) <= set(spoken_words(transcribe(track, hint)))
     finally:
         engine.close()
     assert found["named"] > found["unaided"]

@@ -34,14 +34,14 @@ def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def downloaded(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 60.0) -> Path:
+def download(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 60.0) -> Path:
     return ModelDownload(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
 
 
 def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert find_cached(REPOSITORY, tmp_path) is None
     with caplog.at_level(logging.INFO, logger=hubs.__name__):
-        folder = downloaded(tmp_path)
+        folder = download(tmp_path)
     assert {path.name for path in folder.iterdir()} == set(FILES) - {"README.md"}
     assert (folder / "model.bin").read_bytes() == FILES["model.bin"]
     assert "downloading Whisper model" in caplog.messages
@@ -51,33 +51,33 @@ def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog
 def test_a_model_that_nobody_pinned_must_stay_what_it_was_at_its_first_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = downloaded(tmp_path).parents[1]
+    place = download(tmp_path).parents[1]
     recorded = orjson.loads((tmp_path / "scribewire-digests.json").read_bytes())
     assert recorded == {
         REPOSITORY: {"revision": COMMIT, "sha256": hashlib.sha256(FILES["model.bin"]).hexdigest()},
     }
     shutil.rmtree(place)
-    assert downloaded(tmp_path).name == COMMIT  # the same again
+    assert download(tmp_path).name == COMMIT  # the same again
     shutil.rmtree(place)
     with hub({REPOSITORY: {**FILES, "model.bin": b"other weights"}}) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         with pytest.raises(ModelUnavailable, match="its weights are not the expected ones"):
-            downloaded(tmp_path)
+            download(tmp_path)
         (tmp_path / "scribewire-digests.json").unlink()
-        assert (downloaded(tmp_path) / "model.bin").read_bytes() == b"other weights"
+        assert (download(tmp_path) / "model.bin").read_bytes() == b"other weights"
 
 
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "scribewire-digests.json").write_text("[]")
     with pytest.raises(ModelUnavailable, match=r"scribewire-digests\.json cannot be read"):
-        downloaded(tmp_path)
+        download(tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
 def test_a_download_that_broke_off_is_not_taken_for_a_model(tmp_path: Path, missing: str) -> None:
     put_into_cache(tmp_path, REPOSITORY, {name: data for name, data in FILES.items() if name != missing})
     assert find_cached(REPOSITORY, tmp_path) is None
-    assert (downloaded(tmp_path) / missing).read_bytes() == FILES[missing]
+    assert (download(tmp_path) / missing).read_bytes() == FILES[missing]
 
 
 def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
 
 def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="came in time; the next attempt continues from there"):
-        downloaded(tmp_path, wait_s=0.0)
+        download(tmp_path, wait_s=0.0)
 
 
 @pytest.mark.parametrize("repository", ["somebody/else", "some body/else"])
 def test_a_model_that_the_hub_does_not_have_is_refused(tmp_path: Path, repository: str) -> None:
     assert find_cached(repository, tmp_path) is None
     with pytest.raises(ModelUnavailable, match="could not be downloaded"):
-        downloaded(tmp_path, repository)
+        download(tmp_path, repository)
 
 
 def test_without_a_network_the_sentence_says_how_to_bring_a_model(
@@ -112,7 +112,7 @@ def test_without_a_network_the_sentence_says_how_to_bring_a_model(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(ModelUnavailable, match=r"'mine' could not be downloaded from .* Copy the folder"):
-        downloaded(tmp_path)
+        download(tmp_path)
 
 
 def test_a_hub_that_is_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_hub_that_is_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pyt
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ModelUnavailable, match="gave no answer within 3 s"):
-            downloaded(tmp_path)
+            download(tmp_path)
 
 
 def test_the_download_program_says_what_went_wrong_in_one_line(

@@ -33,7 +33,7 @@ from pipeline.ingest.crossing import OUT_OF_MEMORY
 from pipeline.ingest.decode import TRUNCATED, recording
 from pipeline.ingest.isolation import Decoding, Isolation, _reason
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
-from tests.pipeline.sounds import CLIP, encoded, film, read
+from tests.pipeline.sounds import CLIP, encode_audio, film, read
 from tests.processes import await_true, gone, printed
 
 HALF_AN_HOUR = DecodeLimits(longest_s=1800)
@@ -49,7 +49,7 @@ def isolation() -> Iterator[Isolation]:
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a minute of speech, far more than the pipe holds."""
     path = tmp_path_factory.mktemp("sounds") / "long"
-    path.write_bytes(encoded(np.tile(read(CLIP), 5), "flac", "flac"))
+    path.write_bytes(encode_audio(np.tile(read(CLIP), 5), "flac", "flac"))
     return path
 
 
@@ -62,7 +62,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to 
 
 def test_a_file_comes_out_as_it_does_without_isolation(isolation: Isolation, tmp_path: Path) -> None:
     path = tmp_path / "renamed.txt"
-    path.write_bytes(encoded(read(CLIP), "mp3", "libmp3lame", rate=44100)[:-9000])
+    path.write_bytes(encode_audio(read(CLIP), "mp3", "libmp3lame", rate=44100)[:-9000])
     with isolation.decoding(path, HALF_AN_HOUR) as audio:
         apart = np.concatenate(list(audio))
     with path.open("rb", buffering=0) as file, recording(file, HALF_AN_HOUR) as here:
@@ -77,7 +77,7 @@ def test_errors_cross_as_themselves(isolation: Isolation, tmp_path: Path) -> Non
     for data, error in (
         (b"", EmptyAudio),
         (b"a letter\n" * 500, UndecodableAudio),
-        (encoded(read(CLIP), "flac", "flac")[:30], InvalidAudio),
+        (encode_audio(read(CLIP), "flac", "flac")[:30], InvalidAudio),
         (film(0.5), NoAudioStream),
     ):
         path.write_bytes(data)
@@ -159,7 +159,7 @@ def test_a_reader_that_takes_its_time_is_no_stall(long_file: Path) -> None:
 
 def test_a_decoder_that_turns_in_circles_is_ended_also_in_a_live_stream(tmp_path: Path) -> None:
     """Some FLAC and then endless zeros: the decoder looks for a frame as long as bytes come."""
-    beginning = encoded(read(CLIP), "flac", "flac")[:20_000]
+    beginning = encode_audio(read(CLIP), "flac", "flac")[:20_000]
     endless = sparse(tmp_path / "endless", beginning)
     with Isolation(stall_s=0.5) as isolation:
         with pytest.raises(DecodeTimeout), isolation.decoding(endless, HALF_AN_HOUR) as audio:
@@ -186,7 +186,7 @@ def sparse(path: Path, beginning: bytes) -> Path:
 
 
 def test_the_limit_of_processor_time_is_told_apart_from_a_killing(tmp_path: Path) -> None:
-    endless = sparse(tmp_path / "endless", encoded(read(CLIP), "flac", "flac")[:20_000])
+    endless = sparse(tmp_path / "endless", encode_audio(read(CLIP), "flac", "flac")[:20_000])
     limits = DecodeLimits(longest_s=1.5, first_frame_cpu_s=60)  # 2 s of processor time in all
     with (
         Isolation(spare_cpu_s=0) as isolation,
@@ -198,13 +198,13 @@ def test_the_limit_of_processor_time_is_told_apart_from_a_killing(tmp_path: Path
 
 
 def test_a_file_that_keeps_the_decoder_from_its_first_frame_is_given_up(tmp_path: Path) -> None:
-    endless = sparse(tmp_path / "endless", encoded(read(CLIP), "flac", "flac")[:100])
+    endless = sparse(tmp_path / "endless", encode_audio(read(CLIP), "flac", "flac")[:100])
     with Isolation() as isolation, pytest.raises(DecodeTimeout, match="too much processor time"):
         isolation.probe(endless, DecodeLimits(first_frame_cpu_s=0.3))
 
 
 def test_a_live_stream_may_pause_longer_than_a_stall_and_gives_everything() -> None:
-    data = encoded(read(CLIP), "webm", "libopus", rate=48000)
+    data = encode_audio(read(CLIP), "webm", "libopus", rate=48000)
     with Isolation(stall_s=0.3) as isolation, isolation.live(DecodeLimits()) as audio:
 
         def feed() -> None:
@@ -358,7 +358,7 @@ KINDS = [
 ]
 
 
-def damaged(data: bytes, chance: random.Random) -> bytes:
+def damage(data: bytes, chance: random.Random) -> bytes:
     """Change some bytes, most of them in the header, and sometimes cut the end off."""
     broken = bytearray(data)
     for _ in range(chance.choice((1, 3, 10, 100))):
@@ -372,10 +372,10 @@ def test_a_damaged_file_is_heard_or_refused_and_nothing_else(
     isolation: Isolation, tmp_path: Path, container: str, codec: str
 ) -> None:
     """No damaged file may cause an internal error. When this was written, one in a hundred did."""
-    data = encoded(read(CLIP)[: 2 * RATE], container, codec, rate=48000)
+    data = encode_audio(read(CLIP)[: 2 * RATE], container, codec, rate=48000)
     chance, path = random.Random(container), tmp_path / "damaged"
     for _ in range(8):
-        path.write_bytes(damaged(data, chance))
+        path.write_bytes(damage(data, chance))
         try:
             with isolation.decoding(path, DecodeLimits(longest_s=60)) as audio:
                 assert sum(map(len, audio)) > 0
@@ -386,7 +386,7 @@ def test_a_damaged_file_is_heard_or_refused_and_nothing_else(
 def test_a_film_with_its_pictures_and_subtitles_finds_everything_loaded(isolation: Isolation, tmp_path: Path) -> None:
     """A confined process cannot load the modules that PyAV loads at the first film or subtitle."""
     path = tmp_path / "film"
-    path.write_bytes(encoded(read(CLIP), "matroska", "aac", rate=48000, film=True))
+    path.write_bytes(encode_audio(read(CLIP), "matroska", "aac", rate=48000, film=True))
     assert isolation.probe(path, HALF_AN_HOUR).codec == "aac"
     loaded = printed("import sys, pipeline.ingest.cell; print(*sys.modules)").split()
     for kind in ("video", "audio", "subtitles"):

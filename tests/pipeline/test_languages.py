@@ -25,7 +25,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Chunk, Word
-from tests.pipeline.sessions import Voice, committed, run_session, virtually
+from tests.pipeline.sessions import Voice, committed_words, run_session, virtually
 from tests.server.serving import isolation
 
 SPEECH = Path(__file__).parents[1] / "speech"
@@ -76,7 +76,7 @@ def test_each_turn_of_a_stream_has_its_language_and_readers_are_told_of_each_cha
             ("w2 w3", "es"),
             ("w4 w5", "en"),
         ]
-        assert [word.language for word in committed(happened)] == ["en", "en", "es", "es", "en", "en"]
+        assert [word.language for word in committed_words(happened)] == ["en", "en", "es", "es", "en", "en"]
         assert {request.before for request in requests if request.start > position(8)} <= {"es", "en"}
         starts = [request.start for request in requests if request.start > position(4)]
         assert min(starts) >= position(4.5), "what was said before a turn may be in another language"
@@ -99,7 +99,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def transcribed(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()) -> list[Chunk]:
+def transcribe_file(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()) -> list[Chunk]:
     async def main() -> list[Chunk]:
         with ThreadPoolExecutor(2) as threads, closing(Scheduler(engine)) as scheduler:
             batch = Batch(
@@ -112,7 +112,7 @@ def transcribed(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()
 
 
 def test_a_real_model_hears_each_turn_of_a_file_in_its_language(engine, recording):
-    chunks = transcribed(engine, recording)
+    chunks = transcribe_file(engine, recording)
     segments = [segment for chunk in chunks for segment in chunk.segments]
     spoken = [segment.language for segment in segments]
     assert [language for at, language in enumerate(spoken) if at == 0 or language != spoken[at - 1]] == [
@@ -124,6 +124,8 @@ def test_a_real_model_hears_each_turn_of_a_file_in_its_language(engine, recordin
     assert segment_object(0, segments[0])["language"] == "en"
     whole = assemble(chunks, duration=chunks[-1].end, engine="e", model="m")
     assert (whole.language in LANGUAGES, 0.4 < (whole.language_probability or 0) < 1) == (True, True)
-    assert transcribed(engine, recording, done=chunks[:1]) == chunks[1:], "a file that is continued has the same text"
+    assert transcribe_file(engine, recording, done=chunks[:1]) == chunks[1:], (
+        "a file that is continued has the same text"
+    )
     one_language = replace(segments[0].words[0], language=None)
     assert "language" not in word_object(one_language)

@@ -13,8 +13,8 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Word, join_words
-from tests.pipeline.listening import assert_well_formed, perfect, stream, talk, voice
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, in_real_time, run_session, virtually
+from tests.pipeline.scripted_streams import assert_well_formed, perfect, stream, talk, voice
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, virtually
 
 CALL_S = 0.1
 WORDS = talk(45)  # 18 s without a pause
@@ -28,7 +28,7 @@ def lags_of(latency: str) -> list[float]:
         core = StreamCore(with_latency(StreamOptions(), latency))
         session = Session(core, vad=Voice(WORDS), recogniser=ScriptedRecogniser(WORDS, takes=(CALL_S,)), tenant="acct")
         happened = await run_session(session, in_real_time(WORDS[-1].end + position(2)))
-        assert [word.text for word in committed(happened)] == [word.text for word in WORDS]
+        assert [word.text for word in committed_words(happened)] == [word.text for word in WORDS]
         lags.extend(lag for one in happened for lag in one.lags_s)
 
     virtually(main())
@@ -63,7 +63,7 @@ def doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
     return tuple(replace(word, probability=FIRST_SURE - 0.01) for word in words)
 
 
-def waited(words: tuple[Word, ...]) -> int:
+def audio_after_first_word(words: tuple[Word, ...]) -> int:
     """Return how much audio followed the first of *words* in the first request after it was final."""
     run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
     assert run.text == join_words(words)
@@ -73,10 +73,14 @@ def waited(words: tuple[Word, ...]) -> int:
 
 def test_first_words_of_a_moderate_probability_wait_for_what_follows_and_probable_ones_do_not():
     words = talk(30)
-    assert waited(doubtful(words)) >= WAIT
-    assert waited(words) < position(2) <= WAIT
-    assert waited((replace(words[0], probability=FIRST_SURE), *words[1:])) < position(2), "how a text begins is unclear"
-    assert waited((*words[:2], *doubtful(words[2:3]), *words[3:])) < position(2), "words before a doubtful one"
+    assert audio_after_first_word(doubtful(words)) >= WAIT
+    assert audio_after_first_word(words) < position(2) <= WAIT
+    assert audio_after_first_word((replace(words[0], probability=FIRST_SURE), *words[1:])) < position(2), (
+        "how a text begins is unclear"
+    )
+    assert audio_after_first_word((*words[:2], *doubtful(words[2:3]), *words[3:])) < position(2), (
+        "words before a doubtful one"
+    )
 
 
 def test_later_words_do_not_wait():

@@ -12,7 +12,7 @@ from pipeline.speakers.known import known_voices
 from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.words import Word
-from tests.pipeline.conversing import clip, conversation, error_rate, hear, models, recording
+from tests.pipeline.conversations import clip, conversation, diarize, error_rate, models, recording
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
 
@@ -50,7 +50,7 @@ def test_labels_are_soon_right_and_at_the_end_as_good_as_those_of_a_file(talk: S
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     told = stream(speakers, {None: talk})
     turns, runs = speakers.finish()
-    assert abs(error_rate(true, list(turns)) - error_rate(true, hear(talk))) < 0.03
+    assert abs(error_rate(true, list(turns)) - error_rate(true, diarize(talk))) < 0.03
     final = labels_of(runs)
     assert list(final) == list(range(len(words(talk)))), "every word has one speaker"
     assert [number for run in runs for number in range(run.first, run.last + 1)] == list(final)
@@ -73,7 +73,7 @@ def test_one_person_is_one_however_unlike_some_words_sound(name: str) -> None:
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     stream(speakers, {None: one_person(name)})
     assert {turn.speaker for turn in speakers.finish()[0]} == {"S1"}
-    assert len({turn.speaker for turn in hear(one_person(name))}) == 1
+    assert len({turn.speaker for turn in diarize(one_person(name))}) == 1
 
 
 def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_ones(talk: Samples) -> None:

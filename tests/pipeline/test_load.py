@@ -52,7 +52,7 @@ def strange(tmp_path: Path) -> str:
     return str(folder)
 
 
-def measuring(monkeypatch: pytest.MonkeyPatch, found: WindowSizes) -> list[RecognitionResult]:
+def replace_measurement(monkeypatch: pytest.MonkeyPatch, found: WindowSizes) -> list[RecognitionResult]:
     """Replace the measurement, which takes minutes, by one that recognises one request and returns *found*."""
     heard: list[RecognitionResult] = []
 
@@ -89,7 +89,7 @@ def test_windows_can_be_given(tmp_path: Path, strange: str) -> None:
 def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
     tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = measuring(monkeypatch, QUICK)
+    heard = replace_measurement(monkeypatch, QUICK)
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
     assert loaded.engine.sizes == FULL  # type: ignore[attr-defined]  # a WhisperEngine
     assert loaded.unmeasured is not None
@@ -103,7 +103,7 @@ def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
 def test_notes_that_cannot_be_read_are_made_again(
     tmp_path: Path, strange: str, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measuring(monkeypatch, QUICK)
+    replace_measurement(monkeypatch, QUICK)
     path = tmp_path / "scribewire-windows.json"
     path.write_bytes(notes.encode("utf-8", "surrogateescape"))
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
@@ -121,7 +121,7 @@ def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    measuring(monkeypatch, QUICK)
+    replace_measurement(monkeypatch, QUICK)
     (tmp_path / "cache").write_text("a file where the folder should be")
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache"))
     assert loaded.unmeasured is not None
@@ -151,7 +151,7 @@ def lonely(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield silent
 
 
-def chosen(cache: Path, *, model: str = "auto", engine: str = "auto") -> Loaded:
+def choose_model(cache: Path, *, model: str = "auto", engine: str = "auto") -> Loaded:
     loaded = choose(EngineSettings(engine=engine, model=model, windows="full", cache_dir=cache, device="cpu"))
     loaded.engine.close()
     return loaded
@@ -161,7 +161,7 @@ def chosen(cache: Path, *, model: str = "auto", engine: str = "auto") -> Loaded:
 def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
     tmp_path: Path, lonely: socket.socket, engine: str
 ) -> None:
-    loaded = chosen(tmp_path, engine=engine)
+    loaded = choose_model(tmp_path, engine=engine)
     assert (loaded.engine.name, loaded.engine.model, loaded.engine.languages) == ("whisper", "tiny.en", {"en"})
     assert (loaded.bundled, loaded.instead_of) == (True, None)
     lonely.settimeout(0.1)
@@ -173,13 +173,13 @@ def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
     put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
     pull("base", cache_dir=tmp_path, report_progress=lambda *_: None, every_s=1.0)
-    loaded = chosen(tmp_path)
+    loaded = choose_model(tmp_path)
     assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("base", False, None)
     assert "es" in loaded.engine.languages
 
 
 def test_a_named_model_is_the_one_that_hears(tmp_path: Path) -> None:
-    loaded = chosen(tmp_path, model=MODEL)
+    loaded = choose_model(tmp_path, model=MODEL)
     assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("tiny-whisper", False, None)
 
 
@@ -190,19 +190,19 @@ def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
-    loaded = chosen(tmp_path / "cache", model=model)
+    loaded = choose_model(tmp_path / "cache", model=model)
     assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("tiny.en", True, model)
     assert "another one takes its place" in caplog.text
     assert why in caplog.text
     with pytest.raises(ModelUnavailable, match=why):
-        chosen(tmp_path / "cache", model=model, engine="whisper")
+        choose_model(tmp_path / "cache", model=model, engine="whisper")
 
 
 def test_files_that_are_no_model_are_replaced_too(tmp_path: Path) -> None:
     put_into_cache(tmp_path, PUBLISHED["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
-    assert chosen(tmp_path).instead_of == "base"
+    assert choose_model(tmp_path).instead_of == "base"
     with pytest.raises(ModelUnavailable, match="could not be loaded"):
-        chosen(tmp_path, engine="whisper")
+        choose_model(tmp_path, engine="whisper")
 
 
 @pytest.mark.usefixtures("lonely")
@@ -210,4 +210,4 @@ def test_without_any_model_the_sentence_says_what_to_do(tmp_path: Path, monkeypa
     monkeypatch.setattr(models, "_PACKAGE", "no-such-package")
     for engine in ("auto", "whisper"):
         with pytest.raises(ModelUnavailable, match="`scribewire models pull base`"):
-            chosen(tmp_path, engine=engine)
+            choose_model(tmp_path, engine=engine)

@@ -10,16 +10,16 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.merging import find_new_words, merge
 from pipeline.words import Word, join_words
-from tests.pipeline.listening import heard, perfect, spoken, stream, voice
-from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
+from tests.pipeline.respelling import Respelling, dictations, respell, spelt
+from tests.pipeline.scripted_streams import perfect, result_of, stream, timed_words, voice
 
 
 def span(start: float, end: float) -> tuple[int, int]:
     return position(start), position(end)
 
 
-def merged(first, again, start: float, end: float) -> str:
-    return join_words(merge(spoken(*first), spoken(*again), span(start, end)))
+def merge_text(first, again, start: float, end: float) -> str:
+    return join_words(merge(timed_words(*first), timed_words(*again), span(start, end)))
 
 
 @pytest.mark.parametrize(
@@ -32,44 +32,46 @@ def merged(first, again, start: float, end: float) -> str:
     ],
 )  # fmt: skip
 def test_what_both_hearings_have_is_told_once_however_it_is_written(first, again, text):
-    assert merged(first, again, 1.2, 5.0) == text
+    assert merge_text(first, again, 1.2, 5.0) == text
 
 
 def test_what_the_second_hearing_alone_has_fills_the_gap():
     first = [("526", 0.6, 1.5), ("1590.", 4.0, 5.0), ("after", 5.0, 5.3)]
     again = [("six", 1.3, 1.5), ("oh", 2.0, 2.3), ("one", 2.5, 3.0), ("eight", 3.0, 3.5), ("one", 4.0, 4.2)]
-    assert merged(first, again, 1.6, 3.9) == "526 oh one eight 1590. after"
+    assert merge_text(first, again, 1.6, 3.9) == "526 oh one eight 1590. after"
 
 
 def test_a_number_with_a_gap_is_replaced_by_the_whole_number():
     first = [("number", 0.0, 0.5), ("526-1590.", 0.6, 5.0), ("after", 5.0, 5.3)]
     again = [("526-018-1590", 0.6, 4.9), ("after", 5.0, 5.2)]
-    assert merged(first, again, 2.0, 4.7) == "number 526-018-1590 after"
+    assert merge_text(first, again, 2.0, 4.7) == "number 526-018-1590 after"
 
 
 def test_of_two_words_at_the_same_time_the_first_hearing_has_the_right_one():
     first = [("fellow", 0.5, 1.0), ("Americans", 1.0, 1.8), ("ask", 2.5, 2.8)]
-    assert merged(first, [("a", 1.0, 1.1), ("marigold", 1.1, 1.8)], 1.5, 2.4) == "fellow Americans ask"
+    assert merge_text(first, [("a", 1.0, 1.1), ("marigold", 1.1, 1.8)], 1.5, 2.4) == "fellow Americans ask"
 
 
 def test_words_that_people_repeat_stay():
     first = [("no", 0.6, 0.9), ("no", 1.0, 1.3), ("stop", 4.0, 5.0)]
     again = [("no", 1.0, 1.3), ("no", 1.6, 1.9), ("no", 2.2, 2.5)]
-    assert merged(first, again, 1.4, 3.2) == "no no no no stop"
+    assert merge_text(first, again, 1.4, 3.2) == "no no no no stop"
 
 
 def test_a_silence_without_words_around_it_takes_all_that_is_heard_in_it():
-    assert merged([("early", 0.1, 0.5)], [("late", 9.2, 9.6), ("words", 9.6, 10.0)], 9.0, 10.1) == "early late words"
-    assert merged([], [("late", 9.2, 9.6)], 9.0, 10.1) == "late"
-    assert merged([("early", 0.1, 0.5)], [], 9.0, 10.1) == "early"
+    assert (
+        merge_text([("early", 0.1, 0.5)], [("late", 9.2, 9.6), ("words", 9.6, 10.0)], 9.0, 10.1) == "early late words"
+    )
+    assert merge_text([], [("late", 9.2, 9.6)], 9.0, 10.1) == "late"
+    assert merge_text([("early", 0.1, 0.5)], [], 9.0, 10.1) == "early"
 
 
 def test_a_figure_that_only_the_second_hearing_has_comes_behind_the_one_that_both_have():
-    assert merged([("zero", 0.0, 0.2)], [("0.1", 0.0, 0.4)], 0.2, 0.4) == "zero 1"
+    assert merge_text([("zero", 0.0, 0.2)], [("0.1", 0.0, 0.4)], 0.2, 0.4) == "zero 1"
 
 
 def test_figures_that_come_again_in_a_long_number_are_compared_with_those_at_their_place():
-    assert merged([("1.2.3.0.1.2.3", 0.2, 1.6)], [("0.1", 0.0, 0.4)], 0.0, 0.2) == "0 1.2.3.0.1.2.3"
+    assert merge_text([("1.2.3.0.1.2.3", 0.2, 1.6)], [("0.1", 0.0, 0.4)], 0.0, 0.2) == "0 1.2.3.0.1.2.3"
 
 
 @given(
@@ -82,30 +84,30 @@ def test_whatever_is_heard_again_nothing_is_told_twice_and_the_gap_is_filled(wor
     begin, end = lost[0] % len(words), min(lost[0] % len(words) + lost[1], len(words))
     gap = (words[begin].start, words[end - 1].end if end > begin else words[begin].end)
     around = [word for word in words if word.end > gap[0] - position(0.2) and word.start < gap[1] + position(0.2)]
-    first = (*respelled(words[:begin], seeds[0]), *respelled(words[end:], seeds[1]))
-    result = merge(first, respelled(around, seeds[1]), gap)
+    first = (*respell(words[:begin], seeds[0]), *respell(words[end:], seeds[1]))
+    result = merge(first, respell(around, seeds[1]), gap)
     assert spelt(result) == spelt(words)
     assert all(one.start <= one.end <= two.start for one, two in pairwise(result))
 
 
 @given(words=dictations(), count=st.integers(0, 30), seeds=st.tuples(st.integers(), st.integers()))
 def test_a_new_hearing_goes_on_after_the_final_words_even_within_a_number(words, count, seeds):
-    said, rest = respelled(words[:count], seeds[0]), words[count:]
+    said, rest = respell(words[:count], seeds[0]), words[count:]
     end = said[-1].end if said else 0
-    fresh, _ = find_new_words(said, respelled(words, seeds[1]), end)
+    fresh, _ = find_new_words(said, respell(words, seeds[1]), end)
     assert spelt((*said, *fresh)) == spelt((*said, *rest))
 
 
 @settings(max_examples=150)
 @given(words=dictations(), delays=st.lists(st.integers(0, 30), min_size=1, max_size=3))
-@example(words=spoken(*((text, 0.5 + n, 0.9 + n) for n, text in enumerate(["five"] * 4))), delays=[2])
+@example(words=timed_words(*((text, 0.5 + n, 0.9 + n) for n, text in enumerate(["five"] * 4))), delays=[2])
 def test_a_live_number_is_told_once_however_each_hypothesis_writes_it(words: tuple[Word, ...], delays: list[int]):
     run = stream(voice(words, words[-1].end + position(1)), Respelling(words), delays=delays)
     assert spelt(run.committed) == spelt(words)
 
 
 def fresh_text(said, heard_again, end: float) -> str:
-    fresh, _ = find_new_words(spoken(*said), spoken(*heard_again), position(end))
+    fresh, _ = find_new_words(timed_words(*said), timed_words(*heard_again), position(end))
     return join_words(fresh)
 
 
@@ -167,25 +169,25 @@ AROUND = (("costs", 0.5, 1.0), ("today", 3.4, 3.9), ("call", 4.6, 5.0), ("or", 1
 def bigger_model(request: DecodeRequest) -> RecognitionResult:
     """Hear numbers as bigger models write them: as one word that grows, or without its beginning if that is cut off."""
     first, last = request.start, request.start + len(request.samples)
-    words = [word for word in spoken(*AROUND) if first <= word.start and word.end <= last]
+    words = [word for word in timed_words(*AROUND) if first <= word.start and word.end <= last]
     for whole, start, end, beginnings, rest in NUMBERS:
         if position(end) <= first or position(start) >= last:
             continue
         grown = [said for until, said in beginnings.items() if position(until) <= last]
         if position(start) < first:
-            words += spoken((rest, first / RATE, min(end, last / RATE)))
+            words += timed_words((rest, first / RATE, min(end, last / RATE)))
         elif position(end) <= last:
-            words += spoken((whole, start, end))
+            words += timed_words((whole, start, end))
         elif grown:
-            words += spoken((grown[-1], start, last / RATE))
-    return heard(tuple(sorted(words, key=lambda word: word.start)))
+            words += timed_words((grown[-1], start, last / RATE))
+    return result_of(tuple(sorted(words, key=lambda word: word.start)))
 
 
 @pytest.mark.parametrize("delay", [1, 5, 20])
 @pytest.mark.parametrize("pauses", [(), ((6.0, 6.7), (8.5, 9.2))])
 def test_numbers_as_bigger_models_write_them_are_told_once(delay: int, pauses: tuple[tuple[float, float], ...]):
     everything = sorted(
-        [*spoken(*AROUND), *spoken(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS))],
+        [*timed_words(*AROUND), *timed_words(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS))],
         key=lambda word: word.start,
     )
     speech = (
@@ -208,21 +210,23 @@ def test_a_final_word_without_units_is_not_new():
 @pytest.mark.parametrize(("whole", "start", "end"), [number[:3] for number in NUMBERS])
 def test_a_number_at_the_very_end_of_a_session_is_whole(whole: str, start: float, end: float, delay: int):
     everything = [
-        *(word for word in spoken(*AROUND) if word.end <= position(end)),
-        *spoken(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS if stop <= end)),
+        *(word for word in timed_words(*AROUND) if word.end <= position(end)),
+        *timed_words(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS if stop <= end)),
     ]
     run = stream(voice(tuple(everything), position(end) + WINDOW), bigger_model, delays=[delay])
     assert spelt(run.committed) == spelt(sorted(everything, key=lambda word: word.start))
-    assert spelt(run.committed)[-len(spelt(spoken((whole, start, end)))) :] == spelt(spoken((whole, start, end)))
+    assert spelt(run.committed)[-len(spelt(timed_words((whole, start, end)))) :] == spelt(
+        timed_words((whole, start, end))
+    )
 
 
 def across_a_pause(first, second, again) -> str:
     """Return what is told of two turns whose words the final of the second hears as *again*."""
-    words = spoken(*first, *second)
+    words = timed_words(*first, *second)
 
     def listen(request: DecodeRequest) -> RecognitionResult:
         whole = request.final and request.start + len(request.samples) > words[-1].end
-        return heard(spoken(*again)) if whole else perfect(words[: len(first)])(request)
+        return result_of(timed_words(*again)) if whole else perfect(words[: len(first)])(request)
 
     return stream(voice(words, words[-1].end + position(1)), listen).text
 
@@ -236,24 +240,24 @@ def test_the_last_word_of_a_turn_is_told_once_where_a_model_puts_it_behind_the_p
 def test_a_turn_over_which_a_model_stretches_the_last_word_before_it_is_heard_by_itself():
     first = [("order", 1.0, 1.4), ("number", 1.4, 1.8), ("please", 1.8, 2.2)]
     second = [("it", 3.0, 3.3), ("is", 3.3, 3.6), ("in", 3.6, 4.0), ("here", 4.0, 4.4)]
-    words = spoken(*first, *second)
+    words = timed_words(*first, *second)
 
     def listen(request: DecodeRequest) -> RecognitionResult:
         stretched = [("order", 1.0, 1.4), ("number", 1.4, 2.2), ("please", 3.0, 4.0), ("here", 4.0, 4.4)]
         whole = request.start < words[0].end and request.start + len(request.samples) > words[-1].end
-        return heard(spoken(*stretched)) if whole else perfect(words)(request)
+        return result_of(timed_words(*stretched)) if whole else perfect(words)(request)
 
     run = stream(voice(words, words[-1].end + position(1)), listen)
     assert run.text == "order number please it is in here"
 
 
 def test_a_turn_over_which_a_model_stretches_a_number_is_heard_by_itself():
-    words = spoken(("is", 1.0, 1.4), ("66495", 1.4, 2.8), ("040", 4.2, 5.1))
+    words = timed_words(("is", 1.0, 1.4), ("66495", 1.4, 2.8), ("040", 4.2, 5.1))
 
     def listen(request: DecodeRequest) -> RecognitionResult:
         whole = request.final and request.start < words[0].end and request.start + len(request.samples) > words[-1].end
-        stretched = spoken(("is", 1.0, 1.4), ("66495", 1.4, 5.1))
-        return heard(stretched) if whole else perfect(words)(request)
+        stretched = timed_words(("is", 1.0, 1.4), ("66495", 1.4, 5.1))
+        return result_of(stretched) if whole else perfect(words)(request)
 
     assert stream(voice(words, words[-1].end + position(1)), listen).text == "is 66495 040"
 

@@ -43,11 +43,11 @@ def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def located(model: str, cache_dir: Path) -> LocalModel:
+def locate_model(model: str, cache_dir: Path) -> LocalModel:
     return locate(model, cache_dir=cache_dir, download_wait_s=60.0)
 
 
-def pulled(model: str, cache_dir: Path) -> LocalModel:
+def pull_model(model: str, cache_dir: Path) -> LocalModel:
     return pull(model, cache_dir=cache_dir, report_progress=lambda *_: None, every_s=1.0)
 
 
@@ -61,7 +61,7 @@ def in_cache(name: str, cache_dir: Path) -> Path:
 def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     for name in ("model.bin", "tokenizer.json"):
         (tmp_path / name).touch()
-    assert located(str(tmp_path), tmp_path / "cache") == LocalModel(tmp_path.name, tmp_path)
+    assert locate_model(str(tmp_path), tmp_path / "cache") == LocalModel(tmp_path.name, tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
@@ -69,23 +69,23 @@ def test_a_folder_without_a_needed_file_is_refused_by_name(tmp_path: Path, missi
     for name in {"model.bin", "tokenizer.json"} - {missing}:
         (tmp_path / name).touch()
     with pytest.raises(ModelUnavailable, match=missing):
-        located(str(tmp_path), tmp_path)
+        locate_model(str(tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("model", ["bass", "/no/such/folder", "./models/base", "a/b/c", "~/whisper"])
 def test_what_is_neither_a_name_nor_a_folder_is_refused_at_once_with_the_names(tmp_path: Path, model: str) -> None:
     with pytest.raises(ModelUnavailable, match=r"large-v3-turbo"):
-        located(model, tmp_path)
+        locate_model(model, tmp_path)
 
 
 @pytest.mark.usefixtures("small_hub")
 def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = located("small", tmp_path)
+    found = locate_model("small", tmp_path)
     assert (found.name, found.bundled) == ("small", False)
     assert (found.folder / "model.bin").read_bytes() == FILES["model.bin"]
-    assert located("somebody/whisper-of-mine", tmp_path).name == "whisper-of-mine"
+    assert locate_model("somebody/whisper-of-mine", tmp_path).name == "whisper-of-mine"
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert located("small", tmp_path) == found
+    assert locate_model("small", tmp_path) == found
 
 
 def test_other_weights_than_the_published_ones_are_refused_and_deleted(
@@ -96,7 +96,7 @@ def test_other_weights_than_the_published_ones_are_refused_and_deleted(
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         for _ in range(2):
             with pytest.raises(ModelUnavailable, match=f"SHA-256 .* instead of {PINS['base'].sha256}"):
-                pulled("base", tmp_path)
+                pull_model("base", tmp_path)
             assert at_hand("base", tmp_path) is None
             assert FILES["model.bin"] not in [path.read_bytes() for path in tmp_path.rglob("blobs/*")]
 
@@ -146,7 +146,7 @@ def test_the_bundled_model_is_openais_tiny_en_byte_for_byte(bundled: Path) -> No
 
 @pytest.mark.usefixtures("no_hub")
 def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled: Path) -> None:
-    assert located("tiny.en", tmp_path) == LocalModel("tiny.en", bundled, bundled=True)
+    assert locate_model("tiny.en", tmp_path) == LocalModel("tiny.en", bundled, bundled=True)
 
 
 def test_other_weights_in_its_place_are_noticed(tmp_path: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,9 +202,9 @@ def test_what_other_programs_put_into_the_cache_is_not_taken(tmp_path: Path) -> 
 @pytest.mark.usefixtures("small_hub")
 def test_the_model_that_was_pulled_last_comes_first(tmp_path: Path) -> None:
     in_cache("base", tmp_path)
-    assert pulled("small", tmp_path) == at_hand("small", tmp_path)
+    assert pull_model("small", tmp_path) == at_hand("small", tmp_path)
     assert automatic("cpu", tmp_path) == ["small", "base", "tiny.en"]
-    pulled("somebody/whisper-of-mine", tmp_path)
+    pull_model("somebody/whisper-of-mine", tmp_path)
     assert automatic("cpu", tmp_path) == ["somebody/whisper-of-mine", "base", "tiny.en"]
 
 
@@ -212,25 +212,25 @@ def test_the_model_that_was_pulled_last_comes_first(tmp_path: Path) -> None:
 def test_what_is_here_is_pulled_without_a_hub(tmp_path: Path) -> None:
     in_cache("base", tmp_path)
     in_cache("medium", tmp_path)
-    assert pulled("medium", tmp_path).name == "medium"
+    assert pull_model("medium", tmp_path).name == "medium"
     assert automatic("cpu", tmp_path)[0] == "medium"
-    assert pulled("tiny.en", tmp_path).bundled
+    assert pull_model("tiny.en", tmp_path).bundled
     assert automatic("cpu", tmp_path) == ["tiny.en", "base"]
 
 
 @pytest.mark.usefixtures("no_hub")
 def test_a_pull_that_fails_changes_nothing(tmp_path: Path) -> None:
     in_cache("medium", tmp_path)
-    pulled("medium", tmp_path)
+    pull_model("medium", tmp_path)
     for name in ("small", "bass"):
         with pytest.raises(ModelUnavailable):
-            pulled(name, tmp_path)
+            pull_model(name, tmp_path)
     assert automatic("cpu", tmp_path) == ["medium", "tiny.en"]
 
 
 def test_a_pulled_model_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
     folder = in_cache("medium", tmp_path)
-    pulled("medium", tmp_path)
+    pull_model("medium", tmp_path)
     shutil.rmtree(folder)
     assert automatic("cpu", tmp_path) == ["tiny.en"]
 
@@ -245,4 +245,4 @@ def test_a_note_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     in_cache("base", tmp_path)
     (tmp_path / "scribewire-pulled.txt").mkdir()
     with pytest.raises(ModelUnavailable, match="cannot be written"):
-        pulled("base", tmp_path)
+        pull_model("base", tmp_path)

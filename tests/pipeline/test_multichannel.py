@@ -12,16 +12,16 @@ from pipeline.events import Finalized, Partial
 from pipeline.multichannel import MultichannelSession
 from pipeline.session import Session, TimedEvent
 from pipeline.words import Word
-from tests.pipeline.listening import talk
+from tests.pipeline.scripted_streams import talk
 from tests.pipeline.sessions import (
     LENGTH,
     SPOKEN,
     ScriptedRecogniser,
     at_once,
-    committed,
+    committed_words,
     run_session,
+    run_stream,
     session_of,
-    streamed,
     virtually,
 )
 
@@ -51,7 +51,7 @@ def test_each_channel_is_heard_as_if_it_were_alone():
         session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)], skipped=[0, 0])
         happened = await run_session(session, whole)
         for channel, words in enumerate((SPOKEN, OTHER)):
-            _, alone = await streamed(at_once(), ScriptedRecogniser(words), words=words)
+            _, alone = await run_stream(at_once(), ScriptedRecogniser(words), words=words)
             expected = [one.event for one in alone if not isinstance(one.event, Partial)]
             assert of_channel(happened, channel) == expected
         statistics = session.statistics()
@@ -93,7 +93,7 @@ def test_one_event_tells_that_every_channel_is_decided():
         told = [(n, one.event.at) for n, one in enumerate(happened) if isinstance(one.event, Finalized)]
         assert [at for _, at in told] == [places[0], places[2]]
         for number, at in told:
-            later = [word for word in committed(happened[number:]) if word.end <= at]
+            later = [word for word in committed_words(happened[number:]) if word.end <= at]
             assert not later, "words before the place came after the event"
             assert happened[number].channel is None
 
@@ -113,7 +113,7 @@ def test_a_channel_that_is_further_goes_on_at_its_own_place():
     async def main() -> None:
         session = MultichannelSession([one_channel(OTHER), one_channel(moved)], skipped=[0, skip])
         happened = await run_session(session, feed)
-        heard_late = committed([one for one in happened if one.channel == 1])
+        heard_late = committed_words([one for one in happened if one.channel == 1])
         assert [word.text for word in heard_late] == [word.text for word in moved]
         assert [one.channel for one in happened if isinstance(one.event, Finalized)] == [None]
 
@@ -137,7 +137,7 @@ def test_what_is_decided_counts_silence_and_not_what_is_still_open():
                 await asyncio.sleep(0.1)
             seen.append((session.statistics().counts.words, dict(session.decided_positions())))
 
-        words = committed(await run_session(session, feed))
+        words = committed_words(await run_session(session, feed))
         [(count, decided)] = seen
         assert position(1.4) < decided[1] < position(3)
         assert 0 < count < len(words)

@@ -11,7 +11,7 @@ from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from server.model import bounds
-from tests.pipeline.saying import rewrite, said, text_of
+from tests.pipeline.decided_words import rewrite, text_of, words_of
 
 NAMES = ("Kubernetes", "Scribewire", "Ada Lovelace", "New York", "metoprolol")
 ORDER = TextOptions(sounds_like=NAMES)
@@ -50,7 +50,7 @@ def test_of_two_matches_the_closer_one_wins():
 
 
 def test_a_name_is_one_word_with_its_times_and_says_what_was_heard():
-    words = said("on cooper netties now")
+    words = words_of("on cooper netties now")
     [_, name, _] = rewrite(words, ORDER)
     assert (name.text, name.start, name.end, name.heard) == (
         "Kubernetes",
@@ -58,7 +58,7 @@ def test_a_name_is_one_word_with_its_times_and_says_what_was_heard():
         words[2].end,
         "cooper netties",
     )
-    assert rewrite(said("on Kubernetes now"), ORDER) == said("on Kubernetes now")
+    assert rewrite(words_of("on Kubernetes now"), ORDER) == words_of("on Kubernetes now")
 
 
 def test_what_was_replaced_or_hidden_is_no_name():
@@ -68,14 +68,14 @@ def test_what_was_replaced_or_hidden_is_no_name():
 
 def test_only_words_that_begin_a_name_are_held():
     stage = TextStage(ORDER, language="en")
-    counts = [len(stage.add(word, 0)) for word in said("people run cooper netties there")]
+    counts = [len(stage.add(word, 0)) for word in words_of("people run cooper netties there")]
     assert counts == [1, 1, 0, 1, 1]
     assert stage.held_from is None
 
 
 def test_a_partial_shows_the_name_too():
     rewriter = TextRewriter(TextStage(ORDER, language="en"))
-    [partial] = rewriter.receive([Partial(tuple(said("on cooper netties now")), 0)], decided=0)
+    [partial] = rewriter.receive([Partial(tuple(words_of("on cooper netties now")), 0)], decided=0)
     assert isinstance(partial, Partial)
     assert partial.text == "on Kubernetes now"
 
@@ -100,7 +100,7 @@ def test_as_many_names_as_there_may_be_cost_little_in_an_hour_of_words():
         return "k" + "".join(chance.choice("aeioubdkptmnrl") for _ in range(count))
 
     names = tuple(syllables(bounds.MAX_KEYWORDS_CHARS // bounds.MAX_KEYWORDS - 1) for _ in range(bounds.MAX_KEYWORDS))
-    words = said(" ".join(syllables(chance.randint(1, 9)) for _ in range(2000)))
+    words = words_of(" ".join(syllables(chance.randint(1, 9)) for _ in range(2000)))
     stage = TextStage(TextOptions(sounds_like=names), language="en")
     began_s = time.process_time()
     for word in words:

@@ -9,7 +9,7 @@ from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import TextOptions, TextSettings
 from pipeline.text.stage import TextStage
 from pipeline.words import join_words
-from tests.pipeline.saying import rewrite, said, text_of
+from tests.pipeline.decided_words import rewrite, text_of, words_of
 
 NUMERALS = TextOptions(numerals=True)
 
@@ -101,7 +101,7 @@ def test_other_languages_are_read_by_their_own_words(language, text, written):
 
 
 def test_a_number_has_the_times_of_its_words_and_keeps_what_was_heard():
-    words = said("about twenty five people")
+    words = words_of("about twenty five people")
     number = rewrite(words, NUMERALS)[1]
     assert (number.text, number.heard) == ("25", "twenty five")
     assert (number.start, number.end) == (words[1].start, words[2].end)
@@ -148,5 +148,5 @@ def test_the_operators_region_counts_where_an_order_names_none():
     settings = TextSettings(phone_region="GB")
     for region, written_there in ((None, "020 7946 0123"), ("US", "0 2 0 7 9 4 6 0 1 2 3")):
         stage = TextStage(TextOptions(numerals=True, phone_region=region), language="en", settings=settings)
-        decided = [one for word in said("0 2 0 7 9 4 6 0 1 2 3") for one in stage.add(word, 0)]
+        decided = [one for word in words_of("0 2 0 7 9 4 6 0 1 2 3") for one in stage.add(word, 0)]
         assert join_words(word for word, _ in [*decided, *stage.release()]) == written_there

@@ -31,7 +31,7 @@ def sound(probabilities: list[float], last: int = WINDOW) -> Samples:
     return np.linspace(0.1, 0.9, count, dtype=np.float32)
 
 
-def packed(audio: Samples, probabilities: list[float], options: PackingOptions) -> list[Packed]:
+def pack(audio: Samples, probabilities: list[float], options: PackingOptions) -> list[Packed]:
     packer, items = Packer(options), []
     for number, speech in enumerate(probabilities):
         items += packer.receive(audio[number * WINDOW : (number + 1) * WINDOW], speech)
@@ -49,7 +49,7 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
 ) -> None:
     audio = sound(probabilities, last)
     end = 0
-    items = packed(audio, probabilities, options)
+    items = pack(audio, probabilities, options)
     for item in items:
         if isinstance(item, DecodeJob):
             assert item.start >= end
@@ -66,7 +66,7 @@ def test_jobs_are_the_audio_they_say_in_order_and_within_the_limit(
 @given(probabilities=RUNS, options=OPTIONS)
 def test_all_speech_is_inside_a_job(probabilities: list[float], options: PackingOptions) -> None:
     """Three windows in a row are speech by the default options. A cut may fall between windows, never beside them."""
-    jobs = jobs_in(packed(sound(probabilities), probabilities, options))
+    jobs = jobs_in(pack(sound(probabilities), probabilities, options))
     covered = np.zeros(len(probabilities) * WINDOW, bool)
     for job in jobs:
         covered[job.start : job.end] = True
@@ -92,7 +92,7 @@ def test_no_more_is_held_than_one_job_and_what_may_become_speech(
 def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
     probabilities: list[float], options: PackingOptions
 ) -> None:
-    jobs = jobs_in(packed(sound(probabilities), probabilities, options))
+    jobs = jobs_in(pack(sound(probabilities), probabilities, options))
     margin = options.lead + options.segmenter.pad + options.segmenter.min_speech + 2 * WINDOW
     for job, following in pairwise(jobs):
         filled = len(job.samples) >= min(options.target, options.longest // 2)
@@ -101,13 +101,13 @@ def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
 
 def test_a_job_says_where_in_it_somebody_speaks() -> None:
     probabilities = [0.0] * 20 + [0.9] * 30 + [0.1] * 5 + [0.9] * 20 + [0.0] * 40
-    [job] = jobs_in(packed(sound(probabilities), probabilities, PackingOptions()))
+    [job] = jobs_in(pack(sound(probabilities), probabilities, PackingOptions()))
     assert job.voiced == ((20 * WINDOW, 50 * WINDOW), (55 * WINDOW, 75 * WINDOW))
 
 
 def test_silence_gives_no_job_and_is_reported_as_it_passes() -> None:
     probabilities = [0.0] * 1000
-    items = packed(sound(probabilities), probabilities, PackingOptions())
+    items = pack(sound(probabilities), probabilities, PackingOptions())
     assert jobs_in(items) == []
     places = [item.at for item in items if isinstance(item, Passed)]
     assert len(places) == pytest.approx(1000 * WINDOW / position(1), abs=2)
@@ -116,7 +116,7 @@ def test_silence_gives_no_job_and_is_reported_as_it_passes() -> None:
 
 def test_short_pauses_stay_in_a_job_as_they_are_and_long_ones_end_it() -> None:
     probabilities = [0.9] * 60 + [0.0] * 40 + [0.9] * 60 + [0.0] * 100 + [0.9] * 60 + [0.0] * 100
-    first, second = jobs_in(packed(sound(probabilities), probabilities, PackingOptions()))
+    first, second = jobs_in(pack(sound(probabilities), probabilities, PackingOptions()))
     pad, lead = PackingOptions().segmenter.pad, PackingOptions().lead
     assert (first.start, first.end) == (0, 160 * WINDOW + pad)
     assert (second.start, second.end) == (260 * WINDOW - pad - lead, 320 * WINDOW + pad)
@@ -125,7 +125,7 @@ def test_short_pauses_stay_in_a_job_as_they_are_and_long_ones_end_it() -> None:
 @pytest.mark.parametrize("silence", [30, 75, 110, 150, 1000])
 def test_a_job_begins_a_second_before_its_speech_however_long_the_silence_was(silence: int) -> None:
     probabilities = [0.0] * silence + [0.9] * 60
-    items = packed(sound(probabilities), probabilities, PackingOptions())
+    items = pack(sound(probabilities), probabilities, PackingOptions())
     [job] = jobs_in(items)
     options = PackingOptions()
     assert job.start == max(0, silence * WINDOW - options.segmenter.pad - options.lead)
@@ -134,7 +134,7 @@ def test_a_job_begins_a_second_before_its_speech_however_long_the_silence_was(si
 
 def test_a_job_that_is_long_enough_ends_at_the_next_pause() -> None:
     sentence = [0.9] * 120 + [0.0] * 16  # 3.8 s and a pause of 0.5 s
-    jobs = jobs_in(packed(sound(sentence * 10), sentence * 10, PackingOptions(target=position(10))))
+    jobs = jobs_in(pack(sound(sentence * 10), sentence * 10, PackingOptions(target=position(10))))
     assert all(position(10) <= len(job.samples) <= position(14.5) for job in jobs[:-1])
     assert len(jobs) == 4
 
@@ -143,7 +143,7 @@ def test_speech_without_a_pause_is_cut_where_it_is_quietest() -> None:
     probabilities = [0.9] * 2000
     audio = np.full(2000 * WINDOW, 0.5, np.float32)
     audio[700 * WINDOW : 703 * WINDOW] = 0.01  # 22.4 s from the start, too short for a pause
-    jobs = jobs_in(packed(audio, probabilities, PackingOptions()))
+    jobs = jobs_in(pack(audio, probabilities, PackingOptions()))
     assert jobs[0].end == pytest.approx(701.5 * WINDOW, abs=2 * WINDOW)
     assert all(len(job.samples) <= LONGEST_JOB for job in jobs)
     assert [job.start for job in jobs[1:]] == [job.end for job in jobs[:-1]]
@@ -151,7 +151,7 @@ def test_speech_without_a_pause_is_cut_where_it_is_quietest() -> None:
 
 def test_where_loudness_says_nothing_the_least_like_speech_is_cut() -> None:
     probabilities = [0.9] * 600 + [0.4] * 3 + [0.9] * 900
-    jobs = jobs_in(packed(np.full(1503 * WINDOW, 0.5, np.float32), probabilities, PackingOptions()))
+    jobs = jobs_in(pack(np.full(1503 * WINDOW, 0.5, np.float32), probabilities, PackingOptions()))
     assert jobs[0].end == pytest.approx(601.5 * WINDOW, abs=2 * WINDOW)
 
 

@@ -15,7 +15,7 @@ from pipeline.ingest.pcm import PcmDecoder
 from tests.pipeline.sounds import tone
 
 
-def decoded(data: bytes, encoding: Encoding, *, rate: int = RATE, channels: int = 1, cuts: Any = ()) -> Samples:
+def decode_pcm(data: bytes, encoding: Encoding, *, rate: int = RATE, channels: int = 1, cuts: Any = ()) -> Samples:
     decoder = PcmDecoder(encoding, rate=rate, channels=channels)
     places = [0, *sorted(cuts), len(data)]
     pieces = [decoder.receive(data[start:end]) for start, end in pairwise(places)]
@@ -29,23 +29,23 @@ def test_companded_samples_have_the_values_of_the_standard(encoding: Encoding, c
     reader: Any = av.CodecContext.create(codec, "r")
     reader.sample_rate, reader.layout = 8000, "mono"
     (frame,) = reader.decode(av.Packet(codes))
-    assert np.array_equal(decoded(codes, encoding), frame.to_ndarray()[0] / np.float32(32768))
+    assert np.array_equal(decode_pcm(codes, encoding), frame.to_ndarray()[0] / np.float32(32768))
 
 
 def test_sixteen_bits_and_floats_are_taken_as_they_are() -> None:
-    assert decoded(np.array([0, 16384, -32768, 32767], "<i2").tobytes(), "pcm_s16le").tolist() == [
+    assert decode_pcm(np.array([0, 16384, -32768, 32767], "<i2").tobytes(), "pcm_s16le").tolist() == [
         0.0,
         0.5,
         -1.0,
         32767 / 32768,
     ]
     floats = np.array([0.25, -1.5, np.nan, np.inf], "<f4").tobytes()
-    assert decoded(floats, "pcm_f32le").tolist() == [0.25, -1.0, 0.0, 1.0]
+    assert decode_pcm(floats, "pcm_f32le").tolist() == [0.25, -1.0, 0.0, 1.0]
 
 
 def test_stereo_becomes_the_mean_of_both() -> None:
     pairs = np.array([[1000, 3000], [-32768, 32767]], "<i2").tobytes()
-    assert decoded(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
+    assert decode_pcm(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
 
 
 @settings(max_examples=80)
@@ -60,14 +60,14 @@ def test_any_cut_of_the_bytes_even_an_odd_one_gives_the_same_samples(
     encoding: Encoding, channels: int, rate: int, cuts: list[int], seed: int
 ) -> None:
     data = np.random.default_rng(seed).bytes(4001)
-    whole = decoded(data, encoding, rate=rate, channels=channels)
-    assert np.array_equal(decoded(data, encoding, rate=rate, channels=channels, cuts=cuts), whole)
+    whole = decode_pcm(data, encoding, rate=rate, channels=channels)
+    assert np.array_equal(decode_pcm(data, encoding, rate=rate, channels=channels, cuts=cuts), whole)
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 47999, 48000])
 def test_every_rate_keeps_length_and_pitch(rate: int) -> None:
     sound = tone(1.0, rate=rate, hertz=1000)
-    heard = decoded(sound.astype("<f4").tobytes(), "pcm_f32le", rate=rate)
+    heard = decode_pcm(sound.astype("<f4").tobytes(), "pcm_f32le", rate=rate)
     assert len(heard) == pytest.approx(RATE, abs=2)
     middle = slice(200, -200)
     length = min(len(heard), RATE)

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.text.options import REDACTIONS, TextOptions
-from tests.pipeline.saying import rewrite, said, text_of
+from tests.pipeline.decided_words import rewrite, text_of, words_of
 
 ALL = TextOptions(redact=tuple(kind for kind in REDACTIONS if kind != "numbers"))
 CARDS = TextOptions(redact=("pci",))
@@ -270,7 +270,7 @@ def test_no_part_of_any_address_is_left_in_files_and_nothing_after_at_is_live(ad
 
 
 def test_a_label_is_one_word_with_the_times_of_what_it_hides():
-    words = said("card 4242 4242 4242 4242, thanks")
+    words = words_of("card 4242 4242 4242 4242, thanks")
     card = rewrite(words, CARDS)[1]
     assert (card.text, card.redacted, card.heard) == ("[CARD],", True, None)
     assert (card.start, card.end) == (words[1].start, words[4].end)

@@ -15,25 +15,27 @@ from pipeline.recognition.engines.gates import count_before_echo, failed_gate
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats, with_surroundings
 from pipeline.words import join_words
-from tests.pipeline.listening import spoken
+from tests.pipeline.scripted_streams import timed_words
 
-LOOP = spoken(("Charge", 0.9, 1.4), ("42" * 23 + "5", 1.4, 4.7), ("and", 4.7, 5.0), ("send", 5.0, 5.2))
+LOOP = timed_words(("Charge", 0.9, 1.4), ("42" * 23 + "5", 1.4, 4.7), ("and", 4.7, 5.0), ("send", 5.0, 5.2))
 
 
-def fitted(words, *voiced: tuple[float, float]) -> str:
+def fit_text(words, *voiced: tuple[float, float]) -> str:
     return join_words(fit_figures(words, [(position(start), position(end)) for start, end in voiced]))
 
 
 def test_a_number_that_goes_on_without_end_is_cut_to_the_figures_that_fit_and_what_follows_stays():
-    assert fitted(LOOP, (0.9, 5.2)) == "Charge 42424242424242425 and send"
-    assert fitted(LOOP, (0.9, 3.0), (4.7, 5.2)) == "Charge 424242425 and send", "there is speech for eight of them"
-    assert fitted(LOOP) == fitted(LOOP, (0.9, 5.2)), "without a voice detector all time is speech"
+    assert fit_text(LOOP, (0.9, 5.2)) == "Charge 42424242424242425 and send"
+    assert fit_text(LOOP, (0.9, 3.0), (4.7, 5.2)) == "Charge 424242425 and send", "there is speech for eight of them"
+    assert fit_text(LOOP) == fit_text(LOOP, (0.9, 5.2)), "without a voice detector all time is speech"
 
 
 def test_figures_in_words_of_their_own_are_cut_as_well():
-    row = spoken(*((text, 1 + 0.1 * at, 1.1 + 0.1 * at) for at, text in enumerate(["4,", "2,"] * 12)), ("ok", 3.4, 3.7))
-    assert fitted(row) == "4, 2, " * 6 + "ok"
-    assert fitted(spoken(*(("five", 1 + 0.1 * at, 1.1 + 0.1 * at) for at in range(16)))) == "five " * 7 + "five"
+    row = timed_words(
+        *((text, 1 + 0.1 * at, 1.1 + 0.1 * at) for at, text in enumerate(["4,", "2,"] * 12)), ("ok", 3.4, 3.7)
+    )
+    assert fit_text(row) == "4, 2, " * 6 + "ok"
+    assert fit_text(timed_words(*(("five", 1 + 0.1 * at, 1.1 + 0.1 * at) for at in range(16)))) == "five " * 7 + "five"
 
 
 @pytest.mark.parametrize(
@@ -41,18 +43,18 @@ def test_figures_in_words_of_their_own_are_cut_as_well():
     ["4242424242424242", "888-888-8888", "4,000 4,000 4,000", "eight billion", "1234 5678 9012", "no no no no no"],
 )
 def test_what_can_be_said_in_its_time_is_left(text):
-    words = spoken(*((word, 1 + 2.6 * at, 3.6 + 2.6 * at) for at, word in enumerate(text.split())))
+    words = timed_words(*((word, 1 + 2.6 * at, 3.6 + 2.6 * at) for at, word in enumerate(text.split())))
     assert fit_figures(words, []) == words
 
 
 def test_a_row_is_told_from_other_numbers():
-    assert has_repeats(spoken(("4242-4242-4242", 0, 3)))
-    assert not has_repeats(spoken(("555-5555", 0, 3))), "too short"
-    assert not has_repeats(spoken(("eight", 0, 1), ("billion", 1, 2))), "one word says nine zeros"
+    assert has_repeats(timed_words(("4242-4242-4242", 0, 3)))
+    assert not has_repeats(timed_words(("555-5555", 0, 3))), "too short"
+    assert not has_repeats(timed_words(("eight", 0, 1), ("billion", 1, 2))), "one word says nine zeros"
 
 
 def test_the_better_of_two_answers_has_all_other_words_and_no_more_figures_than_fit():
-    again = spoken(("Charge", 0.9, 1.4), ("42" * 9, 1.4, 4.7), ("and", 4.7, 5.0), ("send", 5.0, 5.2))
+    again = timed_words(("Charge", 0.9, 1.4), ("42" * 9, 1.4, 4.7), ("and", 4.7, 5.0), ("send", 5.0, 5.2))
     assert better_repeats(LOOP, again, [])
     assert not better_repeats(again, LOOP, [])
     assert not better_repeats(LOOP, again[:2], []), "it lost two words"

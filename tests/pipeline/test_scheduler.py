@@ -8,7 +8,7 @@ import pytest
 from pipeline.audio import RATE
 from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
-from tests.pipeline.scheduling import Model, asked, begun, run, window
+from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls, window
 
 
 def admits(scheduler: Scheduler) -> bool:
@@ -21,7 +21,7 @@ def admits(scheduler: Scheduler) -> bool:
 
 def test_windows_that_wait_share_the_next_call() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(6)))
+        tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(6)))
         model.gate.release(3)
         answers = await asyncio.gather(*tasks)
         assert [-heard.avg_logprob for heard in answers] == [0, 1, 2, 3, 4, 5]
@@ -31,7 +31,7 @@ def test_windows_that_wait_share_the_next_call() -> None:
 
 def test_live_goes_before_files_and_finals_before_partials() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(
+        tasks = await request_windows(
             scheduler,
             (0, "a", Urgency.BATCH),
             (1, "a", Urgency.BATCH),
@@ -58,7 +58,7 @@ def test_live_goes_before_files_and_finals_before_partials() -> None:
 def test_a_long_file_does_not_hold_up_a_short_one() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         long = [(n, "long", Urgency.BATCH) for n in range(4)]
-        tasks = await asked(scheduler, *long, (10, "short", Urgency.BATCH))
+        tasks = await request_windows(scheduler, *long, (10, "short", Urgency.BATCH))
         model.gate.release(5)
         await asyncio.gather(*tasks)
 
@@ -67,8 +67,8 @@ def test_a_long_file_does_not_hold_up_a_short_one() -> None:
 
 def test_windows_of_other_lengths_do_not_share_a_call() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
-        tasks += await asked(scheduler, (2, "a", Urgency.FINAL), length=200)
+        tasks = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
+        tasks += await request_windows(scheduler, (2, "a", Urgency.FINAL), length=200)
         model.gate.release(3)
         await asyncio.gather(*tasks)
 
@@ -77,7 +77,7 @@ def test_windows_of_other_lengths_do_not_share_a_call() -> None:
 
 def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_place() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, (0, "a", Urgency.PARTIAL))
+        tasks = await request_windows(scheduler, (0, "a", Urgency.PARTIAL))
         newer = iter([window(11, final=False), None])
         grown = iter([window(22, 200, final=False), None])
         for start, renewed in ((1, newer), (2, grown), (3, iter([None]))):
@@ -94,14 +94,14 @@ def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_plac
 
 
 def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_does() -> None:
-    def failing() -> None:
+    def raise_error() -> None:
         raise ZeroDivisionError
 
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, (0, "a", Urgency.PARTIAL))
-        broken = asyncio.create_task(scheduler.recognise(window(1, final=False), tenant="b", newer=failing))
+        tasks = await request_windows(scheduler, (0, "a", Urgency.PARTIAL))
+        broken = asyncio.create_task(scheduler.recognise(window(1, final=False), tenant="b", newer=raise_error))
         await asyncio.sleep(0)
-        tasks += await asked(scheduler, (2, "c", Urgency.PARTIAL))
+        tasks += await request_windows(scheduler, (2, "c", Urgency.PARTIAL))
         model.gate.release(2)
         answers = await asyncio.gather(*tasks)
         assert [-heard.avg_logprob for heard in answers] == [0, 2]
@@ -113,7 +113,7 @@ def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_doe
 
 def test_a_cancelled_window_is_never_heard() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        first, second, third = await asked(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))
+        first, second, third = await request_windows(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))
         second.cancel()
         await asyncio.sleep(0)
         model.gate.release(2)
@@ -126,7 +126,7 @@ def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
     errors = iter([None, ValueError("no"), None])
 
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, *((n, "a", Urgency.FINAL) for n in range(4)))
+        tasks = await request_windows(scheduler, *((n, "a", Urgency.FINAL) for n in range(4)))
         model.gate.release(3)
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(answer, EngineFailed) for answer in answers] == [False, True, True, False]
@@ -138,7 +138,7 @@ def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
 def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         scheduler._longest_call_s = 0.05
-        tasks = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
+        tasks = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(answer, EngineTimeout) for answer in answers)
         assert not admits(scheduler)
@@ -157,7 +157,7 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
 
 def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, *((number, "a", Urgency.FINAL) for number in range(3)))
+        tasks = await request_windows(scheduler, *((number, "a", Urgency.FINAL) for number in range(3)))
         with pytest.raises(Overloaded):
             await scheduler.recognise(window(3), tenant="a")
         model.gate.release(3)
@@ -177,8 +177,8 @@ def test_the_language_is_asked_of_a_few_windows() -> None:
 
 def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
-        await begun(model, 2)
+        tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
+        await wait_for_calls(model, 2)
         await asyncio.sleep(0.02)
         assert sorted(model.calls) == [[0], [1]], "no more than there are replicas"
         model.gate.release(4)
@@ -192,7 +192,7 @@ def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
 def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         scheduler._longest_call_s = 0.05
-        tasks = await asked(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
+        tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(answer, EngineTimeout) for answer in answers)
         assert not admits(scheduler)
@@ -210,7 +210,7 @@ def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
 
 def test_closing_fails_whoever_waits() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        first, second = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
+        first, second = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         model.gate.release(9)
         scheduler.close()
         answers = await asyncio.gather(first, second, return_exceptions=True)

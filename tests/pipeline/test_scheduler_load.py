@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
-from tests.pipeline.scheduling import Model, asked, begun, run
+from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls
 
 
 class Clock:
@@ -39,7 +39,7 @@ class Speakers:
         for number in range(calls):
             waiting = [task for task in self._tasks if not task.done()]
             orders = [(number, "a", Urgency.PARTIAL)] * (self._count - len(waiting))
-            self._tasks = waiting + await asked(self._scheduler, *orders)
+            self._tasks = waiting + await request_windows(self._scheduler, *orders)
             await asyncio.sleep(0)  # the call has begun
             clock.now += call_s
             self._model.gate.release()
@@ -79,9 +79,9 @@ def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many() -> N
 @pytest.mark.usefixtures("by_hand")
 def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        starving = await asked(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.PARTIAL))
+        starving = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.PARTIAL))
         for number in range(2, 14):  # each final is heard at once
-            finals = await asked(scheduler, (number, "b", Urgency.FINAL))
+            finals = await request_windows(scheduler, (number, "b", Urgency.FINAL))
             clock.now += 0.4
             model.gate.release()
             while len(model.calls) < number:  # noqa: ASYNC110  no event tells of a new call
@@ -115,7 +115,7 @@ def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> None:
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=1.0)  # the speakers leave, and a file takes what they had
         await speakers.fall_silent()
-        tasks = await asked(scheduler, *((number, "a", Urgency.BATCH) for number in range(9)))
+        tasks = await request_windows(scheduler, *((number, "a", Urgency.BATCH) for number in range(9)))
         for _ in tasks:
             clock.now += 2.0
             model.gate.release()
@@ -144,7 +144,7 @@ def test_a_files_calls_are_short_while_people_speak() -> None:
         async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
             """Return how many windows each call had."""
             before = len(model.calls)
-            tasks = await asked(scheduler, *orders)  # the first call has begun, the others wait
+            tasks = await request_windows(scheduler, *orders)  # the first call has begun, the others wait
             model.gate.release(len(tasks))
             await asyncio.gather(*tasks)
             while model.gate.acquire(blocking=False):
@@ -173,7 +173,7 @@ def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         first = (0, "a", Urgency.PARTIAL)
         files = ((1, "f", Urgency.BATCH), (2, "f", Urgency.BATCH))
-        tasks = await asked(scheduler, first, *files, (3, "b", Urgency.PARTIAL), (4, "b", Urgency.PARTIAL))
+        tasks = await request_windows(scheduler, first, *files, (3, "b", Urgency.PARTIAL), (4, "b", Urgency.PARTIAL))
         clock.now += 4.0
         model.gate.release(5)
         await asyncio.gather(*tasks)
@@ -184,18 +184,18 @@ def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
 
 def test_while_people_speak_files_leave_a_replica_free() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, *((n, "f", Urgency.BATCH) for n in range(6)))
-        await begun(model, 2)
-        tasks += await asked(scheduler, (10, "a", Urgency.FINAL), (11, "a", Urgency.FINAL))
+        tasks = await request_windows(scheduler, *((n, "f", Urgency.BATCH) for n in range(6)))
+        await wait_for_calls(model, 2)
+        tasks += await request_windows(scheduler, (10, "a", Urgency.FINAL), (11, "a", Urgency.FINAL))
         for number, live in ((3, [10]), (4, [11])):
             model.gate.release()
-            await begun(model, number)
+            await wait_for_calls(model, number)
             assert model.calls[-1] == live, "live windows take the places of the first files that end"
         model.gate.release()
         await asyncio.sleep(0.02)
         for number in range(5, 9):
             model.gate.release()
-            await begun(model, number)
+            await wait_for_calls(model, number)
             assert under_way(scheduler) == 1, "one call at a time, until people have been silent for long"
         model.gate.release()
         await asyncio.gather(*tasks)
@@ -207,13 +207,13 @@ def test_while_people_speak_files_leave_a_replica_free() -> None:
 def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
         model.gate.release()
-        await asyncio.gather(*await asked(scheduler, (0, "a", Urgency.FINAL)))
-        tasks = await asked(scheduler, *((n, "f", Urgency.BATCH) for n in range(1, 6)))
-        await begun(model, 2)
+        await asyncio.gather(*await request_windows(scheduler, (0, "a", Urgency.FINAL)))
+        tasks = await request_windows(scheduler, *((n, "f", Urgency.BATCH) for n in range(1, 6)))
+        await wait_for_calls(model, 2)
         assert under_way(scheduler) == 1
         clock.now += 60.0
         model.gate.release()
-        await begun(model, 4)
+        await wait_for_calls(model, 4)
         assert under_way(scheduler) == 2
         model.gate.release(9)
         await asyncio.gather(*tasks)
@@ -224,8 +224,8 @@ def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None
 @pytest.mark.usefixtures("by_hand")
 def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> None:
     async def body(model: Model, scheduler: Scheduler) -> None:
-        tasks = await asked(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(5)))
-        await begun(model, 3)
+        tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(5)))
+        await wait_for_calls(model, 3)
         assert under_way(scheduler) == 3
         clock.now += 0.4
         assert scheduler.statistics().utilisation == pytest.approx(1 - np.exp(-0.04))

@@ -20,18 +20,18 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Session, _Promised
 from pipeline.words import join_words
-from tests.pipeline.listening import speeches, talk
+from tests.pipeline.scripted_streams import speeches, talk
 from tests.pipeline.sessions import (
     LENGTH,
     SPOKEN,
     ScriptedRecogniser,
     Voice,
     at_once,
-    committed,
+    committed_words,
     in_real_time,
     run_session,
+    run_stream,
     session_of,
-    streamed,
     virtually,
 )
 
@@ -40,8 +40,8 @@ from tests.pipeline.sessions import (
 @given(st.lists(st.integers(0, 3 * RATE), max_size=30))
 def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
     async def main() -> None:
-        session, happened = await streamed(at_once(*sizes), ScriptedRecogniser(SPOKEN))
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        session, happened = await run_stream(at_once(*sizes), ScriptedRecogniser(SPOKEN))
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
     virtually(main())
@@ -51,9 +51,9 @@ def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
 def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(piece):
     async def main() -> None:
         slow, fast = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN)
-        _, live = await streamed(in_real_time(piece=piece), slow)
-        _, upload = await streamed(at_once(), fast)
-        assert committed(live) == committed(upload)
+        _, live = await run_stream(in_real_time(piece=piece), slow)
+        _, upload = await run_stream(at_once(), fast)
+        assert committed_words(live) == committed_words(upload)
         assert [r.start + len(r.samples) for r in slow.requests] == [r.start + len(r.samples) for r in fast.requests]
 
     virtually(main())
@@ -61,7 +61,7 @@ def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(pie
 
 def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
     async def main() -> None:
-        _, happened = await streamed(in_real_time(), ScriptedRecogniser(SPOKEN))
+        _, happened = await run_stream(in_real_time(), ScriptedRecogniser(SPOKEN))
         lags = [lag for one in happened for lag in one.lags_s]
         assert len(lags) == len(SPOKEN)
         assert min(lags) >= StreamOptions().pause / RATE
@@ -76,10 +76,10 @@ def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
 def test_the_last_words_come_out_however_the_stream_ends():
     async def main() -> None:
         for length in range(SPOKEN[-1].end, SPOKEN[-1].end + position(0.7), 1111):
-            session, happened = await streamed(in_real_time(length), ScriptedRecogniser(SPOKEN))
-            assert join_words(committed(happened)) == join_words(SPOKEN)
+            session, happened = await run_stream(in_real_time(length), ScriptedRecogniser(SPOKEN))
+            assert join_words(committed_words(happened)) == join_words(SPOKEN)
             assert session.statistics().received == length
-            assert committed(happened)[-1].end <= length, "padding is not audio"
+            assert committed_words(happened)[-1].end <= length, "padding is not audio"
 
     virtually(main())
 
@@ -93,8 +93,8 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
         await in_real_time(LENGTH - position(3))(session)
 
     async def main() -> None:
-        session, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        session, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
         assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
 
@@ -110,18 +110,20 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
     piece=st.sampled_from((WINDOW, 700, 1600, RATE, 3 * RATE)),
 )
 def test_windows_that_are_processed_together_change_nothing_but_the_work(words, takes, queue_s, fails, piece):
-    async def told(together: int) -> None:
+    async def run_with(together: int) -> None:
         recogniser = ScriptedRecogniser(words, takes=takes, fails=fails, queue_s=queue_s)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(session_module, "TOGETHER", together)
-            session, happened = await streamed(in_real_time(words[-1].end + RATE, piece=piece), recogniser, words=words)
+            session, happened = await run_stream(
+                in_real_time(words[-1].end + RATE, piece=piece), recogniser, words=words
+            )
         events = [(one.event, round(one.at_s - session._epoch_s, 6), one.lags_s) for one in happened]
         asked = [(request.start, len(request.samples), request.final) for request in recogniser.requests]
         runs.append((events, asked))
 
     runs: list[tuple[list[tuple[Event, float, tuple[float, ...]]], list[tuple[int, int, bool]]]] = []
-    virtually(told(WINDOW))
-    virtually(told(4 * WINDOW))
+    virtually(run_with(WINDOW))
+    virtually(run_with(4 * WINDOW))
     alone, together = runs
     assert together == alone
 
@@ -144,8 +146,8 @@ def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instan
                 return
 
     async def main() -> None:
-        session, happened = await streamed(feed, ScriptedRecogniser(SPOKEN, takes=takes, queue_s=queue_s))
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        session, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN, takes=takes, queue_s=queue_s))
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
     virtually(main())
@@ -157,12 +159,12 @@ def test_while_nothing_can_change_windows_are_processed_together():
     async def main() -> None:
         voice = Voice(SPOKEN)
 
-        def counted(windows: Windows) -> list[float]:
+        def count_windows(windows: Windows) -> list[float]:
             calls.append(len(windows))
             return voice(windows)
 
         session = Session(
-            StreamCore(StreamOptions()), vad=counted, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
+            StreamCore(StreamOptions()), vad=count_windows, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
         )
         await run_session(session, in_real_time())
 
@@ -179,10 +181,10 @@ def test_finalize_takes_effect_where_it_stands_among_the_audio():
         await session.feed(np.zeros(LENGTH - split, np.float32))
 
     async def main() -> None:
-        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
+        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
         closed = [one.event for one in happened if isinstance(one.event, SegmentClosed)]
         assert len(closed[0].segment.words) == 4
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
     virtually(main())
 
@@ -210,10 +212,10 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
         await session.feed(np.zeros(LENGTH - split - WINDOW // 2, np.float32))
 
     async def main() -> None:
-        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
+        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
         events = [one.event for one in happened]
         [at] = [number for number, event in enumerate(events) if isinstance(event, Finalized)]
-        assert join_words(committed(happened[:at])) == join_words(SPOKEN[:4])
+        assert join_words(committed_words(happened[:at])) == join_words(SPOKEN[:4])
         assert places == [0, events[at].at, events[at].at, events[at].at]
         assert places[-1] == SPOKEN[3].end // WINDOW * WINDOW + WINDOW
 
@@ -223,10 +225,10 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
 def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
     async def main() -> None:
         quick, slow = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN, takes=[2.5])
-        await streamed(in_real_time(), quick)
-        session, happened = await streamed(in_real_time(), slow)
+        await run_stream(in_real_time(), quick)
+        session, happened = await run_stream(in_real_time(), slow)
         assert len(slow.requests) <= 6 < len(quick.requests)
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert 1.0 <= session.statistics().round_s <= 2.5
 
     virtually(main())
@@ -234,8 +236,8 @@ def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
 
 def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
     async def mean_lag(recogniser: ScriptedRecogniser) -> float:
-        session, happened = await streamed(in_real_time(), recogniser)
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        session, happened = await run_stream(in_real_time(), recogniser)
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
         counts = session.statistics().counts
         assert counts.partials + counts.finals == len(recogniser.requests), "what was taken back does not count"
         lags = [lag for one in happened for lag in one.lags_s]
@@ -257,8 +259,8 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
 
     async def main() -> None:
         words = talk(90)
-        session, happened = await streamed(feed, ScriptedRecogniser(words, takes=[1.0]), words=words)
-        assert join_words(committed(happened)) == join_words(words)
+        session, happened = await run_stream(feed, ScriptedRecogniser(words, takes=[1.0]), words=words)
+        assert join_words(committed_words(happened)) == join_words(words)
         assert session.statistics().waiting == 0
 
     virtually(main())
@@ -275,7 +277,7 @@ def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
         assert max(before - after for before, after in pairwise(steps)) <= WINDOWS * WINDOW
 
     async def main() -> None:
-        await streamed(feed, ScriptedRecogniser(()), words=())
+        await run_stream(feed, ScriptedRecogniser(()), words=())
 
     virtually(main())
 
@@ -288,8 +290,8 @@ def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goe
         await at_once()(session)
 
     async def main() -> None:
-        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
     virtually(main())
 
@@ -329,8 +331,8 @@ class Flicker:
 def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
     async def main() -> None:
         recogniser = ScriptedRecogniser(SPOKEN, fails=[True, False, False, True, False])
-        session, happened = await streamed(in_real_time(), recogniser)
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        session, happened = await run_stream(in_real_time(), recogniser)
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert session.statistics().counts.failures >= 3
         assert not [one for one in happened if isinstance(one.event, Warned)]
 
@@ -339,8 +341,8 @@ def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
 
 def test_an_engine_that_stays_away_ends_no_session():
     async def main() -> None:
-        session, happened = await streamed(in_real_time(), ScriptedRecogniser(SPOKEN, fails=[True]))
-        assert committed(happened) == ()
+        session, happened = await run_stream(in_real_time(), ScriptedRecogniser(SPOKEN, fails=[True]))
+        assert committed_words(happened) == ()
         assert {one.event.code for one in happened if isinstance(one.event, Warned)} == {"engine_failed"}
         assert isinstance(happened[-1].event, Finalized)
         assert session.statistics().received == LENGTH
@@ -378,14 +380,14 @@ def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
             with pytest.raises(ValueError, match="after the end"):
                 await session.feed(np.zeros(1, np.float32))
 
-        _, happened = await streamed(feed, ScriptedRecogniser(SPOKEN))
-        assert join_words(committed(happened)) == join_words(SPOKEN)
+        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
     virtually(main())
 
 
 def test_a_session_without_audio_or_speech_ends_without_events():
-    async def nothing(session: Session) -> None:
+    async def feed_nothing(session: Session) -> None:
         assert session.statistics().received == 0
 
     async def silence(session: Session) -> None:
@@ -393,9 +395,9 @@ def test_a_session_without_audio_or_speech_ends_without_events():
             await session.feed(np.zeros(RATE, np.float32))
 
     async def main() -> None:
-        for feed in (nothing, silence):
+        for feed in (feed_nothing, silence):
             recogniser = ScriptedRecogniser(())
-            _, happened = await streamed(feed, recogniser, words=())
+            _, happened = await run_stream(feed, recogniser, words=())
             assert happened == []
             assert recogniser.requests == []
 

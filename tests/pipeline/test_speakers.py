@@ -27,7 +27,7 @@ from pipeline.speakers.known import known_voices
 from pipeline.speakers.options import INSTALL, SpeakerOptions
 from pipeline.speakers.timeline import best_path, match
 from pipeline.speakers.weights import ENCODER, read_tensors
-from tests.pipeline.conversing import clip, conversation, error_rate, hear, meeting, models
+from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models
 
 TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac")
 
@@ -163,7 +163,7 @@ def test_a_short_answer_without_a_pause_has_its_own_voice() -> None:
     """The first model takes two people who follow each other at once for one local voice."""
     one, other = clip("human/jfk.flac"), clip("human/LJ001-0004.flac")
     samples = np.concatenate([one[: 6 * RATE], other[RATE : 3 * RATE], one[-6 * RATE :], other[-6 * RATE :]])
-    turns = hear(samples)
+    turns = diarize(samples)
     middle = 7 * RATE
     (speaking,) = {turn.speaker for turn in turns if turn.start <= middle < turn.end}
     assert speaking == max(turns, key=lambda turn: turn.end).speaker != min(turns, key=lambda turn: turn.start).speaker
@@ -181,7 +181,7 @@ def test_local_voices_get_the_voices_that_are_most_alike(local: int, voices: int
 
 def test_two_voices_in_turns_are_two_and_every_turn_has_its_own() -> None:
     samples, true = conversation(*TWO, *TWO)
-    turns = hear(samples)
+    turns = diarize(samples)
     assert len({turn.speaker for turn in turns}) == 2
     assert error_rate(true, turns) < 0.12
     assert all(a.start <= b.start for a, b in pairwise(turns))
@@ -192,14 +192,14 @@ def test_three_people_are_three() -> None:
     samples, true = conversation(
         "human/austen_0870.flac", "human/LJ001-0004.flac", "human/jfk.flac", "human/austen_0920.flac"
     )
-    turns = hear(samples)
+    turns = diarize(samples)
     assert len({turn.speaker for turn in turns}) == 3
     assert error_rate(true, turns) < 0.15
 
 
 @pytest.mark.parametrize("name", ["human/two_cities.flac", "human/jfk.flac", "espeak/en_05.flac", "flite/rms_4.flac"])
 def test_one_voice_is_one(name: str) -> None:
-    turns = hear(clip(name))
+    turns = diarize(clip(name))
     assert len({turn.speaker for turn in turns}) == 1
 
 
@@ -207,29 +207,29 @@ def test_one_voice_is_one(name: str) -> None:
 def test_one_voice_is_one_near_and_far(name: str) -> None:
     samples = np.tile(clip(name), 6)[: 24 * RATE].copy()
     samples[8 * RATE : 16 * RATE] *= 0.05
-    assert len({turn.speaker for turn in hear(samples)}) == 1
+    assert len({turn.speaker for turn in diarize(samples)}) == 1
 
 
 @pytest.mark.parametrize("name", ["music", "noise", "silence"])
 def test_nobody_speaks_where_there_is_no_voice(name: str) -> None:
     samples = np.tile(clip(f"other/{name}.flac") if name != "silence" else np.zeros(RATE, np.float32), 2)
-    assert hear(samples) == []
+    assert diarize(samples) == []
 
 
 def test_meetings_are_not_heard_worse_than_before() -> None:
-    assert error_rate(meeting("trn06.flac")[1], hear(meeting("trn06.flac")[0])) < 0.25
-    assert error_rate(meeting("trn04.flac")[1], hear(meeting("trn04.flac")[0])) < 0.50
+    assert error_rate(meeting("trn06.flac")[1], diarize(meeting("trn06.flac")[0])) < 0.25
+    assert error_rate(meeting("trn04.flac")[1], diarize(meeting("trn04.flac")[0])) < 0.50
 
 
 def test_no_more_voices_are_found_than_there_may_be() -> None:
     samples, _ = conversation(*TWO)
-    assert len({turn.speaker for turn in hear(samples, SpeakerOptions(most=1))}) == 1
+    assert len({turn.speaker for turn in diarize(samples, SpeakerOptions(most=1))}) == 1
 
 
 def test_the_end_of_a_recording_is_heard_whatever_its_length() -> None:
     samples, _ = conversation(*TWO)
     for length in (RATE // 10, RATE, 10 * RATE, 10 * RATE + 1, len(samples) - RATE):
-        turns = hear(samples[:length])
+        turns = diarize(samples[:length])
         assert all(turn.end <= length for turn in turns)
         assert max((turn.end for turn in turns), default=0) > length - RATE or length < RATE
 
@@ -238,7 +238,7 @@ def test_people_who_are_known_have_their_names() -> None:
     samples, true = conversation("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_0.flac", "flite/slt_1.flac")
     known = known_voices(models(), {"Robert": clip("flite/rms_4.flac"), "Cindy": clip("flite/slt_5.flac")})
     for names in (["Robert", "Cindy"], ["Cindy"]):
-        turns = hear(samples, SpeakerOptions(known={name: known[name] for name in names}))
+        turns = diarize(samples, SpeakerOptions(known={name: known[name] for name in names}))
         assert error_rate(true, turns) < 0.15
         assert {turn.speaker for turn in turns if turn.start < 4 * RATE} & set(names) == set(names) & {"Robert"}
         assert {turn.speaker for turn in turns} >= set(names)

@@ -22,7 +22,7 @@ def detector() -> VoiceDetector:
     return VoiceDetector()
 
 
-def packed(samples: Samples, detector: VoiceDetector, options: PackingOptions | None = None) -> list[Packed]:
+def pack(samples: Samples, detector: VoiceDetector, options: PackingOptions | None = None) -> list[Packed]:
     return list(speech_jobs([samples], detector.stream(), options))
 
 
@@ -33,7 +33,7 @@ def jobs_in(items: list[Packed]) -> list[DecodeJob]:
 @pytest.mark.parametrize("clip", SPOKEN, ids=lambda clip: str(clip["file"]))
 def test_every_true_word_lies_inside_a_job(detector: VoiceDetector, clip: dict[str, Any]) -> None:
     samples = read(SPEECH / clip["file"])
-    jobs = jobs_in(packed(samples, detector))
+    jobs = jobs_in(pack(samples, detector))
     for word, start_s, end_s in clip["words"]:
         start, end = position(start_s), min(position(end_s), len(samples))
         assert any(job.start <= start and end <= job.end for job in jobs), word
@@ -42,7 +42,7 @@ def test_every_true_word_lies_inside_a_job(detector: VoiceDetector, clip: dict[s
 def test_short_jobs_cut_at_pauses_hold_every_word_too(detector: VoiceDetector) -> None:
     (clip,) = (clip for clip in SPOKEN if clip["file"] == "espeak/en_long.flac")
     options = PackingOptions(target=position(3), longest=position(8), pause=position(0.5))
-    jobs = jobs_in(packed(read(SPEECH / clip["file"]), detector, options))
+    jobs = jobs_in(pack(read(SPEECH / clip["file"]), detector, options))
     assert max(len(job.samples) for job in jobs) <= position(8)
     for word, start_s, end_s in clip["words"]:
         assert any(job.start <= position(start_s) and position(end_s) <= job.end for job in jobs), word
@@ -51,7 +51,7 @@ def test_short_jobs_cut_at_pauses_hold_every_word_too(detector: VoiceDetector) -
 @pytest.mark.parametrize("name", ["silence", "noise", "music"])
 def test_silence_noise_and_music_give_no_job(detector: VoiceDetector, name: str) -> None:
     samples = read(SPEECH / "other" / f"{name}.flac")
-    items = packed(samples, detector)
+    items = pack(samples, detector)
     assert jobs_in(items) == []
     assert items[-1] == Passed(len(samples))
     assert len(items) >= len(samples) // position(1.1)
@@ -64,7 +64,7 @@ def test_any_chunking_gives_the_same_jobs(detector: VoiceDetector, cuts: list[in
     chunks = [samples[start:end] for start, end in pairwise([0, *sorted(cuts), len(samples)])]
     options = PackingOptions(target=position(2), pause=position(0.5))
     items = list(speech_jobs(chunks, detector.stream(), options))
-    expected = packed(samples, detector, options)
+    expected = pack(samples, detector, options)
     assert [(type(item), getattr(item, "start", None), getattr(item, "at", None)) for item in items] == [
         (type(item), getattr(item, "start", None), getattr(item, "at", None)) for item in expected
     ]

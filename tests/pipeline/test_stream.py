@@ -24,16 +24,16 @@ from pipeline.recognition.stream import ATTEMPTS, StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import TurnOptions
 from pipeline.words import Word, join_words
-from tests.pipeline.listening import (
+from tests.pipeline.scripted_streams import (
     ANY_DELAYS,
     QUIET,
     assert_well_formed,
-    heard,
     perfect,
+    result_of,
     speeches,
-    spoken,
     stream,
     talk,
+    timed_words,
     voice,
 )
 
@@ -56,7 +56,7 @@ def test_a_sender_that_waits_gets_the_same_words_whatever_the_delays(words, dela
     def listen(request: DecodeRequest) -> RecognitionResult:
         said = perfect(words)(request).words
         seed = request.start // WINDOW + len(request.samples) // WINDOW
-        return heard(tuple(replace(w, text=w.text[::-1]) if (seed + n) % 5 == 0 else w for n, w in enumerate(said)))
+        return result_of(tuple(replace(w, text=w.text[::-1]) if (seed + n) % 5 == 0 else w for n, w in enumerate(said)))
 
     end = words[-1].end + position(1)
     prompt = stream(voice(words, end), listen, delays=[0], finalize_at=finalize_at)
@@ -79,7 +79,7 @@ def test_a_mad_listener_gets_well_formed_events(words, delays, data):
         said = next(script)
         if said is None:
             return None
-        return heard(rejected="repetition") if said == "gate" else heard(tuple(said))
+        return result_of(rejected="repetition") if said == "gate" else result_of(tuple(said))
 
     speech = voice(words, words[-1].end + position(1))
     run = stream(speech, listen, delays=delays)
@@ -94,9 +94,9 @@ def test_finalize_at_any_moment_loses_no_word_but_the_one_it_splits(words, final
     assert_well_formed(run)
     split = sum(word.start < (at + 1) * WINDOW < word.end for word in words for at in finalize_at)
     assert abs(len(run.committed) - len(words)) <= split
-    asked = [(at + 1) * WINDOW for at in sorted(finalize_at) if at < len(speech)]
+    count_partials = [(at + 1) * WINDOW for at in sorted(finalize_at) if at < len(speech)]
     told = [event.at for event in run.only(Finalized)]
-    assert set(asked) <= set(told)
+    assert set(count_partials) <= set(told)
     assert told == sorted(set(told))
     for number, event in enumerate(run.events):
         if isinstance(event, Finalized):
@@ -130,8 +130,10 @@ def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
 
 def test_words_are_shown_before_they_are_final_and_a_wrong_one_is_taken_back():
     words = talk(6)
-    guesses = iter([spoken(("w0", 0.5, 0.9)), spoken(("v0", 0.5, 0.9)), (), ()])  # nothing is requested again at once
-    run = stream(voice(words, position(4)), lambda _: heard(next(guesses, words)))
+    guesses = iter(
+        [timed_words(("w0", 0.5, 0.9)), timed_words(("v0", 0.5, 0.9)), (), ()]
+    )  # nothing is requested again at once
+    run = stream(voice(words, position(4)), lambda _: result_of(next(guesses, words)))
     partials = [event.text for event in run.only(Partial)]
     assert partials[:3] == ["w0", "v0", ""]
     assert run.text == join_words(words)
@@ -184,11 +186,11 @@ def test_a_click_is_not_speech():
 
 def test_words_where_nobody_spoke_are_not_believed():
     words = talk(4)
-    ghosts = spoken(("thank", 2.15, 2.3), ("you", 2.3, 2.4))  # speech ends at 2.1 s, the window at 2.3 s or later
+    ghosts = timed_words(("thank", 2.15, 2.3), ("you", 2.3, 2.4))  # speech ends at 2.1 s, the window at 2.3 s or later
 
     def listen(request: DecodeRequest) -> RecognitionResult:
         end = request.start + len(request.samples)
-        return heard((*perfect(words)(request).words, *(word for word in ghosts if word.start < end)))
+        return result_of((*perfect(words)(request).words, *(word for word in ghosts if word.start < end)))
 
     run = stream(voice(words, position(4)), listen)
     assert run.text == join_words(words)
@@ -198,7 +200,7 @@ def test_words_where_nobody_spoke_are_not_believed():
 
 def test_a_rejected_answer_gives_no_words_and_takes_the_partial_back():
     words = talk(4)
-    run = stream(voice(words, position(4)), lambda r: heard(rejected="no_speech") if r.final else perfect(words)(r))
+    run = stream(voice(words, position(4)), lambda r: result_of(rejected="no_speech") if r.final else perfect(words)(r))
     assert run.only(Partial)[-1] == Partial((), 0)
     assert run.core.counts.rejected == 1
 
@@ -208,12 +210,12 @@ def test_a_looping_listener_commits_the_loop_at_most_once_per_pause():
     loop = tuple(
         Word("you", position(1) + n * 800, position(1) + (n + 1) * 800, 0.99) for n in range(40)
     )  # 20 a second
-    run = stream(voice(words, position(12)), lambda _: heard(loop))
+    run = stream(voice(words, position(12)), lambda _: result_of(loop))
     assert [word.text for word in run.committed] == ["you"]
 
 
 def test_the_same_word_said_slowly_many_times_is_kept():
-    words = spoken(*(("no", 0.5 + 0.4 * n, 0.8 + 0.4 * n) for n in range(9)))
+    words = timed_words(*(("no", 0.5 + 0.4 * n, 0.8 + 0.4 * n) for n in range(9)))
     run = stream(voice(words, position(6)), perfect(words))
     assert run.text == join_words(words)
 
@@ -224,7 +226,7 @@ def test_case_and_punctuation_do_not_hold_a_word_back_and_the_first_form_stays()
 
     def listen(request: DecodeRequest) -> RecognitionResult:
         form = next(turn)
-        return heard(tuple(replace(w, text=form(w.text), probability=0.3) for w in perfect(words)(request).words))
+        return result_of(tuple(replace(w, text=form(w.text), probability=0.3) for w in perfect(words)(request).words))
 
     run = stream(voice(words, position(6)), listen)
     before_the_end = run.events[: [type(event) for event in run.events].index(SpeechEnded)]
@@ -321,7 +323,7 @@ def test_speech_before_a_long_turn_gives_way_before_the_window_is_full(longest, 
 
 def test_a_turn_without_words_is_not_heard_twice_where_nothing_came_before_it():
     words = talk(8)
-    run = stream(voice(words, position(5)), lambda request: perfect(words)(request) if request.final else heard())
+    run = stream(voice(words, position(5)), lambda request: perfect(words)(request) if request.final else result_of())
     ends = [request.start + len(request.samples) for request in run.requests if not request.final]
     assert all(after - before >= StreamOptions().step for before, after in pairwise(ends))
 
@@ -345,7 +347,7 @@ def test_a_turn_is_heard_alone_once_the_listener_stops_before_it():
 def test_a_final_that_stops_before_a_turn_is_heard_again_with_less_before_it(from_s):
     """Partials have the words of the last turn, and finals only if they begin at *from_s* or later."""
     before = (*talk(20), *talk(3, start=9.2))
-    last = spoken(("in", 11.1, 11.4), ("short", 11.4, 11.8))
+    last = timed_words(("in", 11.1, 11.4), ("short", 11.4, 11.8))
 
     def listen(request: DecodeRequest) -> RecognitionResult:
         deaf = request.final and request.start < position(from_s)
@@ -411,7 +413,7 @@ def test_a_core_that_gets_no_answer_says_it_is_full_before_thirty_seconds_are_un
 def test_a_wider_pace_asks_less_often():
     words = talk(25)
 
-    def asked(step: int) -> int:
+    def count_partials(step: int) -> int:
         core = StreamCore(StreamOptions())
         core.pace(step)
         for probability in voice(words, position(10)):
@@ -420,7 +422,7 @@ def test_a_wider_pace_asks_less_often():
                 core.receive_hypothesis(perfect(words)(request))
         return core.counts.partials
 
-    assert asked(position(2)) <= asked(position(0.5)) // 3
+    assert count_partials(position(2)) <= count_partials(position(0.5)) // 3
 
 
 @pytest.mark.parametrize("endpointing", [0.1, 0.5, 2.0])
@@ -439,7 +441,7 @@ def test_a_pause_of_endpointing_length_ends_the_turn_and_a_shorter_one_does_not(
 def test_the_protocol_is_checked():
     core = StreamCore(StreamOptions())
     with pytest.raises(ValueError, match="in flight"):
-        core.receive_hypothesis(heard())
+        core.receive_hypothesis(result_of())
     core.finish()
     with pytest.raises(ValueError, match="after finish"):
         core.receive_audio(QUIET, speech=0.0)

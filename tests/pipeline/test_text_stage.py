@@ -17,7 +17,7 @@ from pipeline.text.stage import MAX_HELD, MAX_HELD_WORDS, TextStage
 from pipeline.words import Segment, Word, join_words
 from server.config import ConfigError
 from server.engines import read_swear_words
-from tests.pipeline.saying import said, text_of
+from tests.pipeline.decided_words import text_of, words_of
 
 EVERYTHING = TextOptions(
     numerals=True,
@@ -57,7 +57,7 @@ def events_of(words: list[Word], cuts: list[int]) -> list[Event]:
     return events
 
 
-def shown(events: list[Event], options: TextOptions, *, step: int = 1) -> list[Event]:
+def rewrite_events(events: list[Event], options: TextOptions, *, step: int = 1) -> list[Event]:
     """Return what is told of *events*, passed on in groups of *step*."""
     rewriter = TextRewriter(TextStage(options, language="en"))
     told: list[Event] = []
@@ -74,10 +74,10 @@ def shown(events: list[Event], options: TextOptions, *, step: int = 1) -> list[E
 @settings(max_examples=max(200, settings.default.max_examples), deadline=None)
 @given(SENTENCE, st.lists(st.integers(1, 12), max_size=8), OPTIONS, st.integers(1, 9))
 def test_words_give_the_same_text_in_any_pieces_and_in_order(parts, cuts, options, step):
-    words = said(" ".join(parts))
+    words = words_of(" ".join(parts))
     events = events_of(words, cuts)
-    told = shown(events, options)
-    assert told == shown(events, options, step=step) == shown(events, options, step=len(events) + 1)
+    told = rewrite_events(events, options)
+    assert told == rewrite_events(events, options, step=step) == rewrite_events(events, options, step=len(events) + 1)
     committed = [word for event in told if isinstance(event, WordsCommitted) for word in event.words]
     closed = [word for event in told if isinstance(event, SegmentClosed) for word in event.segment.words]
     assert committed == closed
@@ -95,7 +95,7 @@ def test_words_give_the_same_text_in_any_pieces_and_in_order(parts, cuts, option
 @given(SENTENCE, OPTIONS)
 def test_nothing_is_held_for_longer_than_it_may(parts, options):
     stage = TextStage(options, language="en")
-    for word in said(" ".join(parts)):
+    for word in words_of(" ".join(parts)):
         stage.add(word, 0)
         assert len(stage._held) < MAX_HELD_WORDS
         assert stage.held_from is None or word.end - stage.held_from < MAX_HELD
@@ -107,8 +107,8 @@ def test_nothing_is_held_for_longer_than_it_may(parts, options):
 @settings(max_examples=max(100, settings.default.max_examples), deadline=None)
 @given(SENTENCE)
 def test_no_option_changes_nothing(parts):
-    events = events_of(said(" ".join(parts)), [7, 7, 7])
-    flat = [event for event in shown(events, TextOptions()) if isinstance(event, SegmentClosed)]
+    events = events_of(words_of(" ".join(parts)), [7, 7, 7])
+    flat = [event for event in rewrite_events(events, TextOptions()) if isinstance(event, SegmentClosed)]
     assert flat == [event for event in events if isinstance(event, SegmentClosed)]
 
 
@@ -127,7 +127,7 @@ SECRET = st.lists(
 @settings(max_examples=max(100, settings.default.max_examples), deadline=None)
 @given(SECRET, st.sampled_from(sorted(OF_FIGURES)), st.booleans(), st.integers(1, 5))
 def test_a_number_is_never_told_in_part_however_slowly_it_is_said(parts, kind, everything, step):
-    words, at = said("my code is"), position(2)
+    words, at = words_of("my code is"), position(2)
     secret = [("seven", "", 0.3, 0.1), *parts]
     for figure, mark, length_s, pause_s in secret:
         for text in f"{figure}{mark}".split():
@@ -135,7 +135,7 @@ def test_a_number_is_never_told_in_part_however_slowly_it_is_said(parts, kind, e
             at = words[-1].end
         at += position(pause_s)
     figures = words[3:]
-    words += [replace(word, start=word.start + at, end=word.end + at) for word in said("is that right")]
+    words += [replace(word, start=word.start + at, end=word.end + at) for word in words_of("is that right")]
     more = {"numerals": True, "replace": ("seven is:x", "five two:y"), "sounds_like": ("Ada", "Soho", "Five Points")}
     options = TextOptions(redact=(kind,), **more) if everything else TextOptions(redact=(kind,))
     stage = TextStage(options, language="en")
@@ -155,15 +155,15 @@ def test_a_number_is_never_told_in_part_however_slowly_it_is_said(parts, kind, e
 
 @pytest.mark.parametrize("cut", range(1, 9))
 def test_a_card_is_one_over_the_end_of_a_segment(cut):
-    words = said("my card is 4242 4242 (1.5) 4242 4242 thanks")
-    told = shown(events_of(words, [cut]), TextOptions(redact=("pci",)))
+    words = words_of("my card is 4242 4242 (1.5) 4242 4242 thanks")
+    told = rewrite_events(events_of(words, [cut]), TextOptions(redact=("pci",)))
     texts = [event.segment.text for event in told if isinstance(event, SegmentClosed)]
     assert " ".join(texts) == "my card is [CARD] thanks"
 
 
 def test_a_run_that_goes_on_for_too_long_has_its_label_then_and_the_rest_is_hidden():
     stage = TextStage(TextOptions(redact=("pci",)), language="en")
-    words = said("card four two four two four two four two four two four two four two four two thanks")
+    words = words_of("card four two four two four two four two four two four two four two four two thanks")
     told = [(word.text, len(stage.redacted)) for one in words for word, _ in stage.add(one, 0)]
     assert [text for text, _ in told] == ["card", "[CARD]", "thanks"]
     assert stage.redacted[0][0] == words[1].start
@@ -172,7 +172,7 @@ def test_a_run_that_goes_on_for_too_long_has_its_label_then_and_the_rest_is_hidd
 
 def test_after_a_restart_the_rest_of_a_number_stays_hidden():
     options = TextOptions(redact=("pci",))
-    words = said("card four two four two four two four two four two four two four two four two thanks")
+    words = words_of("card four two four two four two four two four two four two four two four two thanks")
     first = TextStage(options, language="en")
     before = [placed[0] for word in words[:13] for placed in first.add(word, 0)]
     assert join_words(before) == "card [CARD]"
@@ -182,7 +182,7 @@ def test_after_a_restart_the_rest_of_a_number_stays_hidden():
 
 def test_a_partial_shows_nothing_that_may_be_hidden_later():
     rewriter = TextRewriter(TextStage(TextOptions(redact=("pci", "email")), language="en"))
-    words = said("my card is 4242 or bob at home")
+    words = words_of("my card is 4242 or bob at home")
     partial = Partial(tuple(words), 0)
     [told] = rewriter.receive([partial], decided=0)
     assert isinstance(told, Partial)
@@ -192,15 +192,15 @@ def test_a_partial_shows_nothing_that_may_be_hidden_later():
     assert join_words(committed.words) == "my card is"
     assert rewriter.receive([Partial(tuple(words[4:]), 0)], decided=words[3].end) == []
     numbered = TextRewriter(TextStage(TextOptions(numerals=True), language="en"))
-    [told] = numbered.receive([Partial(tuple(said("twenty five people")), 0)], decided=0)
+    [told] = numbered.receive([Partial(tuple(words_of("twenty five people")), 0)], decided=0)
     assert isinstance(told, Partial)
     assert told.text == "25 people"
 
 
 def test_a_number_that_goes_on_in_another_language_is_hidden_in_both():
     rewriter = TextRewriter(TextStage(TextOptions(redact=("pci",))))
-    german = [replace(word, language="de") for word in said("Karte vier zwei vier zwei vier zwei")]
-    english = [replace(word, language="en") for word in said("(2.5) four two four two two two thanks")]
+    german = [replace(word, language="de") for word in words_of("Karte vier zwei vier zwei vier zwei")]
+    english = [replace(word, language="en") for word in words_of("(2.5) four two four two two two thanks")]
     events: list[Event] = [WordsCommitted(tuple(german), 0, 0), Partial(tuple(english), 0)]
     told = rewriter.receive(events, decided=german[-1].end, language="de")
     told += rewriter.receive([WordsCommitted(tuple(english), len(german), 1)], decided=english[-1].end, language="en")
@@ -211,14 +211,14 @@ def test_a_number_that_goes_on_in_another_language_is_hidden_in_both():
 
 def test_number_words_are_known_by_the_guessed_language_before_it_is_sure():
     rewriter = TextRewriter(TextStage(TextOptions(redact=("pci",))))
-    [told] = rewriter.receive([Partial(tuple(said("Meine Karte ist vier zwei")), 0)], decided=0, language="de")
+    [told] = rewriter.receive([Partial(tuple(words_of("Meine Karte ist vier zwei")), 0)], decided=0, language="de")
     assert isinstance(told, Partial)
     assert told.text == "Meine Karte ist"
 
 
 def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
     rewriter = TextRewriter(TextStage(EVERYTHING, language="en"))
-    words = said("my card is 4242")
+    words = words_of("my card is 4242")
     told = rewriter.receive([SpeechStarted(0), WordsCommitted(tuple(words), 0, 0)], decided=words[-1].end)
     assert [type(event) for event in told] == [SpeechStarted, WordsCommitted]
     told = rewriter.receive([Finalized(30_000)], decided=words[-1].end)
@@ -229,7 +229,7 @@ def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
 @pytest.mark.parametrize("pause", ["", "uh", "(1.5)"])
 def test_a_number_that_a_writer_cuts_off_after_its_first_figures_is_hidden_from_there_on(pause):
     rewriter = TextRewriter(TextStage(TextOptions(redact=("phone",)), language="en"))
-    words = said(f"it is two one {pause} two five five five oh one seven three thanks two one two")
+    words = words_of(f"it is two one {pause} two five five five oh one seven three thanks two one two")
     first = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0), Finalized(words[3].end)], decided=words[3].end)
     rest = rewriter.receive([WordsCommitted(tuple(words[4:]), 4, 1)], decided=words[-1].end)
     told = [event for event in [*first, *rest, *rewriter.flush()] if isinstance(event, WordsCommitted)]
@@ -247,7 +247,7 @@ def test_a_word_of_very_many_signs_costs_little(text):
 
 
 def test_segments_of_a_file_pass_as_those_of_a_stream_do():
-    words = said("my card is 4242 4242 4242 4242 thanks uh new york city")
+    words = words_of("my card is 4242 4242 4242 4242 thanks uh new york city")
     segments = [Segment(tuple(words[:5]), -0.1, 0.0), Segment(tuple(words[5:]), -0.2, 0.0)]
     rewriter = SegmentRewriter(TextStage(EVERYTHING, patient=True))
     first = rewriter.receive(segments[:1], language="en", reached=words[4].end)
@@ -262,7 +262,7 @@ def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_pat
     stage = TextStage(
         TextOptions(profanity_filter=True), language="de", settings=TextSettings(swearing=read_swear_words(path))
     )
-    told = [word for one in said("Oh heck, damn DARN") for word, _ in stage.add(one, 0)]
+    told = [word for one in words_of("Oh heck, damn DARN") for word, _ in stage.add(one, 0)]
     assert join_words(told) == "Oh h***, damn D***"
     assert read_swear_words(None) is None
     path.write_bytes(b"\xff\xfe")
@@ -293,17 +293,17 @@ def test_readers_are_warned_once_if_number_words_are_not_known(options, language
     rewriter = TextRewriter(TextStage(options))
     told = [
         event
-        for number, word in enumerate(said("one two three"))
+        for number, word in enumerate(words_of("one two three"))
         for event in rewriter.receive([WordsCommitted((word,), number, 0)], decided=word.end, language=language)
     ]
     assert [event.code for event in told if isinstance(event, Warned)] == ["number_words_unknown"] * warnings
     whole = SegmentRewriter(TextStage(options))
-    words = tuple(said("one two three"))
+    words = tuple(words_of("one two three"))
     whole.receive([Segment(words, -0.5, 0.1)], language=language, reached=words[-1].end)
     assert [note.partition(": ")[0] for note in whole.notes] == ["number_words_unknown"] * warnings
 
 
 def test_other_options_need_no_number_words():
     stage = TextStage(TextOptions(redact=("email",), profanity_filter=True), language="ru")
-    stage.add(said("one")[0], 0)
+    stage.add(words_of("one")[0], 0)
     assert not stage.unknown_languages

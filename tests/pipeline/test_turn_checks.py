@@ -22,11 +22,11 @@ from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
-from tests.pipeline.listening import spoken
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed, in_real_time, run_session, virtually
+from tests.pipeline.scripted_streams import timed_words
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, virtually
 from tests.pipeline.sounds import SPEECH
 
-TWO_PHRASES = spoken(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
+TWO_PHRASES = timed_words(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
 LENGTH_S = 12.0
 installed = pytest.mark.skipif(not WEIGHTS.installed, reason="the weights of turn ends are not installed")
 
@@ -113,23 +113,23 @@ def test_finalize_ends_the_open_turn():
         session.finalize()
         await in_real_time(position(1))(session)
 
-    happened = hear(Ends(0.1), semantic("low"), spoken(("we", 0.512, 0.8), ("leave", 0.8, 1.28)), feed)
+    happened = hear(Ends(0.1), semantic("low"), timed_words(("we", 0.512, 0.8), ("leave", 0.8, 1.28)), feed)
     assert turns(happened) == [(1.3, 0.1)]
     kinds = [type(one.event) for one in happened]
     assert kinds.index(TurnEnded) < kinds.index(Finalized)
 
 
 def test_a_turn_has_all_its_words_before_its_end_though_a_number_was_held():
-    words = spoken(("in", 0.5, 0.8), ("twenty", 0.8, 1.3), ("five", 1.28, 1.6))
+    words = timed_words(("in", 0.5, 0.8), ("twenty", 0.8, 1.3), ("five", 1.28, 1.6))
     stage = TextStage(TextOptions(numerals=True), language="en")
     happened = hear(Ends(0.97), semantic(), words, text=TextRewriter(stage))
-    assert [word.text for word in committed(happened)] == ["in", "25"]
+    assert [word.text for word in committed_words(happened)] == ["in", "25"]
     assert isinstance(happened[-1].event, TurnEnded)
 
 
 def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
     ends = Ends(0.97)
-    noise = Voice(spoken(("noise", 0.5, 1.5)))
+    noise = Voice(timed_words(("noise", 0.5, 1.5)))
 
     async def main() -> None:
         session = Session(
@@ -146,11 +146,11 @@ def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
 
 def test_a_turn_that_was_open_before_a_restart_ends_though_nobody_goes_on():
     options = semantic("high", open_until=position(0.3))
-    assert turns(hear(Ends(0.97), options, spoken(("later", 4.8, 5.376)))) == [(0.3, None), (5.4, 0.97)]
+    assert turns(hear(Ends(0.97), options, timed_words(("later", 4.8, 5.376)))) == [(0.3, None), (5.4, 0.97)]
 
 
 def test_a_check_has_the_end_of_the_turn_and_no_more_than_the_model_takes():
-    words = spoken(*((f"w{n}", n / 2, n / 2 + 0.5) for n in range(1, 21)))
+    words = timed_words(*((f"w{n}", n / 2, n / 2 + 0.5) for n in range(1, 21)))
     ends = Ends(0.97)
     hear(ends, semantic(), words)
     [asked] = ends.asked
@@ -163,7 +163,7 @@ def test_a_turn_that_follows_closely_is_looked_at_with_what_was_said_before_and_
     first, both = (len(asked) / RATE for asked in ends.asked)
     assert both - first == pytest.approx(0.3 + 0.4, abs=0.1)  # a silence and "now"
     ends = Ends(0.97)
-    hear(ends, semantic(), (*TWO_PHRASES[:2], *spoken(("much", 5.5, 5.9))))
+    hear(ends, semantic(), (*TWO_PHRASES[:2], *timed_words(("much", 5.5, 5.9))))
     assert len(ends.asked[1]) / RATE == pytest.approx(0.4 + 0.1, abs=0.1)  # too much silence was before it
 
 
@@ -172,7 +172,7 @@ def test_the_model_knows_finished_sentences_of_people_from_begun_ones():
     assert not WEIGHTS.damaged
     model = TurnEndModel()
     finished, begun = (
-        [model(said(name, until)) for name, until in clips]
+        [model(turn_of(name, until)) for name, until in clips]
         for clips in (
             [("austen_0870", None), ("austen_0920", None), ("LJ001-0013", None)],
             [("jfk", 3.9), ("austen_0880", None), ("LJ001-0004", None)],
@@ -182,7 +182,7 @@ def test_the_model_knows_finished_sentences_of_people_from_begun_ones():
     assert max(begun) < 0.3
 
 
-def said(name: str, until_s: float | None) -> Samples:
+def turn_of(name: str, until_s: float | None) -> Samples:
     """Return the clip up to a moment, and the start of a pause."""
     samples = soundfile.read(SPEECH / "human" / f"{name}.flac", dtype="float32")[0]
     spoken_part = samples if until_s is None else samples[: round(until_s * RATE)]

@@ -11,7 +11,7 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import SpeechEnded
 from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.words import join_words
-from tests.pipeline.listening import perfect, stream, talk, voice
+from tests.pipeline.scripted_streams import perfect, stream, talk, voice
 
 OPTIONS = TurnOptions(enter=0.5, leave=0.35, onset=2 * WINDOW, endpointing=5 * WINDOW)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pipeline.audio import WINDOW, position
 from pipeline.recognition.voicing import Voicing
 from pipeline.words import Word, join_words
-from tests.pipeline.listening import perfect, spoken, stream, voice
+from tests.pipeline.scripted_streams import perfect, stream, timed_words, voice
 
 START = 10 * WINDOW
 
@@ -107,7 +107,7 @@ def test_mad_times_are_survived(times, pattern):
 
 def test_soft_words_before_the_speech_that_starts_a_turn_are_heard():
     """By telephone the voice detector is half sure of the first words, which does not start a turn."""
-    said = spoken(("the", 2.05, 2.2), ("rate", 2.2, 2.5), ("is", 2.5, 2.8), ("nine", 2.8, 3.4))
+    said = timed_words(("the", 2.05, 2.2), ("rate", 2.2, 2.5), ("is", 2.5, 2.8), ("nine", 2.8, 3.4))
     speech = (
         0.4 if probability > 0.5 and n * WINDOW < said[2].end else probability
         for n, probability in enumerate(voice(said, position(5)))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.scoring import matches, spoken, word_errors
+from benchmarks.scoring import matches, spoken_words, word_errors
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
@@ -90,8 +90,8 @@ def same(one: RecognitionResult, two: RecognitionResult) -> bool:
 def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, list[RecognitionResult]]) -> None:
     errors = words = 0
     for row in KNOWN:
-        said = spoken(row["text"])
-        errors += word_errors(said, spoken(join_words(clip_words(alone[row["file"]]))))
+        said = spoken_words(row["text"])
+        errors += word_errors(said, spoken_words(join_words(clip_words(alone[row["file"]]))))
         words += len(said)
     assert errors / words <= 0.06
 
@@ -111,8 +111,8 @@ def test_word_times_are_true(alone: dict[str, list[RecognitionResult]]) -> None:
     starts, ends = [], []
     for row in KNOWN:
         heard = clip_words(alone[row["file"]])
-        truth = [(spoken(word)[0], start, end) for word, start, end in row["words"]]
-        for said, index in matches([word for word, _, _ in truth], [spoken(word.text)[0] for word in heard]):
+        truth = [(spoken_words(word)[0], start, end) for word, start, end in row["words"]]
+        for said, index in matches([word for word, _, _ in truth], [spoken_words(word.text)[0] for word in heard]):
             starts.append(abs(heard[index].start / RATE - truth[said][1]))
             ends.append(abs(heard[index].end / RATE - truth[said][2]))
     for errors in (starts, ends):
@@ -173,21 +173,21 @@ def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[st
 def test_a_partial_is_heard_at_once_and_almost_as_well(engine: WhisperEngine) -> None:
     row = next(row for row in KNOWN if row["file"] == "espeak/en_07.flac")
     (heard,) = engine.recognise([request(clip(row["file"]), final=False)])
-    assert word_errors(spoken(row["text"]), spoken(join_words(heard.words))) <= 2
+    assert word_errors(spoken_words(row["text"]), spoken_words(join_words(heard.words))) <= 2
     assert heard.rejected is None
 
 
 def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
     (heard,) = engine.recognise([request(samples[: position(1.1)], final=False)])
-    assert spoken(join_words(heard.words))[:3] == ["two", "simple", "ocean"]
+    assert spoken_words(join_words(heard.words))[:3] == ["two", "simple", "ocean"]
     assert len(heard.words) <= 4
 
 
 def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
     (heard,) = engine.recognise([request(samples, final=False, prefix="Two sample ocean")])
-    assert spoken(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
+    assert spoken_words(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
 
 
@@ -244,7 +244,10 @@ def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
     asked = request(samples, hint="engine, orange")
     (heard,) = engine.recognise([asked])
-    assert word_errors(spoken("One simple engine across my black orange."), spoken(join_words(heard.words))) <= 2
+    assert (
+        word_errors(spoken_words("One simple engine across my black orange."), spoken_words(join_words(heard.words)))
+        <= 2
+    )
     assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)
 
 

@@ -15,7 +15,7 @@ from pipeline.ingest import seccomp
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from server.capacity import CAPACITY_FILE, Capacity, capacity_of, measure, write
-from tests.pipeline.conversing import models
+from tests.pipeline.conversations import models
 from tests.server.running import Server, running
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, silence, talking

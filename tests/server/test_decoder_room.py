@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from benchmarks.measure import process_tree
 from pipeline.ingest.memory import PART_BYTES
 from tests.pipeline.boxes import mp4_of_samples
-from tests.pipeline.sounds import encoded, tone
+from tests.pipeline.sounds import encode_audio, tone
 from tests.server.running import Server, running
 from tests.server.serving import wav
 
@@ -104,6 +104,6 @@ def test_files_and_raw_audio_go_on_while_containers_have_all_of_their_room(serve
             assert isinstance(await welcome(stack, raw), ClientConnection)
 
     def post_audio(record: dict[str, object]) -> httpx.Response:
-        return client.post(f"/v1/jobs/{record['job_id']}/audio", content=encoded(tone(1.0), "webm", "libopus"))
+        return client.post(f"/v1/jobs/{record['job_id']}/audio", content=encode_audio(tone(1.0), "webm", "libopus"))
 
     asyncio.run(fill())

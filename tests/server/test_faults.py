@@ -21,7 +21,7 @@ from websockets.exceptions import WebSocketException
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.client import Client, LiveStream
-from tests.pipeline.sounds import encoded, tone
+from tests.pipeline.sounds import encode_audio, tone
 from tests.server.running import Server
 from tests.server.serving import TLS, until, wav
 from tests.server.talking import silence
@@ -101,7 +101,7 @@ class Victim:
         jobs.append(record["job_id"])
         with contextlib.suppress(WebSocketException, OSError, TimeoutError):
             async with asyncio.timeout(10), connect(record["live"]["ingest_ws"], proxy=None) as socket:
-                await socket.send(encoded(tone(1.0), "webm", "libopus"))
+                await socket.send(encode_audio(tone(1.0), "webm", "libopus"))
                 await asyncio.sleep(0.3)
                 await socket.send('{"type":"close"}')
                 async for _ in socket:

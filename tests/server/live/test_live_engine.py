@@ -14,8 +14,8 @@ from pipeline.words import Chunk, Segment, Word
 from server.live.engine import LiveEngine
 from server.live.resuming import SessionPast
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.listening import spoken
-from tests.pipeline.respelling import Respelling, dictations, respelled, spelt
+from tests.pipeline.respelling import Respelling, dictations, respell, spelt
+from tests.pipeline.scripted_streams import timed_words
 
 
 class HearsOtherwise:
@@ -33,10 +33,12 @@ class HearsOtherwise:
 
 @settings(max_examples=40)
 @given(words=dictations(), count=st.integers(1, 30), seed=st.integers())
-@example(spoken(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # written as one word, half of it already told
-@example(spoken(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3)
+@example(timed_words(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # written as one word, half of it already told
+@example(
+    timed_words(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3
+)
 def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple[Word, ...], count: int, seed: int):
-    said = respelled(words[:count], seed)
+    said = respell(words[:count], seed)
     past = SessionPast(
         (Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)
     )

@@ -12,7 +12,7 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pipeline.speakers.excerpts import read_excerpts
-from tests.pipeline.conversing import clip, conversation, models
+from tests.pipeline.conversations import clip, conversation, models
 from tests.server.clustering import clustered
 from tests.server.live.test_live_diarize import final_labels
 from tests.server.running import SPEECH, Server, running

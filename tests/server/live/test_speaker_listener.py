@@ -12,7 +12,7 @@ from pipeline.words import Word
 from server.live.speakers import SpeakerListener
 from server.metrics import Metrics
 from server.model.orders import Order
-from tests.pipeline.conversing import conversation, models
+from tests.pipeline.conversations import conversation, models
 from tests.server.storing import in_a_loop
 
 

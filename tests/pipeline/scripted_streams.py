@@ -29,18 +29,18 @@ NEVER = 10**9
 ScriptedRecogniser = Callable[[DecodeRequest], RecognitionResult | None]
 
 
-def heard(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> RecognitionResult:
+def result_of(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> RecognitionResult:
     return RecognitionResult(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, rejected=rejected)
 
 
-def spoken(*words: tuple[str, float, float]) -> tuple[Word, ...]:
+def timed_words(*words: tuple[str, float, float]) -> tuple[Word, ...]:
     """Return words of (text, start, end) in seconds."""
     return tuple(Word(text, position(start), position(end), 0.9) for text, start, end in words)
 
 
 def talk(count: int, *, start: float = 0.5, each: float = 0.4, gap: float = 0.0) -> tuple[Word, ...]:
     """Return *count* different words, evenly spaced."""
-    return spoken(*((f"w{n}", start + n * (each + gap), start + n * (each + gap) + each) for n in range(count)))
+    return timed_words(*((f"w{n}", start + n * (each + gap), start + n * (each + gap) + each) for n in range(count)))
 
 
 def voice(words: tuple[Word, ...], end: int) -> Iterator[float]:
@@ -56,7 +56,9 @@ def perfect(words: tuple[Word, ...]) -> ScriptedRecogniser:
     def listen(request: DecodeRequest) -> RecognitionResult:
         end = request.start + len(request.samples)
         inside = [word for word in words if request.start <= (word.start + word.end) // 2 < end]
-        return heard(tuple(word if word.end <= end else replace(word, text=word.text[:1], end=end) for word in inside))
+        return result_of(
+            tuple(word if word.end <= end else replace(word, text=word.text[:1], end=end) for word in inside)
+        )
 
     return listen
 

@@ -10,7 +10,7 @@ from pipeline.words import Word, join_words
 LENGTH, GAP = position(0.3), position(0.05)
 
 
-def said(text: str) -> list[Word]:
+def words_of(text: str) -> list[Word]:
     """Return the words of *text*, said without pauses. "(1.5)" stands for a pause in seconds."""
     words: list[Word] = []
     at = 0
@@ -31,4 +31,4 @@ def rewrite(words: Sequence[Word], options: TextOptions, *, language: str = "en"
 
 
 def text_of(text: str, options: TextOptions, *, language: str = "en", patient: bool = False) -> str:
-    return join_words(rewrite(said(text), options, language=language, patient=patient))
+    return join_words(rewrite(words_of(text), options, language=language, patient=patient))

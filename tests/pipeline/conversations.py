@@ -59,7 +59,7 @@ def meeting(name: str) -> tuple[Samples, Labelled]:
     return samples, [(speaker, start, end) for start, end, speaker in row["turns"]]
 
 
-def hear(samples: Samples, options: SpeakerOptions | None = None) -> list[SpeakerTurn]:
+def diarize(samples: Samples, options: SpeakerOptions | None = None) -> list[SpeakerTurn]:
     diarizer = Diarizer(models())
     for start in range(0, len(samples), RATE):
         diarizer.receive(samples[start : start + RATE])
