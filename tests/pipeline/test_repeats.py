@@ -67,24 +67,24 @@ SPEECH = ((0.1, 1.8), (2.1, 3.0), (3.5, 4.1), (4.6, 5.2))
 
 def surrounded(words, said=SAID + REST):
     voiced = [(position(start), position(end)) for start, end in SPEECH]
-    all_words = spoken(*said)
+    all_words = timed_words(*said)
     hear = lambda start, end: tuple(word for word in all_words if start <= word.start and word.end <= end)  # noqa: E731
     return with_surroundings(words, voiced, hear)
 
 
 def test_what_a_row_of_figures_took_of_the_speech_around_it_is_heard_by_itself():
-    row = spoken(("42" * 10, 0.1, 5.2))
+    row = timed_words(("42" * 10, 0.1, 5.2))
     both = surrounded(row)
     assert join_words(both) == "My card 4242424242 It expires in May.", "figures have two seconds of speech"
     assert all(one.end <= two.start for one, two in pairwise(both))
-    my_card, rest = spoken(*SAID[:2]), spoken(*REST)
+    my_card, rest = timed_words(*SAID[:2]), timed_words(*REST)
     assert join_words(surrounded(my_card + row)) == join_words(both)
     assert surrounded(my_card + row + rest) == my_card + row + rest, "it has the words around it"
 
 
 @pytest.mark.parametrize("text", ["4 2", "for two", "4242 It", ""])
 def test_figures_by_themselves_are_no_words_around_a_row(text):
-    row = spoken(("Card", 0.1, 0.5), ("42" * 6, 0.5, 5.2))
+    row = timed_words(("Card", 0.1, 0.5), ("42" * 6, 0.5, 5.2))
     assert surrounded(row, [(word, 4.6, 5) for word in text.split()]) == row
 
 
