@@ -201,9 +201,9 @@ def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config
     metrics = Metrics()
     metrics.name_node(node, config.roles)
     for environment, engine in engines.items():
-        metrics.watch_model(environment, engine.statistics)
+        metrics.models.statistics[environment] = engine.statistics
         if engine.live.speakers is not None:
-            metrics.watch_speakers(environment, engine.live.speakers.cpu_s)
+            metrics.models.speakers_cpu_s[environment] = engine.live.speakers.cpu_s
     return metrics
 
 

@@ -22,8 +22,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._models = _Models()
-        self.registry.register(self._models)
+        self.models = ModelMetrics()
+        self.registry.register(self.models)
         self._requests_of: dict[tuple[str, str, int], Counter] = {}
         gauge, counter, histogram = self._gauge, self._counter, self._histogram
         self._node = gauge("node_info", "1: which node this is", "node", "roles", "version")
@@ -71,14 +71,6 @@ class Metrics:
         """Show the name of this node of a cluster, and its role, on the metrics page."""
         self._node.labels(name, ",".join(sorted(roles)), __version__).set(1)
 
-    def watch_model(self, environment: str, statistics: Callable[[], SchedulerStatistics]) -> None:
-        """Show the *statistics* of the model of *environment* on the page."""
-        self._models.models[environment] = statistics
-
-    def watch_speakers(self, environment: str, cpu_s: Callable[[], float]) -> None:
-        """Show the processor time of labelling the speakers of *environment* on the metrics page."""
-        self._models.speakers[environment] = cpu_s
-
     def count_request(self, method: str, route: str, status: int) -> None:
         """Count an answer. The counter of each kind is looked up only once, which costs more than the counting."""
         kind = (method, route, status)
@@ -100,12 +92,12 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _Models(Collector):
+class ModelMetrics(Collector):
     """What the models have done, read from their schedulers whenever the page is requested."""
 
     def __init__(self) -> None:
-        self.models: dict[str, Callable[[], SchedulerStatistics]] = {}
-        self.speakers: dict[str, Callable[[], float]] = {}
+        self.statistics: dict[str, Callable[[], SchedulerStatistics]] = {}  # of each environment's model
+        self.speakers_cpu_s: dict[str, Callable[[], float]] = {}  # of labelling each environment's speakers
 
     def collect(self) -> Iterable[Metric]:
         kind = ["environment", "urgency"]
@@ -119,7 +111,7 @@ class _Models(Collector):
         waiting = GaugeMetricFamily("scribewire_model_waiting", "Windows that wait for the model", labels=where)
         utilisation = GaugeMetricFamily("scribewire_model_utilisation", "Share of its time it works", labels=where)
         behind = GaugeMetricFamily("scribewire_model_behind_seconds", "Longest wait of live windows", labels=where)
-        for environment, statistics in self.models.items():
+        for environment, statistics in self.statistics.items():
             now = statistics()
             for urgency, counts in now.work.items():
                 labels = [environment, urgency.name.lower()]
@@ -135,6 +127,6 @@ class _Models(Collector):
         listening = CounterMetricFamily(
             "scribewire_speakers_model_seconds", "Processor time of the models of voices, files and live", labels=where
         )
-        for environment, cpu_s in self.speakers.items():
+        for environment, cpu_s in self.speakers_cpu_s.items():
             listening.add_metric([environment], cpu_s())
         return [windows, audio, waited, busy, calls, failures, waiting, utilisation, behind, listening]

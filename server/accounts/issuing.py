@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from server.accounts.keys import KEY_CHANCE_BYTES, digest, display_prefix, last4, make_key, make_webhook_secret
+from server.accounts.keys import KEY_CHANCE_BYTES, digest, display_prefix, make_key, make_webhook_secret
 from server.clock import now_ms
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
@@ -52,7 +52,7 @@ def issue_key(account_id: str, *, environment: str, name: str | None, retention:
         name=name,
         hash=digest(secret),
         prefix=display_prefix(secret),
-        last4=last4(secret),
+        last4=secret[-4:],
         created_at=now_ms(),
         retention=retention,
     )

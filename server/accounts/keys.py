@@ -59,10 +59,6 @@ def display_prefix(key: str) -> str:
     return key[: len("sw_live_") + 4]
 
 
-def last4(key: str) -> str:
-    return key[-4:]
-
-
 def make_webhook_secret(chance: bytes) -> str:
     """A webhook secret as Standard Webhooks writes it: `whsec_` and the base64 of KEY_CHANCE_BYTES random bytes."""
     _number(chance)

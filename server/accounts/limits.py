@@ -279,6 +279,3 @@ def _month_of_hour(hour: int) -> Calendar:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp()) * 1000
-
-
-# --- windows of a client ------------------------------------------------------------------------------------------

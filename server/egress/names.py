@@ -6,9 +6,9 @@ not answer delays only the account that named the host.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from ipaddress import ip_address
+from weakref import WeakValueDictionary
 
 from aiodns import DNSResolver
 from aiodns.error import DNSError
@@ -32,8 +32,7 @@ class Names:
         """*servers* are the name servers to ask, as addresses with or without a port; None: the system's."""
         self._servers = servers
         self._resolver: DNSResolver | None = None
-        self._lines: dict[str, asyncio.Semaphore] = {}  # of the askers that have a question open
-        self._waiting: dict[str, int] = {}
+        self._lines: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of who has a question open
 
     async def close(self) -> None:
         if self._resolver is not None:
@@ -45,7 +44,7 @@ class Names:
         Raises Unresolvable.
         """
         try:
-            async with asyncio.timeout(LOOKUP_S), self._in_line(asker):
+            async with asyncio.timeout(LOOKUP_S), self._lines.setdefault(asker, asyncio.Semaphore(MAX_PER_ASKER)):
                 found = await self._resolve(host)
         except (TimeoutError, DNSError):
             raise Unresolvable(no_public_address(host)) from None
@@ -56,16 +55,3 @@ class Names:
             self._resolver = DNSResolver(self._servers, timeout=SERVER_S, tries=1)
         found = await self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
         return [ip_address(node.addr[0].decode().partition("%")[0]) for node in found.nodes]
-
-    @asynccontextmanager
-    async def _in_line(self, asker: str) -> AsyncIterator[None]:
-        """Count as an open question of *asker* while the block lasts. Waits while there are MAX_PER_ASKER of them."""
-        line = self._lines.setdefault(asker, asyncio.Semaphore(MAX_PER_ASKER))
-        self._waiting[asker] = self._waiting.get(asker, 0) + 1
-        try:
-            async with line:
-                yield
-        finally:
-            self._waiting[asker] -= 1
-            if not self._waiting[asker]:
-                del self._waiting[asker], self._lines[asker]

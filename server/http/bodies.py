@@ -16,7 +16,7 @@ from starlette.requests import Request
 from server.http.headers import clean_filename
 from server.http.large_bodies import LargeBodies, Room, off_loop
 from server.http.problems import Problem
-from server.model.errors import FieldError, invalid
+from server.model.errors import invalid_member
 from server.model.received import Received, StoredFile
 from server.waiting import MIN_BYTES_S, in_pace
 
@@ -270,7 +270,7 @@ class _Form:
         self._name = options[b"name"].decode("utf-8", "replace")
         if self._name == "file":
             if self.file is not None:
-                raise invalid([FieldError("file", "repeated", "may be given only once")])
+                raise invalid_member("file", "repeated", "may be given only once")
             self._is_file = True
             self.file = options.get(b"filename", b"").decode("utf-8", "replace")
         elif sum(map(len, self.fields.values())) >= MAX_FIELDS:
@@ -387,7 +387,7 @@ def _text(value: bytes, name: str) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        raise invalid([FieldError(name, "invalid_encoding", "must be UTF-8")]) from None
+        raise invalid_member(name, "invalid_encoding", "must be UTF-8") from None
 
 
 def _too_large(limit: int, actual: int) -> Problem:

@@ -35,7 +35,7 @@ from server.model.errors import (
     OutcomeUnknown,
     Refused,
     StorageBusy,
-    invalid,
+    invalid_member,
 )
 from server.model.ids import Prefix
 from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
@@ -213,11 +213,11 @@ class Acceptance:
         batch = self.batches.get(customer.environment)
         if batch is None:
             missing = "this node does not listen; send the request to one with the role worker"
-            raise invalid([FieldError(REFERENCES.name, "not_offered", missing)])
+            raise invalid_member(REFERENCES.name, "not_offered", missing)
         try:
             await self.prober.learn_voices(batch, people, account=customer.account, plan=customer.plan)
         except UnusableReference as error:
-            raise invalid([FieldError(REFERENCES.name, "invalid_value", str(error))]) from error
+            raise invalid_member(REFERENCES.name, "invalid_value", str(error)) from error
         upload.begun = True
         await keep_known_recordings(upload.job_id, people, self.storage.blobs)
 

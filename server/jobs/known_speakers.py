@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from server.jobs.members import Fields, InvalidValue, Member, Members, Parser, texts
 from server.model import bounds
-from server.model.errors import FieldError
 
 _HEAD = re.compile(r"data:([\w.+-]*/)?[\w.+-]*(;[\w.+-]+=[^;,]*)*;base64", re.ASCII)
 _MAX_HEAD = 200  # characters; matching takes time by their square
@@ -79,12 +78,12 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
     recordings = members.get(REFERENCES)
     given = names or recordings
     if given and not diarize:
-        members.errors.append(FieldError(NAMES.name, "missing_companion", "needs diarize=true"))
+        members.refuse(NAMES.name, "missing_companion", "needs diarize=true")
     elif given and not members.errors and len(names) != len(recordings):
         mismatch = f"must be as many as {REFERENCES.name}: {len(names)} and {len(recordings)} were given"
-        members.errors.append(FieldError(NAMES.name, "invalid_value", mismatch))
+        members.refuse(NAMES.name, "invalid_value", mismatch)
     elif max_speakers is not None and max_speakers < len(names):
-        members.errors.append(FieldError("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name"))
+        members.refuse("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name")
     return dict(zip(names, recordings, strict=False))
 
 

@@ -119,7 +119,7 @@ class Members:
         try:
             return parse(self._values(name))
         except InvalidValue as wrong:
-            self.errors.append(FieldError(name, wrong.code, str(wrong)))
+            self.refuse(name, wrong.code, str(wrong))
             return default
 
     def get(self, member: Member[T], parse: Callable[[Sequence[object]], T] | None = None) -> T:
@@ -130,11 +130,15 @@ class Members:
         """The same for text that must be given and not be empty; check() refuses a request without it."""
         text = self.take(name, parse, "")
         if not text and not self.errors:
-            self.errors.append(FieldError(name, "missing", "is required"))
+            self.refuse(name, "missing", "is required")
         return text
 
     def _values(self, name: str) -> list[object]:
         return [value for value in self.fields.get(name, ()) if value is not None or self.nulls]
+
+    def refuse(self, name: str, code: str, message: str) -> None:
+        """Note a fault of the member *name*."""
+        self.errors.append(FieldError(name, code, message))
 
     def check(self) -> None:
         """Raise a Refused that names every fault so far."""

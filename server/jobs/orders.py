@@ -15,7 +15,7 @@ from server.jobs.known_speakers import known_speakers, without_brackets
 from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
 from server.jobs.text_members import text_options
 from server.model import bounds
-from server.model.errors import FieldError, Refused, invalid
+from server.model.errors import Refused, invalid_member
 from server.model.offers import Offer
 from server.model.orders import SEMANTIC, LiveOptions, Order
 
@@ -105,7 +105,7 @@ def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, 
             else ()
         )
     if members.has(declared.EAGERNESS.name):
-        members.errors.append(FieldError(declared.EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}"))
+        members.refuse(declared.EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}")
     return ()
 
 
@@ -115,9 +115,7 @@ def _live_channels(members: Members) -> tuple[int, bool]:
     if members.fields.get(declared.AUDIO_CHANNELS.name) == [declared.SEPARATE]:
         return count or SEPARATE_CHANNELS[0], True
     if count is not None:
-        members.errors.append(
-            FieldError(declared.CHANNEL_COUNT.name, "missing_companion", f"needs channels={declared.SEPARATE}")
-        )
+        members.refuse(declared.CHANNEL_COUNT.name, "missing_companion", f"needs channels={declared.SEPARATE}")
     return members.get(declared.AUDIO_CHANNELS), False
 
 
@@ -128,7 +126,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
     language = None if spoken == declared.MULTI else spoken
     names = members.get(declared.KEYWORDS)
     if events and not members.has("webhook_url"):
-        members.errors.append(FieldError("webhook_events", "missing_companion", "needs webhook_url"))
+        members.refuse("webhook_events", "missing_companion", "needs webhook_url")
     return Order(
         output_formats=members.get(declared.OUTPUT_FORMATS),
         word_timestamps=word_timestamps,
@@ -168,7 +166,7 @@ def with_retention(order: Order, default: str | None) -> Order:
     """
     settled = order if order.retention is not None else replace(order, retention=default)
     if not settled.keeps_results and settled.live is not None and settled.live.record:
-        raise invalid([FieldError("record", "conflict", "a recording is kept, which retention none rules out")])
+        raise invalid_member("record", "conflict", "a recording is kept, which retention none rules out")
     return settled
 
 

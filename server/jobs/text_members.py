@@ -9,7 +9,6 @@ from pipeline.text.phones import regions
 from pipeline.text.stage import MAX_HELD_WORDS
 from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset, texts
 from server.model import bounds
-from server.model.errors import FieldError
 
 
 def _replacements(values: Sequence[object]) -> tuple[str, ...]:
@@ -97,14 +96,14 @@ def text_options(
     numerals = members.get(NUMERALS)
     if numerals and language is not None and language not in NUMERAL_LANGUAGES:
         there = f"numerals are there for {', '.join(NUMERAL_LANGUAGES)}, not for {language}"
-        members.errors.append(FieldError("numerals", "conflict", there))
+        members.refuse("numerals", "conflict", there)
     hidden = members.get(REDACT, redact)
     region = members.get(PHONE_REGION)
     if region is not None and not numerals and "phone" not in hidden:
-        members.errors.append(FieldError("phone_region", "missing_companion", "needs numerals or redact=phone"))
+        members.refuse("phone_region", "missing_companion", "needs numerals or redact=phone")
     by_sound = members.get(SOUNDS_LIKE)
     if by_sound and not names:
-        members.errors.append(FieldError("sounds_like", "missing_companion", "needs keywords, which it is to write"))
+        members.refuse("sounds_like", "missing_companion", "needs keywords, which it is to write")
     return TextOptions(
         numerals=numerals,
         redact=hidden,

@@ -55,6 +55,11 @@ def invalid(errors: Sequence[FieldError]) -> Refused:
     return Refused("invalid_parameter", "; ".join(f"{e.param}: {e.message}" for e in errors), errors=errors)
 
 
+def invalid_member(param: str, code: str, message: str) -> Refused:
+    """The same for one member."""
+    return invalid([FieldError(param, code, message)])
+
+
 class LimitReached(RequestError):
     """A counted limit is used up: *used* of *limit*. *name* is the window or allowance."""
 

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection, Request
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
 from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
-from server.accounts.signed import GRANT, Scope, check_token, read_credential
+from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
 from server.http.caller import Caller
@@ -116,26 +116,19 @@ class AccessControl:
         if not familiar:
             self._refused.look(address, limit=limit).check()
         try:
-            found = await self._find_working_key(secret, hashed)
+            if not familiar:
+                environment_of(secret)
+            found = await self._find_key(hashed)
         except (MalformedKey, Problem):
             self._familiar.discard(hashed)
             window = await self._refused.count(address, limit=limit)
             if not familiar:
                 window.check()
             raise
-        self._remember(hashed)
-        return found
-
-    def _remember(self, hashed: bytes) -> None:
-        """Note that this key was good lately."""
         if len(self._familiar) >= MAX_FAMILIAR:
             self._familiar.clear()
         self._familiar.add(hashed)
-
-    async def _find_working_key(self, secret: str, hashed: bytes) -> tuple[ApiKey, Account]:
-        if hashed not in self._familiar:
-            environment_of(secret)
-        return await self._find_key(hashed)
+        return found
 
     async def _find_key(self, hashed: bytes) -> tuple[ApiKey, Account]:
         found = await self.storage.accounts.by_hash(hashed)
@@ -156,10 +149,6 @@ class AccessControl:
             return
         if not _is_own(origin, connection.headers.get("host")):
             raise Problem("origin_not_allowed", "pages of this origin may not use this server")
-
-    def check_token(self, token: str, *, job_id: str, scope: Scope) -> None:
-        """Return if *token* is valid for this job and scope. Raises RequestError if not."""
-        check_token(self.storage.signing_keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
 
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """The RateLimit headers of an answer to *caller*; none if its requests are not counted."""

@@ -162,7 +162,8 @@ class Channels:
 
     async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
         channel = await self._admit(request)
-        return await self.subtitles.answer_newest(request, channel.job)
+        job = None if channel.job is None else await self.parts.jobs.get(channel.job)
+        return await self.subtitles.answer(request, job)
 
     async def _admit(self, request: Request) -> Channel:
         """The channel of the path, for its owner by key or for a holder of its token. Raises RequestError."""

@@ -21,7 +21,7 @@ from server.http.streamed import Streamed, first_piece
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
 from server.model.erasures import ErasureReason
-from server.model.errors import FieldError, invalid
+from server.model.errors import invalid_member
 from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
@@ -149,12 +149,13 @@ class Jobs:
         return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        which, limit = _filter(request, caller, self.parts.links.keys)
+        which, limit = _filter(request, caller, self.parts.keys)
         rows = await self.parts.jobs.find(which, limit=limit + 1)
         page, more = rows[:limit], len(rows) > limit
-        cursor = _cursor_after(page[-1], caller, self.parts.links.keys) if more else None
-        headers = {}
-        if cursor is not None:
+        cursor, headers = None, {}
+        if more:
+            last = page[-1]
+            cursor = make_cursor(self.parts.keys, owner=_owner(caller), created_at=last.created_at, job_id=last.id)
             others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
             target = f"{self.parts.links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
             headers["Link"] = f'<{target}>; rel="next"'
@@ -290,7 +291,7 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
     cursor = query.get("cursor")
     metadata = {name[9:-1]: text for name, text in query.items() if name.startswith("metadata[") and name[-1] == "]"}
     if len(metadata) > MAX_METADATA_KEYS:
-        raise invalid([FieldError("metadata", "too_many", f"must have at most {MAX_METADATA_KEYS} keys")])
+        raise invalid_member("metadata", "too_many", f"must have at most {MAX_METADATA_KEYS} keys")
     limit = query_number(request, "limit", least=1, most=100)
     return JobFilter(
         account=caller.account_id,
@@ -305,10 +306,6 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=_owner(caller)),
     ), limit or 20
-
-
-def _cursor_after(job: Job, caller: Caller, keys: SigningKeys) -> str:
-    return make_cursor(keys, owner=_owner(caller), created_at=job.created_at, job_id=job.id)
 
 
 def _owner(caller: Caller) -> str:

@@ -21,7 +21,7 @@ from server.jobs.orders import ParsedRequest, parse_live_order
 from server.live.session import LiveSession
 from server.live.writers import Seat
 from server.model.channels import Channel
-from server.model.errors import FieldError, invalid
+from server.model.errors import invalid_member
 from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
@@ -170,7 +170,7 @@ class LiveRequests:
         )
         if channel is None:
             missing = "there is no channel of this name; POST /v1/channels makes it"
-            raise invalid([FieldError("channel", "unknown_value", missing)])
+            raise invalid_member("channel", "unknown_value", missing)
         return channel
 
     # --- audio in HTTP requests --------------------------------------------------------------------------------------

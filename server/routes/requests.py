@@ -7,12 +7,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from server.accounts.signed import Scope
+from server.accounts.signed import Scope, check_token
+from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.jobs.erasing import Eraser
-from server.model.errors import FieldError, Refused, invalid
+from server.model.errors import Refused, invalid_member
 from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
@@ -66,7 +67,7 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
 def check_query(request: Request) -> None:
     """Raises Refused if redaction is asked for in the query of an operation that reads members from its body."""
     if request.scope["query_string"] and not {"redact", "redact[]"}.isdisjoint(request.query_params):
-        raise invalid([FieldError("redact", "misplaced", "belongs into the body; the query redacts nothing")])
+        raise invalid_member("redact", "misplaced", "belongs into the body; the query redacts nothing")
 
 
 # --- the job -----------------------------------------------------------------------------------------------------
@@ -112,13 +113,13 @@ def no_such_job() -> Refused:
 async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
     """The job of the path, for its owner by key or for a holder of a token of *scope* for this job.
 
-    Raises Refused and what AccessControl.check_token() raises.
+    Raises Refused and what check_token() raises.
     """
     job_id = connection.path_params["job_id"]
     token = connection.query_params.get("token")
     if token is None:
         return await own_job(parts.jobs, await parts.access.identify(connection), job_id)
-    parts.access.check_token(token, job_id=job_id, scope=scope)
+    check_token(parts.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
     job = await parts.jobs.get(job_id)
     if job is None or job.environment != connection.state.environment:
         raise no_such_job()
@@ -141,14 +142,14 @@ def query_choices(query: Mapping[str, str], name: str, allowed: Sequence[str]) -
     given = [part.strip().lower() for part in query.get(name, "").split(",") if part.strip()]
     for part in given:
         if part not in allowed:
-            raise invalid([FieldError(name, "unknown_value", f"unknown value; allowed: {', '.join(allowed)}")])
+            raise invalid_member(name, "unknown_value", f"unknown value; allowed: {', '.join(allowed)}")
     return given
 
 
 def query_choice(query: Mapping[str, str], name: str, allowed: Sequence[str]) -> str | None:
     given = query_choices(query, name, allowed)
     if len(given) > 1:
-        raise invalid([FieldError(name, "repeated", f"must be one of {', '.join(allowed)}")])
+        raise invalid_member(name, "repeated", f"must be one of {', '.join(allowed)}")
     return given[0] if given else None
 
 
@@ -158,7 +159,7 @@ def query_instant(query: Mapping[str, str], name: str) -> int | None:
     try:
         return parse_iso(query[name])
     except (ValueError, OverflowError):
-        raise invalid([FieldError(name, "invalid_type", "must be an RFC 3339 instant")]) from None
+        raise invalid_member(name, "invalid_type", "must be an RFC 3339 instant") from None
 
 
 def query_seconds(request: Request, name: str, *, most: int) -> int | None:
@@ -173,12 +174,12 @@ def query_number(request: Request, name: str, *, least: int, most: int) -> int |
     if raw is None:
         return None
     if not (raw.isascii() and raw.isdecimal() and len(raw) <= len(str(most)) and least <= int(raw) <= most):
-        raise invalid([FieldError(name, "out_of_range", f"must be a whole number from {least} to {most}")])
+        raise invalid_member(name, "out_of_range", f"must be a whole number from {least} to {most}")
     return int(raw)
 
 
 def query_switch(request: Request, name: str) -> bool:
     raw = request.query_params.get(name, "false").lower()
     if raw not in ("true", "false", "1", "0"):
-        raise invalid([FieldError(name, "invalid_type", "must be true or false")])
+        raise invalid_member(name, "invalid_type", "must be true or false")
     return raw in ("true", "1")

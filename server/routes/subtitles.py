@@ -74,10 +74,6 @@ class Subtitles:
     async def show(self, request: Request, _caller: Caller) -> Response:
         return await self.answer(request, await admit_reader(request, Scope.EVENTS, self.parts))
 
-    async def answer_newest(self, request: Request, job_id: str | None) -> Response:
-        """The subtitles of this session of a channel. Raises the errors of answer()."""
-        return await self.answer(request, None if job_id is None else await self.parts.jobs.get(job_id))
-
     async def answer(self, request: Request, job: Job | None) -> Response:
         """The subtitles of *job* in the shape that the query asks for; without a job there are none yet.
 

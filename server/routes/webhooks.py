@@ -1,7 +1,7 @@
 """The routes of webhooks: a job's deliveries, another attempt, disabled addresses, a test."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -140,14 +140,7 @@ def _delivery_object(delivery: Delivery) -> dict[str, Any]:
         "url": delivery.url,
         "state": delivery.state,
         "attempts": [
-            {
-                "n": attempt.n,
-                "at": iso(attempt.at),
-                "status_code": attempt.status_code,
-                "duration_ms": attempt.duration_ms,
-                "error": attempt.error,
-                "next_attempt_at": iso_or_none(attempt.next_attempt_at),
-            }
+            {**asdict(attempt), "at": iso(attempt.at), "next_attempt_at": iso_or_none(attempt.next_attempt_at)}
             for attempt in delivery.attempts
         ],
     }

@@ -19,7 +19,7 @@ from server.jobs.order_members import EAGERNESS, MULTI
 from server.jobs.orders import language_among, unknown_members
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
-from server.model.errors import FieldError, Refused, invalid
+from server.model.errors import Refused, invalid_member
 from server.model.offers import Offer
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 
@@ -107,9 +107,9 @@ def parse_live(query: QueryParams, offer: Offer) -> LiveRequest:
     if endpointing.get("endpointing") == SEMANTIC:
         endpointing = {**endpointing, "eagerness": members.get(EAGERNESS)}
     elif members.has(EAGERNESS.name):
-        members.errors.append(FieldError(EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}"))
+        members.refuse(EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}")
     if members.has("callback"):
-        members.errors.append(FieldError("callback", "not_offered", "results come on the WebSocket"))
+        members.refuse("callback", "not_offered", "results come on the WebSocket")
     separate, channels = _channels(members)
     live = replace(_live(members, channels, interim=interim), **endpointing)
     return LiveRequest(
@@ -135,7 +135,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     )
     callback = members.take("callback", url_text, None)
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
-        members.errors.append(FieldError("callback_method", "not_offered", "the answer is sent by POST"))
+        members.refuse("callback_method", "not_offered", "the answer is sent by POST")
     return FileRequest(
         order=replace(_order(members, offer, live=None), separate=separate),
         shape=shape,
@@ -167,7 +167,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     text = text_options(members, language=language, names=hints, redact=_redactions)
     diarize = members.take("diarize", boolean, False)
     if diarize and not offer.speakers:
-        members.errors.append(FieldError("diarize", "not_offered", NOT_INSTALLED))
+        members.refuse("diarize", "not_offered", NOT_INSTALLED)
     members.check()
     return Order(
         language=language,
@@ -191,7 +191,7 @@ def _channels(members: Members) -> tuple[bool, int]:
     separate = asked and channels > 1
     allowed = SEPARATE_CHANNELS if separate else CHANNELS
     if channels not in allowed:
-        members.errors.append(FieldError("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}"))
+        members.refuse("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}")
     return separate, channels
 
 
@@ -200,7 +200,7 @@ def _live(members: Members, channels: int, *, interim: bool) -> LiveOptions:
     rate = members.take("sample_rate", _number, None)
     if encoding != CONTAINER and (rate is None or rate not in RATES):
         takes = f"{encoding} needs a rate from {RATES[0]} to {RATES[-1]}"
-        members.errors.append(FieldError("sample_rate", "out_of_range", takes))
+        members.refuse("sample_rate", "out_of_range", takes)
     members.check()
     return LiveOptions(
         encoding=encoding,
@@ -219,9 +219,9 @@ def _check_utterance_end(value: int | None, members: Members, *, interim: bool) 
     if value is None:
         return
     if value < MIN_UTTERANCE_END_MS:
-        members.errors.append(FieldError("utterance_end_ms", "out_of_range", f"Invalid value of '{value}'."))
+        members.refuse("utterance_end_ms", "out_of_range", f"Invalid value of '{value}'.")
     elif not interim:
-        members.errors.append(FieldError("utterance_end_ms", "missing_companion", "needs interim_results=true"))
+        members.refuse("utterance_end_ms", "missing_companion", "needs interim_results=true")
 
 
 # --- parsers, as those of server/jobs/members.py ---------------------------------------------------------------------
@@ -288,10 +288,10 @@ def url_of(fields: Mapping[str, Sequence[object]]) -> str:
     The latter also if the body asks for redaction, because members are read from the query alone.
     """
     if REDACT in fields:
-        raise invalid([FieldError(REDACT, "misplaced", "belongs into the query; the body redacts nothing")])
+        raise invalid_member(REDACT, "misplaced", "belongs into the query; the body redacts nothing")
     url = fields.get("url", [None])[0]
     if url is None:
         raise Refused("missing_input", 'send the audio itself, or {"url": "https://..."} as application/json')
     if not isinstance(url, str) or len(url) > bounds.MAX_URL_CHARS:
-        raise invalid([FieldError("url", "invalid_type", "must be an address")])
+        raise invalid_member("url", "invalid_type", "must be an address")
     return url

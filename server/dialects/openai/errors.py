@@ -5,7 +5,7 @@ from typing import Any
 
 from server.http.operation import ErrorShape
 from server.http.problems import Problem
-from server.model.errors import FieldError
+from server.model.errors import FieldError, Refused, invalid_member
 
 SERVER_ERROR = 500
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -19,6 +19,11 @@ def error_body(problem: Problem, _request_id: str = "") -> Mapping[str, Any]:
 
 
 SHAPE = ErrorShape(schema="OpenAIError", body=error_body)
+
+
+def invalid_value(param: str, message: str) -> Refused:
+    """The refusal of a member with a value that it cannot have."""
+    return invalid_member(param, "unknown_value", message)
 
 
 def unknown_model(name: str, offered: str) -> Problem:

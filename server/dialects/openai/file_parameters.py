@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
-from server.dialects.openai.errors import unknown_model
+from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
 from server.jobs.members import Member, Members, one_of
@@ -25,7 +25,7 @@ from server.jobs.order_members import (
 from server.jobs.orders import ParsedRequest, common_order, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
-from server.model.errors import FieldError, Refused, invalid
+from server.model.errors import invalid_member
 from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
 from server.model.received import Received
@@ -83,7 +83,7 @@ class ResponseOptions:
         given = _values_of(fields, "timestamp_granularities")
         for value in given:
             if value not in GRANULARITIES:
-                raise _wrong("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
+                raise invalid_value("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
         self.granularities = tuple(map(str, given)) or ("segment",)
         _check_temperature(fields.get("temperature", ["0"])[0])
         if self.translating:
@@ -113,7 +113,7 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
     if model != [DIARIZING_MODEL] or offer.model == DIARIZING_MODEL:
         return False
     if not offer.speakers:
-        raise invalid([FieldError("model", "not_offered", NOT_INSTALLED)])
+        raise invalid_member("model", "not_offered", NOT_INSTALLED)
     return True
 
 
@@ -140,7 +140,7 @@ def _check_model(given: list[object], offer: Offer) -> None:
 
 def _check_translation(offer: Offer) -> None:
     if (refusal := offer.translation_refusal) is not None:
-        raise invalid([FieldError("model", "unknown_value", refusal)])
+        raise invalid_member("model", "unknown_value", refusal)
 
 
 def _check_temperature(given: object) -> None:
@@ -150,15 +150,11 @@ def _check_temperature(given: object) -> None:
     except ValueError:
         sound = False
     if not sound:
-        raise _wrong("temperature", "must be a number from 0 to 1")
+        raise invalid_value("temperature", "must be a number from 0 to 1")
 
 
 def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = fields.get(name, [default])[0]
     if value not in allowed:
-        raise _wrong(name, f"must be one of {', '.join(allowed)}")
+        raise invalid_value(name, f"must be one of {', '.join(allowed)}")
     return str(value)
-
-
-def _wrong(name: str, message: str) -> Refused:
-    return invalid([FieldError(name, "unknown_value", message)])

@@ -11,14 +11,13 @@ from starlette.responses import Response
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import CLIENT_SECRET, make_credential, read_credential
 from server.clock import now_ms
-from server.dialects.openai.errors import SHAPE
+from server.dialects.openai.errors import SHAPE, invalid_value
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.schema_parts import ref
 from server.jobs.members import members_of, whole_in
-from server.model.errors import FieldError, invalid
 from server.model.ids import Prefix
 from server.routes.parts import RouteParts
 
@@ -74,18 +73,14 @@ def _sealable(session: Mapping[str, Any]) -> str:
     try:
         said = orjson.dumps(session)
     except orjson.JSONEncodeError:
-        raise _wrong("session", "is nested too deeply") from None
+        raise invalid_value("session", "is nested too deeply") from None
     if len(said) > MAX_SESSION_BYTES:
-        raise _wrong("session", f"must have at most {MAX_SESSION_BYTES} bytes")
+        raise invalid_value("session", f"must have at most {MAX_SESSION_BYTES} bytes")
     return said.decode()
 
 
 def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = body.get(name) or {}
     if not isinstance(value, dict):
-        raise _wrong(name, "must be an object")
+        raise invalid_value(name, "must be an object")
     return value
-
-
-def _wrong(param: str, message: str) -> Exception:
-    return invalid([FieldError(param, "unknown_value", message)])

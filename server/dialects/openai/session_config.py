@@ -12,11 +12,12 @@ from typing import Any
 import orjson
 
 from pipeline.recognition.latency import ACCURATE, LOW
+from server.dialects.openai.errors import invalid_value
 from server.jobs.members import Members, keywords, one_of, string, text_up_to
 from server.jobs.order_members import MULTI
 from server.jobs.orders import language_among
 from server.model import bounds
-from server.model.errors import FieldError, Refused, invalid
+from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import SEMANTIC, LiveOptions, Order
 
@@ -76,7 +77,7 @@ class TranscriptionConfig:
         Raises Refused model_not_found, invalid_parameter.
         """
         if session.get("type", TYPE) != TYPE:
-            raise _wrong("session.type", "only transcription sessions are offered here")
+            raise invalid_value("session.type", "only transcription sessions are offered here")
         given = _inner(_inner(session, "audio"), "input")
         _refuse_redaction(session)
         made = self
@@ -156,7 +157,7 @@ def _refuse_redaction(session: Mapping[str, Any]) -> None:
         given = waiting.pop()
         if isinstance(given, Mapping):
             if given.get("redact"):
-                raise _wrong("session.redact", NO_REDACTION)
+                raise invalid_value("session.redact", NO_REDACTION)
             waiting += given.values()
         elif isinstance(given, list):
             waiting += given
@@ -169,7 +170,7 @@ def _check_size(made: TranscriptionConfig) -> None:
     except orjson.JSONEncodeError:  # nested too deeply
         size = MAX_BYTES + 1
     if size > MAX_BYTES:
-        raise _wrong("session", f"must have at most {MAX_BYTES} bytes, and few levels")
+        raise invalid_value("session", f"must have at most {MAX_BYTES} bytes, and few levels")
 
 
 def _inner(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -177,16 +178,16 @@ def _inner(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _wrong(name, "must be an object")
+        raise invalid_value(name, "must be an object")
     return value
 
 
 def _format(given: Mapping[str, Any]) -> str:
     name = given.get("type")
     if not isinstance(name, str) or name not in FORMATS:
-        raise _wrong("session.audio.input.format", f"must be one of {', '.join(FORMATS)}")
+        raise invalid_value("session.audio.input.format", f"must be one of {', '.join(FORMATS)}")
     if given.get("rate", FORMATS[name][1]) != FORMATS[name][1]:
-        raise _wrong("session.audio.input.format.rate", f"must be {FORMATS[name][1]} for {name}")
+        raise invalid_value("session.audio.input.format.rate", f"must be {FORMATS[name][1]} for {name}")
     return name
 
 
@@ -196,7 +197,9 @@ def _turn_detection(given: object) -> Mapping[str, Any] | None:
         return None
     kind = given.get("type", "server_vad") if isinstance(given, dict) else None
     if not isinstance(kind, str) or kind not in VAD_DEFAULTS or not isinstance(given, dict):
-        raise _wrong("session.audio.input.turn_detection", f"must be null or of type {' or '.join(VAD_DEFAULTS)}")
+        raise invalid_value(
+            "session.audio.input.turn_detection", f"must be null or of type {' or '.join(VAD_DEFAULTS)}"
+        )
     known = {name: usual if given.get(name) is None else given[name] for name, usual in VAD_DEFAULTS[kind].items()}
     for name, value in known.items():
         if name == "eagerness":
@@ -204,7 +207,7 @@ def _turn_detection(given: object) -> Mapping[str, Any] | None:
         else:
             sound = isinstance(value, int | float) and value >= 0
         if not sound:
-            raise _wrong(f"session.audio.input.turn_detection.{name}", "has a value that it cannot have")
+            raise invalid_value(f"session.audio.input.turn_detection.{name}", "has a value that it cannot have")
     return {"type": kind, **known}
 
 
@@ -216,7 +219,3 @@ def _silence_ms(turn_detection: Mapping[str, Any] | None) -> int:
         return EAGERNESS_MS[turn_detection["eagerness"]]
     asked_ms = round(float(turn_detection["silence_duration_ms"]))
     return max(bounds.ENDPOINTING_MS[0], min(bounds.ENDPOINTING_MS[-1], asked_ms))
-
-
-def _wrong(param: str, message: str) -> Refused:
-    return invalid([FieldError(param, "unknown_value", message)])
