@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.words import Chunk
 from server.model.instants import parse_iso
-from server.routes import access_control
+from server.routes import requests
 from tests.server.serving import LIMITS, chunk, served, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
@@ -232,7 +232,7 @@ def test_a_key_is_no_token(server, client):
 def test_a_token_ends(server, client, monkeypatch):
     job_id = submit(client)["job_id"]
     made = client.post("/v1/tokens", json={"job_id": job_id, "ttl_seconds": 1}).json()
-    monkeypatch.setattr(access_control, "now_ms", lambda: parse_iso(made["expires_at"]))
+    monkeypatch.setattr(requests, "now_ms", lambda: parse_iso(made["expires_at"]))
     with server.client() as anybody:
         response = anybody.get(f"/v1/jobs/{job_id}/events", params={"token": made["token"]})
         assert (response.status_code, response.json()["code"]) == (401, "invalid_token")
