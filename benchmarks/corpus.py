@@ -42,7 +42,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.session import TimedEvent
+from pipeline.timed_events import TimedEvent
 from pipeline.words import join_words
 
 OURS, LIVE, WHISPER_CPP = "ours", "ours live", "whisper.cpp"

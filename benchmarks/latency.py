@@ -48,7 +48,8 @@ from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session, TimedEvent
+from pipeline.session import Session
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Word, join_words
 
 FRAME_S = WINDOW / RATE

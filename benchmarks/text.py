@@ -39,11 +39,12 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
-from pipeline.session import Session, TimedEvent
+from pipeline.session import Session
 from pipeline.text.figures import Reader
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Word, join_words
 
 EACH = 12  # phrases of each kind of secret, if --each does not say otherwise

@@ -16,7 +16,8 @@ from dataclasses import fields, replace
 from pipeline.audio import WINDOW, Samples
 from pipeline.events import Finalized
 from pipeline.recognition.stream_options import StreamCounts
-from pipeline.session import MAX_UNREAD, Session, SessionStatistics, TimedEvent, read_events
+from pipeline.session import Session, SessionStatistics
+from pipeline.timed_events import MAX_UNREAD, TimedEvent, read_events
 from pipeline.waking import Changes
 
 

@@ -11,7 +11,6 @@ run() continues with or without a writer until end() is called and the last even
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,13 +23,14 @@ import numpy as np
 
 from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
-from pipeline.events import Event, WordsCommitted
+from pipeline.events import Event
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import SpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamCounts
 from pipeline.text.rewriting import TextRewriter
+from pipeline.timed_events import MAX_UNREAD, EventClock, TimedEvent, read_events
 from pipeline.waking import Changes
 
 MAX_BUFFERED = position(30)
@@ -38,12 +38,6 @@ MAX_BUFFERED = position(30)
 
 ENOUGH_BUFFERED = position(5)
 """The most buffered audio with which feed() returns at once; with more, its caller waits."""
-
-MAX_UNREAD = 1000
-"""The most unread events with which audio is still processed."""
-
-ARRIVALS = 4096
-"""How many pieces of audio have their arrival times kept, to measure lag: two minutes in frames of 32 ms."""
 
 WINDOWS = 16
 """Windows, half a second, that are processed before other tasks get a turn on the event loop."""
@@ -83,19 +77,6 @@ class TurnEnds(Protocol):
     async def probability(self, turn: Samples) -> float:
         """Return the probability that the speaker of *turn* has finished. Raises EngineFailed."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class TimedEvent:
-    """An event and the time of its decision, in seconds of Unix time. Changes of the system's clock do not move it.
-
-    For WordsCommitted, *lags_s* has the seconds from the arrival of each word's end to that time.
-    """
-
-    event: Event
-    at_s: float
-    lags_s: tuple[float, ...] = ()
-    channel: int | None = None  # whose event it is; None where all are heard together, and for what concerns all
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +125,14 @@ class Session:
         self._commands = 0  # in the backlog
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
         self._unread: deque[TimedEvent] = deque()
-        self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
         self._loop = asyncio.get_running_loop()
-        self._epoch_s = time.time() - self._loop.time()
+        self._clock = EventClock(time.time() - self._loop.time())
         self._changes = Changes()
         self._played_s = 0.0  # when a player in real time would finish the audio processed so far
         self._round_s = 0.0
         self._language: str | None = None  # of the last answer, which may be a guess
         self._received = 0
         self._finalized = 0  # the position of the last finalize()
-        self._promised = _Promised()
         self._ended = False
         self._over = False
 
@@ -172,7 +151,7 @@ class Session:
         if self._waiting + len(samples) > MAX_BUFFERED:
             raise TooFast(f"more than {MAX_BUFFERED // RATE} s of audio would wait")
         self._received += len(samples)
-        self._arrivals.append((self._received, self._loop.time()))
+        self._clock.note_arrival(self._received, self._loop.time())
         self._queue(samples)
 
     async def wait_for_room(self) -> None:
@@ -223,8 +202,8 @@ class Session:
             waiting=self._waiting,
             unread=len(self._unread),
             round_s=self._round_s,
-            lag_s=self._promised.lag_s,
-            retractions=self._promised.retractions,
+            lag_s=self._clock.lag_s,
+            retractions=self._clock.retractions,
             counts=replace(self._core.counts),
         )
 
@@ -331,7 +310,7 @@ class Session:
         events = self._events_received()
         if events:
             now_s = self._loop.time()
-            self._unread.extend(self._stamp(event, now_s) for event in events)
+            self._unread.extend(self._clock.stamp(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
             tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
@@ -389,19 +368,6 @@ class Session:
         self._round_s += ROUND_SMOOTHING * (round_s - self._round_s)
         self._core.pace(position(STEP_FACTOR * self._round_s))
 
-    def _stamp(self, event: Event, now_s: float) -> TimedEvent:
-        at_s = self._epoch_s + now_s
-        if not isinstance(event, WordsCommitted):
-            return TimedEvent(event, at_s)
-        lags_s = tuple(now_s - self._arrival_s(word.end) for word in event.words)
-        self._promised.receive(event, lags_s[-1])
-        return TimedEvent(event, at_s, lags_s)
-
-    def _arrival_s(self, position: int) -> float:
-        """Return when the audio up to *position* had arrived, or a later time if that is no longer kept."""
-        index = bisect_left(self._arrivals, position, key=lambda arrival: arrival[0])
-        return self._arrivals[min(index, len(self._arrivals) - 1)][1]
-
     @property
     def _waiting(self) -> int:
         return self._received - min(self._received, self._core.position)
@@ -410,35 +376,3 @@ class Session:
         self._backlog.append(item)
         self._commands += isinstance(item, _Command)
         self._changes.notify()
-
-
-async def read_events(
-    unread: deque[TimedEvent], changes: Changes, over: Callable[[], bool]
-) -> AsyncIterator[TimedEvent]:
-    """Yield the *unread* events as they come, until *over* holds and none is left. Each read makes room for more.
-
-    A MultichannelSession uses it too.
-    """
-    while True:
-        await changes.until(lambda: bool(unread) or over())
-        if not unread:
-            return
-        yield unread.popleft()
-        changes.notify()
-
-
-class _Promised:
-    """Checks, outside the core, that committed words never change."""
-
-    def __init__(self) -> None:
-        self.retractions = 0
-        self.lag_s = 0.0
-        self._words = 0
-        self._end = 0
-
-    def receive(self, event: WordsCommitted, lag_s: float) -> None:
-        kept = event.index == self._words and event.words[0].start >= self._end
-        self.retractions += not kept
-        self._words = event.index + len(event.words)
-        self._end = event.words[-1].end
-        self.lag_s = lag_s

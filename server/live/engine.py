@@ -18,7 +18,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import LiveRecogniser, Session, SessionStatistics, TimedEvent, TurnEnds
+from pipeline.session import LiveRecogniser, Session, SessionStatistics, TurnEnds
 from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
@@ -27,6 +27,7 @@ from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from server.jobs.transcriber import speaker_options
 from server.live.resuming import SessionPast

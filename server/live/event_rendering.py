@@ -21,8 +21,8 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.session import TimedEvent
 from pipeline.speakers.live import LiveSpeakers
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Segment, Word, join_words, speaker_members
 from server.model.events import NewEvent
 from server.model.instants import iso

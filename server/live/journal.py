@@ -11,8 +11,8 @@ from types import MappingProxyType
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import position, seconds
 from pipeline.events import SegmentClosed
-from pipeline.session import TimedEvent
 from pipeline.speakers.live import LiveSpeakers
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
 from server.live.event_rendering import EventRenderer, LogBatch, revised_event

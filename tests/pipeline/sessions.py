@@ -16,7 +16,8 @@ from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session, TimedEvent
+from pipeline.session import Session
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.scripted_streams import talk
 

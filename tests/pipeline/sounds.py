@@ -93,6 +93,19 @@ def read(path: Path) -> Samples:
     return samples
 
 
+def envelope(samples: Samples) -> Samples:
+    """Return the loudness in steps of 10 ms."""
+    steps = len(samples) // 160
+    return np.sqrt(np.mean(np.square(samples[: steps * 160]).reshape(steps, 160), axis=1))
+
+
+def likeness(samples: Samples, original: Samples, lag: int) -> float:
+    """Return the correlation of both envelopes if the first is *lag* steps of 10 ms late."""
+    one, other = envelope(samples)[max(lag, 0) :], envelope(original)[max(-lag, 0) :]
+    length = min(len(one), len(other))
+    return float(np.corrcoef(one[:length], other[:length])[0, 1])
+
+
 def tone(seconds: float, *, rate: int = RATE, hertz: float = 440.0) -> Samples:
     return (0.5 * np.sin(np.arange(round(seconds * rate)) * (2 * np.pi * hertz / rate))).astype(np.float32)
 

@@ -1,14 +1,9 @@
 """Tests of decode.py: any container and codec gives the right samples, and broken files a named error."""
 
 import io
-import os
 import socket
 import struct
-import threading
 import wave
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -34,6 +29,7 @@ from tests.pipeline.sounds import (
     Made,
     encode_audio,
     film,
+    likeness,
     one_byte_packets,
     read,
     tone,
@@ -66,19 +62,6 @@ def wav(data: bytes, *, rate: int = RATE, channels: int = 1, kind: int = 1, bits
         "<4sIHHIIHH4sI", b"fmt ", 16, kind, channels, rate, rate * frame, frame, bits, b"data", len(data)
     )
     return b"RIFF" + struct.pack("<I", 4 + len(head) + len(data)) + b"WAVE" + head + data
-
-
-def envelope(samples: Samples) -> Samples:
-    """Return the loudness in steps of 10 ms."""
-    steps = len(samples) // 160
-    return np.sqrt(np.mean(np.square(samples[: steps * 160]).reshape(steps, 160), axis=1))
-
-
-def likeness(samples: Samples, original: Samples, lag: int) -> float:
-    """Return the correlation of both envelopes if the first is *lag* steps of 10 ms late."""
-    one, other = envelope(samples)[max(lag, 0) :], envelope(original)[max(-lag, 0) :]
-    length = min(len(one), len(other))
-    return float(np.corrcoef(one[:length], other[:length])[0, 1])
 
 
 @pytest.fixture(scope="module")
@@ -385,60 +368,3 @@ def test_tags_in_any_bytes_do_not_disturb() -> None:
     tag = b"LIST" + struct.pack("<I", 16) + b"INFOINAM" + struct.pack("<I", 4) + b"\xff\xfe\x80\x81"
     tagged = data[:12] + tag + data[12:]
     assert len(decode_all(tagged)[0]) == RATE // 2
-
-
-@pytest.mark.parametrize(
-    ("container", "codec"),
-    [
-        ("webm", "libopus"),
-        ("ogg", "libopus"),
-        ("ogg", "vorbis"),
-        ("mp3", "libmp3lame"),
-        ("flac", "flac"),
-        ("wav", "pcm_s16le"),
-        ("adts", "aac"),
-        ("mpegts", "aac"),
-    ],
-)
-def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str, codec: str) -> None:
-    """When half of the bytes have come and the writer pauses, nearly all of their audio is decoded."""
-    data = encode_audio(clip, container, codec, rate=48000, layout="stereo")
-    inner, outer = os.pipe()
-    more, first, rest = threading.Event(), [], []
-
-    def write() -> None:
-        with os.fdopen(outer, "wb", buffering=0) as pipe:
-            for start, end in pairwise((0, *range(700, len(data) // 2, 700), len(data) // 2)):
-                pipe.write(data[start:end])
-            assert more.wait(30)
-            for start in range(len(data) // 2, len(data), 700):
-                pipe.write(data[start : start + 700])
-
-    def listen(heard: Iterator[Samples]) -> None:
-        for piece in heard:
-            (rest if more.is_set() else first).append(piece)
-            if sum(map(len, first)) > len(clip) // 2 - position(1.5):
-                more.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    with os.fdopen(inner, "rb", buffering=0) as pipe, recording(pipe, ANY, live=True) as heard:
-        listen(iter(heard))
-    writer.join()
-    samples = np.concatenate(first + rest)
-    assert len(samples) == pytest.approx(len(clip), abs=position(0.13))
-    assert max(likeness(samples, clip, lag) for lag in range(-9, 10)) > 0.93
-
-
-def test_a_live_stream_that_cannot_be_read_without_seeking_is_refused(clip: Samples) -> None:
-    inner, outer = os.pipe()
-
-    def write() -> None:
-        with suppress(BrokenPipeError), os.fdopen(outer, "wb", buffering=0) as pipe:
-            pipe.write(encode_audio(np.tile(clip, 8), "ipod", "aac"))
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    with os.fdopen(inner, "rb", buffering=0) as pipe, pytest.raises(InvalidAudio), recording(pipe, ANY, live=True):
-        pass
-    writer.join()

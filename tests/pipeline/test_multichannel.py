@@ -10,7 +10,8 @@ import pytest
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import Finalized, Partial
 from pipeline.multichannel import MultichannelSession
-from pipeline.session import Session, TimedEvent
+from pipeline.session import Session
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.scripted_streams import talk
 from tests.pipeline.sessions import (

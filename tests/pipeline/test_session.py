@@ -18,7 +18,8 @@ from pipeline.ingest.framer import Windows
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import ENOUGH_BUFFERED, MAX_UNREAD, WINDOWS, Session, _Promised
+from pipeline.session import ENOUGH_BUFFERED, WINDOWS, Session
+from pipeline.timed_events import MAX_UNREAD, EventClock
 from pipeline.words import join_words
 from tests.pipeline.scripted_streams import speeches, talk
 from tests.pipeline.sessions import (
@@ -117,7 +118,7 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
             session, happened = await run_stream(
                 in_real_time(words[-1].end + RATE, piece=piece), recogniser, words=words
             )
-        events = [(one.event, round(one.at_s - session._epoch_s, 6), one.lags_s) for one in happened]
+        events = [(one.event, round(one.at_s - session._clock.epoch_s, 6), one.lags_s) for one in happened]
         asked = [(request.start, len(request.samples), request.final) for request in recogniser.requests]
         runs.append((events, asked))
 
@@ -405,12 +406,13 @@ def test_a_session_without_audio_or_speech_ends_without_events():
 
 
 def test_a_broken_promise_would_be_counted():
-    promised = _Promised()
+    clock = EventClock(0.0)
+    clock.note_arrival(position(2), 2.0)
     first, second = talk(2)
-    promised.receive(WordsCommitted((first,), 0, 0), 0.5)
-    promised.receive(WordsCommitted((second,), 1, 0), 0.5)
-    assert promised.retractions == 0
-    promised.receive(WordsCommitted((second,), 1, 0), 0.5)
-    assert promised.retractions == 1
-    promised.receive(WordsCommitted((first,), 2, 0), 0.5)
-    assert promised.retractions == 2
+    clock.stamp(WordsCommitted((first,), 0, 0), 2.5)
+    clock.stamp(WordsCommitted((second,), 1, 0), 2.5)
+    assert clock.retractions == 0
+    clock.stamp(WordsCommitted((second,), 1, 0), 2.5)
+    assert clock.retractions == 1
+    clock.stamp(WordsCommitted((first,), 2, 0), 2.5)
+    assert clock.retractions == 2

@@ -17,10 +17,11 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel, mel_filters
-from pipeline.session import Session, TimedEvent
+from pipeline.session import Session
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.scripted_streams import timed_words
 from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, virtually

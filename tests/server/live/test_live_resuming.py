@@ -18,7 +18,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.session import TimedEvent
+from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment, Word
 from server.live.event_rendering import EventRenderer, LogBatch, SessionOffsets
 from server.live.resuming import LEAD, SessionPast, read_past

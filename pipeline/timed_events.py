@@ -1,0 +1,79 @@
+"""Events of a live stream with the time of their decision, and how they reach their reader.
+
+Session and MultichannelSession queue their events here.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from pipeline.events import Event, WordsCommitted
+from pipeline.waking import Changes
+
+MAX_UNREAD = 1000
+"""The most unread events with which audio is still processed."""
+
+ARRIVALS = 4096
+"""How many pieces of audio have their arrival times kept, to measure lag: two minutes in frames of 32 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEvent:
+    """An event and the time of its decision, in seconds of Unix time. Changes of the system's clock do not move it.
+
+    For WordsCommitted, *lags_s* has the seconds from the arrival of each word's end to that time.
+    """
+
+    event: Event
+    at_s: float
+    lags_s: tuple[float, ...] = ()
+    channel: int | None = None  # whose event it is; None where all are heard together, and for what concerns all
+
+
+class EventClock:
+    """Gives the events of one session their times, and checks from outside that committed words never change."""
+
+    def __init__(self, epoch_s: float) -> None:
+        """*epoch_s* is the Unix time at which the clock of the event loop showed 0."""
+        self.epoch_s = epoch_s
+        self.lag_s = 0.0
+        """The lag of the last committed word."""
+        self.retractions = 0
+        """Committed words that changed later: must be 0."""
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
+        self._words = 0
+        self._end = 0
+
+    def note_arrival(self, position: int, now_s: float) -> None:
+        """Note that all audio before *position* has come by *now_s*, a time of the event loop."""
+        self._arrivals.append((position, now_s))
+
+    def stamp(self, event: Event, now_s: float) -> TimedEvent:
+        """Return *event*, which was decided at *now_s*, with its time and the lags of its words."""
+        at_s = self.epoch_s + now_s
+        if not isinstance(event, WordsCommitted):
+            return TimedEvent(event, at_s)
+        lags_s = tuple(now_s - self._arrival_s(word.end) for word in event.words)
+        self.retractions += event.index != self._words or event.words[0].start < self._end
+        self._words = event.index + len(event.words)
+        self._end = event.words[-1].end
+        self.lag_s = lags_s[-1]
+        return TimedEvent(event, at_s, lags_s)
+
+    def _arrival_s(self, position: int) -> float:
+        """Return when the audio up to *position* had arrived, or a later time if that is no longer kept."""
+        index = bisect_left(self._arrivals, position, key=lambda arrival: arrival[0])
+        return self._arrivals[min(index, len(self._arrivals) - 1)][1]
+
+
+async def read_events(
+    unread: deque[TimedEvent], changes: Changes, over: Callable[[], bool]
+) -> AsyncIterator[TimedEvent]:
+    """Yield the *unread* events as they come, until *over* holds and none is left. Each read makes room for more."""
+    while True:
+        await changes.until(lambda: bool(unread) or over())
+        if not unread:
+            return
+        yield unread.popleft()
+        changes.notify()
