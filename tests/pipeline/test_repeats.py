@@ -79,6 +79,7 @@ def test_what_a_row_of_figures_took_of_the_speech_around_it_is_heard_by_itself()
     assert all(one.end <= two.start for one, two in pairwise(both))
     my_card, rest = timed_words(*SAID[:2]), timed_words(*REST)
     assert join_words(surrounded(my_card + row)) == join_words(both)
+    assert join_words(surrounded(my_card + row, REST)) == join_words(both), "the figures have their time all the same"
     assert surrounded(my_card + row + rest) == my_card + row + rest, "it has the words around it"
 
 
@@ -108,3 +109,5 @@ def test_the_gates_leave_rows_of_figures_alone():
     assert failed_gate("The number is " + "42" * 100, **few, cut_off=True) is None
     assert failed_gate("The number is " * 16, **few, cut_off=False) == "repetition"
     assert count_before_echo(LOOP[:2], []) == len(LOOP[:2])
+    sixes = spoken(("The", 0.5, 0.9), ("number", 0.9, 1.2), ("6" * 17, 1.2, 7.9))
+    assert count_before_echo(sixes, []) == len(sixes)

@@ -92,9 +92,10 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
         again = 0  # how many units at the end are those of a round before
         while again < len(units) - size and units[-again - 1].text == units[-again - 1 - size].text:
             again += 1
-        if again < min(size, ECHO) or any(row[-1] + 1 == len(units) for row in rows if size <= LONGEST):
-            continue
         rounds = units[-again - size :]
+        in_row = any(row[-1] + 1 == len(units) and (size <= LONGEST or len(row) >= len(rounds)) for row in rows)
+        if again < min(size, ECHO) or in_row:
+            continue
         start, end = rounds[0].start, rounds[-1].end
         spans = [(max(start, first), min(end, last)) for first, last in voiced or [(start, end)]]
         voice = sum(max(0, last - first) for first, last in spans)

@@ -111,13 +111,14 @@ def _words_after(
 ) -> tuple[tuple[Word, ...], int]:
     """Return the words after figures that end in one of *pauses*, and in which, or no words and *end*.
 
-    The words from the last pause on are recognised, then from earlier ones, until they begin with figures.
+    The words from the last pause on are recognised, then from earlier ones, until they begin with figures, or are not
+    more than before.
     """
     after: tuple[Word, ...] = ()
     at = end
     for pause in reversed(pauses):
         words = recognise(pause, end)
-        if not _before_figures(words):
+        if not _before_figures(words) or len(units_of(words)) <= len(units_of(after)):
             break
         after, at = words, pause
     return after, at
