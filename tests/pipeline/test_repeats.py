@@ -109,5 +109,5 @@ def test_the_gates_leave_rows_of_figures_alone():
     assert failed_gate("The number is " + "42" * 100, **few, cut_off=True) is None
     assert failed_gate("The number is " * 16, **few, cut_off=False) == "repetition"
     assert count_before_echo(LOOP[:2], []) == len(LOOP[:2])
-    sixes = spoken(("The", 0.5, 0.9), ("number", 0.9, 1.2), ("6" * 17, 1.2, 7.9))
+    sixes = timed_words(("The", 0.5, 0.9), ("number", 0.9, 1.2), ("6" * 17, 1.2, 7.9))
     assert count_before_echo(sixes, []) == len(sixes)
