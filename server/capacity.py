@@ -70,10 +70,10 @@ def write(capacity: Capacity, folder: Path) -> Path:
 def capacity_of(engine: Engine, folder: Path) -> Capacity | None:
     """The capacity that was measured for this engine's model; None without a usable measurement."""
     try:
-        kept = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
+        stored = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
-    return kept if (kept.engine, kept.model) == (engine.name, engine.model) else None
+    return stored if (stored.engine, stored.model) == (engine.name, engine.model) else None
 
 
 def _call_once(engine: Engine, speech: Samples, count: int) -> None:

@@ -280,18 +280,18 @@ class LiveStream:
         return False
 
     async def _send_all(self, socket: ClientConnection) -> None:
-        told_end = False
+        end_sent = False
         while True:
             while (piece := self._unsent()) is not None:
                 await socket.send(piece)
                 self._sent_to += len(piece)
                 async with self._room:
                     self._room.notify_all()
-            if self._ended and not told_end:
+            if self._ended and not end_sent:
                 await socket.send('{"type":"close"}')
-                told_end = True
+                end_sent = True
             self._news.clear()
-            if not await set_within(self._news, KEEP_ALIVE_S) and not told_end:
+            if not await set_within(self._news, KEEP_ALIVE_S) and not end_sent:
                 await socket.send('{"type":"keep_alive"}')
 
     def _unsent(self) -> bytes | None:

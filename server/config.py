@@ -281,7 +281,7 @@ class Config:
         return self.database_url is not None
 
     @property
-    def hears(self) -> bool:
+    def needs_model(self) -> bool:
         """Whether a server with these settings needs the model, for live audio or for files."""
         return "live" in self.roles or ("worker" in self.roles and self.workers > 0)
 

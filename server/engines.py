@@ -189,5 +189,6 @@ def _offer(loaded: Loaded, speakers: SpeakerModels | None, turn_ends: TurnEndDet
     )
     if loaded.instead_of is None:
         return offer
-    message = f"recognised by the model {offer.model} ({offer.hears}), because {loaded.instead_of} could not be loaded"
+    used = f"{offer.model} ({offer.language_summary})"
+    message = f"recognised by the model {used}, because {loaded.instead_of} could not be loaded"
     return replace(offer, warnings=({"code": "fallback_model", "message": message},))

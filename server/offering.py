@@ -16,17 +16,17 @@ FIRST_S = 0.5  # between two looks for an offer while there is none
 AGAIN_S = 30.0  # between two looks for a newer one: nodes may start with another model
 
 
-async def tell_others(engines: Mapping[str, ServedEngine], storage: Storage) -> None:
+async def publish_offer(engines: Mapping[str, ServedEngine], storage: Storage) -> None:
     """Publish this node's offer for nodes without a model. Does nothing if there are no other nodes."""
     if storage.offers is not None:
-        await storage.offers.tell(engines["production"].offer)
+        await storage.offers.publish(engines["production"].offer)
 
 
 class OfferWatch:
     """The offers of each environment on a node without a model. run() keeps them up to date."""
 
     def __init__(self, offers: Offers, config: Config) -> None:
-        self._told = offers
+        self._published = offers
         self._config = config
         self.offers: dict[str, Offer] = {"sandbox": with_aliases(sandbox_offer(), config)}
 
@@ -46,7 +46,7 @@ class OfferWatch:
                 log.warning("what the model offers could not be looked up: %s", error)
 
     async def _look(self) -> bool:
-        offer = await self._told.last()
+        offer = await self._published.last()
         if offer is not None:
             self.offers["production"] = with_aliases(offer, self._config)
         return offer is not None

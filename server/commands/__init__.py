@@ -5,8 +5,8 @@ from collections.abc import Mapping
 COMMANDS: Mapping[str, str] = {
     "serve": "serve",
     "worker": "worker",
-    "migrate": "migrate",
-    "move": "move",
+    "migrate": "cluster",
+    "move": "cluster",
     "transcribe": "transcribe",
     "live": "live",
     "models": "models",

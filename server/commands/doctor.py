@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 def run(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
     table, all_well = Table("", "check", "finding", box=None), True
-    for what, check in {**CHECKS, **(MODEL_CHECKS if config.hears else {"engine": _no_model})}.items():
+    for what, check in {**CHECKS, **(MODEL_CHECKS if config.needs_model else {"engine": _no_model})}.items():
         try:
             finding = check(config)
         except (PipelineError, StorageError, OSError) as error:
@@ -162,7 +162,7 @@ def _engine(config: Config) -> Finding:
         engine = engines["production"]
         heard, offer = asyncio.run(transcribe_sample(engine, tenant="doctor")), engine.offer
         said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled
-        detail = f'{offer.engine}, model {offer.model} ({offer.hears}), heard "{heard}"'
+        detail = f'{offer.engine}, model {offer.model} ({offer.language_summary}), heard "{heard}"'
         return Finding("; ".join([detail, *said]), well=bool(heard))
 
 

@@ -28,7 +28,7 @@ from server.commands.stopping import stop_signals
 from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
 from server.engines import ServedEngine, open_decoder, open_engines
 from server.logs import configure, log
-from server.offering import OfferWatch, tell_others
+from server.offering import OfferWatch, publish_offer
 from server.routes.parts import RouteParts
 from server.storage.ports import Storage
 from server.storage.scratch import PRIVATE_FILE
@@ -70,7 +70,7 @@ async def _serve(config: Config, limits: Limits) -> None:
     try:
         with (
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
-            open_engines(config, threads) if config.hears else open_decoder() as (engines, isolation),
+            open_engines(config, threads) if config.needs_model else open_decoder() as (engines, isolation),
         ):
             estimator = await asyncio.to_thread(open_estimator, config)
             sample_text = await transcribe_sample(engines["production"], tenant="self-check") if engines else None
@@ -86,7 +86,7 @@ async def _serve(config: Config, limits: Limits) -> None:
                 node=node,
                 offer_watch=watch,
             )
-            await _tell_operator(storage, config)
+            await _write_operator_key(storage, config)
             if not config.clustered:
                 await _take_over(storage)
             gc.collect()
@@ -159,7 +159,7 @@ async def transcribe_sample(engine: ServedEngine, *, tenant: str) -> str:
 async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:
     """Publish what this node's model offers, or wait for the node with a model and read it."""
     if engines or storage.offers is None:
-        await tell_others(engines, storage)
+        await publish_offer(engines, storage)
         return None
     watch = OfferWatch(storage.offers, config)
     await watch.wait()
@@ -169,7 +169,7 @@ async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage
 def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> list[str]:
     """The log lines for when the port answers. Programs read the first one. *sample_text* is None without a model."""
     offer = parts.offers["production"]
-    ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.hears}"'
+    ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.language_summary}"'
     ready += f" speakers={'yes' if offer.speakers else 'no'} endpointing={','.join(offer.endpointing)}"
     if sample_text is None:
         return [f"{ready} roles={','.join(sorted(parts.config.roles))}"]
@@ -183,7 +183,7 @@ async def _take_over(storage: Storage) -> None:
         log.warning("leases of a dead server lapsed", extra={"count": lapsed})
 
 
-async def _tell_operator(storage: Storage, config: Config) -> None:
+async def _write_operator_key(storage: Storage, config: Config) -> None:
     """On the first start, make a key without limits for the operator and log where it is.
 
     In a cluster the first node does so. `scribewire keys create` makes further keys.

@@ -20,7 +20,7 @@ from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.offering import tell_others
+from server.offering import publish_offer
 from server.worker_process import build_workers, chores_of, limit_decoders, open_egress
 
 
@@ -49,7 +49,7 @@ async def _work(config: Config, limits: Limits) -> None:
         ):
             metrics = Metrics()
             limit_decoders(isolation, config, metrics)
-            await tell_others(engines, storage)
+            await publish_offer(engines, storage)
             workers = build_workers(
                 f"worker {node}:{os.getpid()}",
                 config,

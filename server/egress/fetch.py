@@ -6,7 +6,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from server.egress.guard import Egress, RequestTimeouts
+from server.egress.guard import Egress
 from server.egress.names import Unresolvable
 from server.egress.targets import Target, TargetNotAllowed
 from server.http.headers import clean_filename
@@ -17,7 +17,7 @@ from server.waiting import MIN_BYTES_S, in_pace
 MAX_REDIRECTS = 3
 TOTAL_S = 300.0
 PACE_WINDOW_S = 30.0  # within which a source must send at least MIN_BYTES_S on average
-REQUEST_TIMEOUTS = RequestTimeouts(connect_s=10.0, read_s=30.0)
+TIMEOUTS = httpx.Timeout(30.0, connect=10.0)
 USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may be gone at another attempt
@@ -68,11 +68,12 @@ class Fetcher:
                 target,
                 asker=asker,
                 headers={"User-Agent": USER_AGENT, "Accept": "*/*"},
-                timeouts=REQUEST_TIMEOUTS,
+                timeouts=TIMEOUTS,
             ) as response:
                 if response.status_code not in REDIRECTS:
                     size = await self._keep(response, blob, most)
-                    return replace(source, bytes=size, filename=_filename(target))
+                    name = clean_filename(unquote(urlsplit(target.resource).path))
+                    return replace(source, bytes=size, filename=name)
                 target = self._redirect_target(target, response)
         raise FetchError("source_http_error", f"more than {MAX_REDIRECTS} redirects")
 
@@ -115,10 +116,6 @@ class Fetcher:
 
 def _too_large(most: int) -> FetchError:
     return FetchError("source_too_large", f"the source has more than {most} bytes")
-
-
-def _filename(target: Target) -> str | None:
-    return clean_filename(unquote(urlsplit(target.resource).path))
 
 
 def _why(error: Exception) -> str:

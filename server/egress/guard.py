@@ -7,7 +7,6 @@ kept, so a permission for one name is never used for another, and no user gets a
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 
 import httpx
@@ -20,14 +19,6 @@ from server.egress.targets import Target, TargetNotAllowed, judge_addresses, par
 
 def _anywhere(_address: Address) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestTimeouts:
-    """How many seconds a request may take."""
-
-    connect_s: float
-    read_s: float  # between two pieces of the answer
 
 
 class Egress:
@@ -69,7 +60,7 @@ class Egress:
         *,
         asker: str,
         headers: Mapping[str, str],
-        timeouts: RequestTimeouts,
+        timeouts: httpx.Timeout,
         content: bytes | None = None,
         place: Callable[[Address], AbstractContextManager[None]] = _anywhere,
     ) -> AsyncIterator[httpx.Response]:
@@ -88,7 +79,7 @@ class Egress:
                     Target(target.scheme, str(address), target.port, target.resource).url,
                     content=content,
                     headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
-                    timeout=httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s),
+                    timeout=timeouts,
                     extensions={"sni_hostname": target.host},
                 )
                 try:

@@ -59,7 +59,7 @@ class Offer:
         return name in self.names or ANY_MODEL in self.aliases
 
     @property
-    def hears(self) -> str:
+    def language_summary(self) -> str:
         """The languages in a few words: `English only`, `de, en, es` or `99 languages`."""
         if self.languages == ENGLISH:
             return "English only"
@@ -69,7 +69,7 @@ class Offer:
 
     def refusal(self, language: str) -> str:
         """Why *language* cannot be asked for, and what helps."""
-        said = f"the model {self.model} hears {self.hears}, not {language[:100]!r}"
+        said = f"the model {self.model} hears {self.language_summary}, not {language[:100]!r}"
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; scribewire {PULL} brings 99 languages"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said

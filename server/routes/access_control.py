@@ -70,7 +70,7 @@ class AccessControl:
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
                 idempotency_key(key)  # refused at once, also where repeating a request changes nothing
         except RequestError:
-            _tell_rate(request, caller.window)
+            _add_rate_headers(request, caller.window)
             raise
         return caller
 
@@ -180,7 +180,7 @@ class AccessControl:
         else:
             window = await self.storage.rates.hit(subject, limit=limit)
         if not window.allowed:
-            _tell_rate(request, window)
+            _add_rate_headers(request, window)
         window.check()
         return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
 
@@ -215,7 +215,7 @@ def _is_own(origin: str, host: str | None) -> bool:
     return page.netloc == host
 
 
-def _tell_rate(request: HTTPConnection, window: WindowUse | None) -> None:
+def _add_rate_headers(request: HTTPConnection, window: WindowUse | None) -> None:
     """Add the number of requests left to a refusal that comes before the handler. Other answers get it later."""
     if window is not None:
         request.state.limit_headers = limit_headers([window], now=now_ms())

@@ -32,11 +32,11 @@ class TaggedResponse(CachedResponse):
     def __init__(self, body: bytes, *, headers: Mapping[str, str]) -> None:
         super().__init__(body, headers=headers)
         self.etag = headers["ETag"]
-        self._told = headers
+        self._tagged_headers = headers
 
     def not_modified(self) -> Response:
         """The answer to a client that has this one already."""
-        return Response(status_code=304, headers=self._told)
+        return Response(status_code=304, headers=self._tagged_headers)
 
 
 @dataclass(frozen=True, slots=True)

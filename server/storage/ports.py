@@ -234,7 +234,7 @@ class RateCounter(Protocol):
 class Offers(Protocol):
     """The offer of the model, published by nodes that have one for nodes that have none."""
 
-    async def tell(self, offer: Offer) -> None:
+    async def publish(self, offer: Offer) -> None:
         """Store *offer* in place of the last one."""
         ...
 

@@ -10,7 +10,7 @@ import httpx
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
-from server.egress.guard import Egress, RequestTimeouts
+from server.egress.guard import Egress
 from server.egress.names import Unresolvable
 from server.egress.targets import TargetNotAllowed
 from server.logs import log
@@ -72,7 +72,7 @@ class WebhookSender:
             asker=account.id,
             headers={"Content-Type": "application/json", "User-Agent": USER_AGENT, **signed},
             content=body,
-            timeouts=RequestTimeouts(connect_s=self.rules.connect_s, read_s=self.rules.timeout_s),
+            timeouts=httpx.Timeout(self.rules.timeout_s, connect=self.rules.connect_s),
             place=partial(self.slots.at, account.id),
         )
         async with sending as response:

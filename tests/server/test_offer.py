@@ -26,7 +26,7 @@ def offer(model: str, *languages: str, engine: str = "whisper") -> Offer:
     [(["en"], "English only"), (["es"], "es"), (["es", "en", "de"], "de, en, es"), (CODES[:99], "99 languages")],
 )
 def test_few_languages_are_listed_and_many_counted(languages: list[str], said: str) -> None:
-    assert offer("base", *languages).hears == said
+    assert offer("base", *languages).language_summary == said
 
 
 def test_a_language_that_is_not_heard_is_refused_with_what_helps() -> None:

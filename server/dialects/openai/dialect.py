@@ -1,12 +1,73 @@
-"""OpenAI's dialect: the parts that it gives the server."""
+"""OpenAI's dialect: the parts that it gives the server, and the JSON Schemas of its clients' bodies."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from server.dialects.dialect import Dialect, DialectRoutes
+from server.dialects.openai.file_parameters import DIARIZED, RESPONSE_FORMATS
 from server.dialects.openai.files import AudioFiles
 from server.dialects.openai.models import Models
 from server.dialects.openai.realtime import Realtime
-from server.dialects.openai.schemas import SCHEMAS
 from server.dialects.openai.secrets import ClientSecrets
+from server.http.codes import CODES
+from server.http.schema_parts import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.jobs.members import FORM_LIST, form_properties
+from server.jobs.order_members import CHANNEL_MODE, KEYWORDS, PROMPT, RETENTION, SUBTITLE_MEMBERS
+from server.jobs.text_members import TEXT_MEMBERS
 from server.routes.parts import RouteParts
+
+_FILE: Mapping[str, Any] = {
+    "file": {"type": "string", "format": "binary"},
+    "model": {"type": "string", "examples": ["whisper-1"]},
+}
+_MEMBERS: Mapping[str, Any] = {
+    **form_properties(PROMPT, KEYWORDS, CHANNEL_MODE, RETENTION, *TEXT_MEMBERS, *SUBTITLE_MEMBERS),
+    "response_format": {"enum": [*RESPONSE_FORMATS], "default": "json"},
+    "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
+}
+
+SCHEMAS: Mapping[str, Any] = {
+    "OpenAITranscriptionForm": object_of(
+        _FILE,
+        {
+            **_MEMBERS,
+            "response_format": {"enum": [*RESPONSE_FORMATS, DIARIZED], "default": "json"},
+            "language": {"type": "string", "description": "Left out: detected"},
+            "languages": {**FORM_LIST, "description": "One is the language; of several it is detected"},
+            "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
+            "chunking_strategy": {"type": "string", "description": "Accepted and not used"},
+            "stream": {"type": "boolean", "default": False},
+        },
+    ),
+    "OpenAITranslationForm": object_of(
+        _FILE,
+        {**_MEMBERS, "language": {"type": "string", "description": "What is spoken; left out: detected"}},
+    ),
+    "OpenAIError": object_of(
+        {"error": object_of({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
+    ),
+    "ClientSecretRequest": object_of(
+        {},
+        {
+            "expires_after": object_of({}, {"anchor": {"const": "created_at"}, "seconds": integer_in(10, 7200, 600)}),
+            "session": {"type": "object", "description": "As in session.update; the configuration to begin with"},
+        },
+    ),
+    "ClientSecret": object_of({"value": TEXT, "expires_at": WHOLE, "session": {"type": "object"}}),
+    "Model": object_of(
+        {
+            "id": TEXT,
+            "object": {"const": "model"},
+            "created": WHOLE,
+            "owned_by": TEXT,
+            "languages": TEXTS,
+            "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices: `diarize`"},
+            "endpointing": {"type": "array", "items": TEXT, "description": "What may end a turn of a live session"},
+            "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},
+        }
+    ),
+    "ModelList": list_of(ref("Model"), object={"const": "list"}),
+}
 
 
 def build(parts: RouteParts) -> DialectRoutes:

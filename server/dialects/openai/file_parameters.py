@@ -13,15 +13,7 @@ from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
 from server.jobs.members import Member, Members, one_of
-from server.jobs.order_members import (
-    CHANNEL_MODE,
-    DIARIZE,
-    KEYWORDS,
-    MAX_SPEAKERS,
-    PROMPT,
-    RETENTION,
-    SUBTITLE_MEMBERS,
-)
+from server.jobs.order_members import CHANNEL_MODE, DIARIZE, KEYWORDS, MAX_SPEAKERS, PROMPT, RETENTION, SUBTITLE_MEMBERS
 from server.jobs.orders import ParsedRequest, common_order, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES

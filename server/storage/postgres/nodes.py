@@ -28,7 +28,7 @@ class PostgresOffers:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def tell(self, offer: Offer) -> None:
+    async def publish(self, offer: Offer) -> None:
         text = orjson.dumps(asdict(offer) | {"languages": sorted(offer.languages)}).decode()
         sql = (
             "INSERT INTO offers (environment, offer) VALUES (?, ?)"

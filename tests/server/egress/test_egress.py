@@ -13,7 +13,7 @@ import pytest
 
 from server.config import Network
 from server.egress import names as names_module
-from server.egress.guard import Egress, RequestTimeouts
+from server.egress.guard import Egress
 from server.egress.names import Unresolvable
 from server.egress.streams import HEAD_BYTES, PIECE_BYTES
 from server.egress.targets import TargetNotAllowed
@@ -21,7 +21,7 @@ from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, peer, saying, silence
 from tests.server.storing import in_a_loop
 
-TIMEOUTS = RequestTimeouts(connect_s=2.0, read_s=2.0)
+TIMEOUTS = httpx.Timeout(2.0)
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" * 40
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
@@ -178,7 +178,7 @@ async def test_an_answer_that_does_not_come_is_a_timeout():
                 egress.parse(target.url),
                 asker="acct_1",
                 headers={},
-                timeouts=RequestTimeouts(connect_s=1, read_s=0.05),
+                timeouts=httpx.Timeout(0.05, connect=1),
             ):
                 pass
 

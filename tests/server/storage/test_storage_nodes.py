@@ -162,8 +162,8 @@ async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_mod
         waiting = asyncio.create_task(watch.wait())
         await asyncio.sleep(0.2)
         assert not waiting.done()
-        await working.offers.tell(replace(told, model="tiny"))
-        await working.offers.tell(told)
+        await working.offers.publish(replace(told, model="tiny"))
+        await working.offers.publish(told)
         await waiting
         assert watch.offers["production"] == replace(told, aliases=(*OPENAI_MODELS, "ours"))
         assert watch.offers["sandbox"].has("ours")

@@ -1,4 +1,4 @@
-"""scribewire move: copy a stopped installation from its data folder into a database and a bucket."""
+"""scribewire migrate and move: bring a cluster's tables forward, and an installation of one machine into a cluster."""
 
 import argparse
 import asyncio
@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from server.clock import now_ms
-from server.commands.opening import cluster_libraries
-from server.config import Config
+from server.commands.opening import cluster_libraries, update_tables
+from server.config import PREFIX, Config, ConfigError
 from server.model.errors import StorageError
 from server.storage.moving import Checksum, copy_blobs
 from server.storage.ports import BlobStore
@@ -19,15 +19,27 @@ from server.storage.sqlite.open import Installation, open_installation
 
 
 def add(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    migrating: argparse.ArgumentParser = commands.add_parser(
+        "migrate", help="make or update the tables in the database of a cluster"
+    )
+    migrating.set_defaults(run=migrate)
+    moving: argparse.ArgumentParser = commands.add_parser(
         "move", help="copy a stopped installation into a database and a bucket (the cluster form)"
     )
-    parser.add_argument("--to-database", required=True, metavar="URL", help="postgresql://user@host/name")
-    parser.add_argument("--to-blobs", required=True, metavar="URL", help="s3://bucket/prefix")
-    parser.set_defaults(run=run)
+    moving.add_argument("--to-database", required=True, metavar="URL", help="postgresql://user@host/name")
+    moving.add_argument("--to-blobs", required=True, metavar="URL", help="s3://bucket/prefix")
+    moving.set_defaults(run=move)
 
 
-def run(given: argparse.Namespace, config: Config) -> int:
+def migrate(_given: argparse.Namespace, config: Config) -> int:
+    if config.database_url is None:
+        raise ConfigError(f"{PREFIX}DATABASE_URL must be set; the embedded database is updated when it is opened")
+    steps = update_tables(config.database_url)
+    print(f"steps taken: {', '.join(map(str, steps))}" if steps else "the tables are up to date")
+    return 0
+
+
+def move(given: argparse.Namespace, config: Config) -> int:
     asyncio.run(_move(given, config))
     return 0
 
