@@ -16,6 +16,9 @@ the cosine of their vectors. Clustering joins turns into people:
 4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording, and does not sound
    almost like a voice that speaks more. The others are dropped; timeline.py gives their turns to the voices that they
    resemble most.
+5. While a stream goes on, one person stays one until a second voice is confirmed: it must speak for SECOND_S, longer
+   the longer the first has spoken alone, and twice as long if it sounds almost like the first. A wrong second label
+   disturbs a reader more than a right one that comes some seconds later. At the end this rule does not apply.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,7 +72,11 @@ ONE, ONE_FOR_SURE = 0.85, 0.87
 """Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while: where
 the one that speaks less does so for UNSURE_S, and where it does so for FOR_SURE_S."""
 
-_SPREAD = 5 * RATE // STEP - 1  # frames, 5 s as in files: windows of a live stream, a second apart, lie closer together
+SECOND_S = (3.0, 6.0)
+"""The least and the most that a second voice must speak before it is confirmed in a stream: a quarter of what the first
+speaks."""
+
+_SPREAD = 290  # frames, 5 s as in files: windows of a live stream lie a second apart, the first two a little less
 _TURN_SHARE = 0.02  # of all speech, as the windows hear it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
 _LEAST_TURNS_S = (0.5, 0.0)  # what suffices where no turn is long enough
@@ -84,11 +91,14 @@ class _Point:
     spans: Spans
 
 
-def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOUNDING_S) -> Array:
+def find_voices(
+    windows: Sequence[Window], most: int, *, founding_s: float = FOUNDING_S, provisional: bool = False
+) -> Array:
     """Return a unit vector for each of at most *most* voices, of shape (voices, SIZE), in order of their speaking time.
 
     There is no row if nobody speaks, and none for a voice that speaks for less than *founding_s*, unless no voice
-    speaks longer. Of windows that overlap almost completely only one is used.
+    speaks longer. Of windows that overlap almost completely only one is used. A *provisional* result, of a stream that
+    goes on, has one voice until a second is confirmed.
     """
     windows = _spread(windows)
     spoken_s = sum(turn.seconds for window in windows for turn in window.turns)
@@ -104,25 +114,32 @@ def find_voices(windows: Sequence[Window], most: int, *, founding_s: float = FOU
     groups = join_groups(_distances(points, embeddings), [point.spans for point in points], most)
     spoken = np.bincount(groups, weights=seconds)
     lasting = np.array([_lasting_s(own) for own in _spans_of_groups([point.spans for point in points], groups)])
-    kept = np.flatnonzero(
+    founding = np.flatnonzero(
         (spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
         & (lasting >= min(lasting.max(), founding_s))
     )
-    sums = [(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in kept]
-    order = np.argsort(-spoken[kept], kind="stable")
-    voices = unit(np.array(sums))[order]
-    return voices[_distinct(voices, lasting[kept][order])]
+    founding = founding[np.argsort(-spoken[founding], kind="stable")]
+    voices = unit(np.array([(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in founding]))
+    distinct = _distinct(voices, lasting[founding])
+    voices, lasting = voices[distinct], lasting[founding[distinct]]
+    return voices[:1] if provisional and not _second_is_confirmed(voices, lasting) else voices
 
 
 def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
     """Return which voices are no doubles of one that speaks more: unlike it, or heard for long enough."""
-    kept: list[int] = []
+    distinct: list[int] = []
     for index, voice in enumerate(voices):
-        alike = (voices[kept] @ voice).max(initial=-1)
+        alike = (voices[distinct] @ voice).max(initial=-1)
         one = np.interp(lasting[index], (UNSURE_S, FOR_SURE_S), (ONE, ONE_FOR_SURE))
         if alike < DOUBLE or (alike < one and lasting[index] >= DOUBLE_S):
-            kept.append(index)
-    return kept
+            distinct.append(index)
+    return distinct
+
+
+def _second_is_confirmed(voices: Array, lasting: NDArray[np.float64]) -> bool:
+    """Return whether any voice speaks for long enough to be surely not the first, which speaks most."""
+    least_s = np.clip(lasting[0] / 4, *SECOND_S)
+    return bool((lasting[1:] >= np.where(voices[1:] @ voices[0] < DOUBLE, least_s, 2 * least_s)).any())
 
 
 def _spread(windows: Sequence[Window]) -> list[Window]:

@@ -7,9 +7,10 @@
     turns, runs = speakers.finish()           # all turns, and the final label of every word
 
 Theory. More speech means better knowledge of the voices, so labels are revised. Whenever the recording has grown by a
-twentieth, all of it is clustered anew, as a file is. Between two clusterings a new turn gets the label of the voice
-that it resembles most. A label that readers know for one voice is never given to another. Two labels may turn out to be
-one person; then the lower label stays. After a restart the voices of the stored excerpts keep their labels.
+twentieth, all of it is clustered anew, as a file is; only a second voice needs more evidence. Between two clusterings a
+new turn gets the label of the voice that it resembles most. A label that readers know for one voice is never given to
+another. Two labels may turn out to be one person; then the lower label stays. After a restart the voices of the stored
+excerpts keep their labels.
 """
 
 from collections import Counter
@@ -41,7 +42,7 @@ RECENT = 30
 """Windows whose turns are found again after each window. Older ones are, when all is clustered anew."""
 
 GROWTH = 1.05
-"""By how much a recording grows until it is clustered anew: a short one with every window."""
+"""By how much a recording grows until it is clustered anew: one of less than 20 s with every window."""
 
 _LAG = 60 * RATE  # words of one channel are final at most so much later than those of another
 
@@ -230,7 +231,7 @@ class _Channel:
         self._begin = 0  # where the kept samples begin, in the channel's own positions
         self._received = 0
         self._analysed_to = 0  # the end of the last window
-        self._clustered = 0  # windows of which the voices were found
+        self._clustered_to = 0  # the same when the voices were found
         self._speech = SpeechOfVoices()
 
     def label(self, word: Word) -> str | None:
@@ -276,10 +277,12 @@ class _Channel:
             self._listen_to(self._analysed_to + step * STEP)
         if self._analysed_to == before:
             return None
-        if self._voices is not None and len(self.windows) < self._clustered * GROWTH:
+        if self._voices is not None and self._analysed_to < self._clustered_to * GROWTH:
             return self._find_recent_turns()
-        self._clustered = len(self.windows)
-        self.use(*name_voices(find_voices(self.windows, options.most), options, self._name), words)
+        self._clustered_to = self._analysed_to
+        several_known = len(options.voices_of(self._name)) > 1
+        voices = find_voices(self.windows, options.most, provisional=not several_known)
+        self.use(*name_voices(voices, options, self._name), words)
         return -1
 
     def end(self) -> None:

@@ -1,7 +1,7 @@
 """Listens to ten seconds at a time: which local voices speak in them when, and what each of their turns sounds like."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TypeAlias
@@ -43,24 +43,32 @@ class SpeakerModels:
         self._counting = Lock()
 
     def cpu_s(self) -> float:
-        """Return the processor time, in seconds, that listen() took so far on all threads."""
+        """Return the processor time, in seconds, that listening took so far on all threads."""
         return self._cpu_s
 
     def listen(self, samples: Samples, start: int, before: Window | None = None) -> Window:
-        """Return the result for up to LENGTH samples that begin at frame *start*. It takes 0.03 to 0.04 s of CPU.
+        """Return the result for up to LENGTH samples that begin at frame *start*. It takes 0.03 s of CPU.
 
         *before* is an earlier window of the recording. Speech that both hear keeps the embeddings that it has there.
         """
+        return self.listen_to_several({start: samples}, before)[0]
+
+    def listen_to_several(self, stretches: Mapping[int, Samples], before: Window | None) -> list[Window]:
+        """Return the results for stretches in their order, by their start, as listen() does for each. It is cheaper."""
         began = time.thread_time()
+        windows: list[Window] = []
         try:
-            return self._listen(samples, start, [] if before is None else _known_pieces(before, start))
+            speech = self._segmenter(list(stretches.values()))
+            for (start, samples), own in zip(stretches.items(), speech, strict=True):
+                known = [] if before is None else known_pieces(before, start)
+                before = self._window(samples, start, own[: max(1, -(-(len(samples) - OFFSET) // STEP))], known)
+                windows.append(before)
         finally:
             with self._counting:
                 self._cpu_s += time.thread_time() - began
+        return windows
 
-    def _listen(self, samples: Samples, start: int, known: Sequence[_Known]) -> Window:
-        speech = self._segmenter(samples)
-        speech = speech[: max(1, -(-(len(samples) - OFFSET) // STEP))]
+    def _window(self, samples: Samples, start: int, speech: Array, known: Sequence[_Known]) -> Window:
         alone = speech > HEARD
         alone &= alone.sum(axis=1, keepdims=True) == 1
         runs = [(voice, run) for voice in range(VOICES) for run in _runs(np.flatnonzero(alone[:, voice]))]
@@ -85,7 +93,7 @@ class SpeakerModels:
         return unit(embeddings.T @ piece_lengths(len(mels)).astype(np.float32))
 
 
-def _known_pieces(window: Window, start: int) -> list[_Known]:
+def known_pieces(window: Window, start: int) -> list[_Known]:
     """Return the pieces of a window in order, in frames after *start*, but those that end with it: they may go on."""
     shift = window.start - start
     pieces: list[_Known] = []

@@ -76,6 +76,13 @@ def test_one_person_is_one_however_unlike_some_words_sound(name: str) -> None:
     assert len({turn.speaker for turn in diarize(one_person(name))}) == 1
 
 
+def test_a_person_who_speaks_after_a_silence_has_a_label_at_once() -> None:
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    speech = recording("human/two_cities.flac")[: 5 * RATE]
+    stream(speakers, {None: np.concatenate([np.zeros(2 * RATE, np.float32), speech])})
+    assert speakers.label(Word("w", 3 * RATE, 4 * RATE, 1.0), None) == "S1"
+
+
 def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_ones(talk: Samples) -> None:
     before = [LabelledWord(Word("w", n * RATE, (n + 1) * RATE, 1.0), None, f"S{n + 1}") for n in range(3)]
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 5 * RATE}, before)

@@ -105,19 +105,35 @@ def test_what_is_heard_for_long_is_two_voices_sooner(seconds: float, expected: i
     assert len(set(groups[:4].tolist())) == len(set(groups[4:].tolist())) == 1
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(FOR_SURE_S, 2), (UNSURE_S + 3, 1)])
-def test_voices_almost_alike_are_two_where_both_are_heard_for_long(seconds: float, expected: int) -> None:
-    """Two voices with a cosine of 0.87, of which each turn sounds a little different in its own way."""
-    turns, frames = 20, round(seconds * RATE / STEP / 10) + 1
+def two_voices(likeness: float, first_s: float, second_s: float, turns: int) -> list[Window]:
+    """Return windows with a turn each, of two voices whose cosine is *likeness*. Each turn sounds its own way."""
     vectors = np.eye(SIZE, dtype=np.float32)
-    voices = vectors[0], 0.87 * vectors[0] + np.float32(np.sqrt(1 - 0.87**2)) * vectors[1]
+    voices = vectors[0], likeness * vectors[0] + np.float32(np.sqrt(1 - likeness**2)) * vectors[1]
     windows = []
     for turn in range(turns):
+        frames = round((first_s, second_s)[turn % 2] * RATE / STEP / (turns // 2)) + 1
         sound = 0.94 * voices[turn % 2] + np.float32(np.sqrt(1 - 0.94**2)) * vectors[2 + turn]
         piece = Piece(frames, frames * STEP / RATE, sound)
         heard = LocalTurn(0, 0, frames, piece.seconds, sound, (piece,))
         windows.append(Window(turn * FILE_STEP, np.ones((frames, 3), np.float16), (heard,)))
-    assert len(find_voices(windows, 10)) == expected
+    return windows
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(FOR_SURE_S, 2), (UNSURE_S + 3, 1)])
+def test_voices_almost_alike_are_two_where_both_are_heard_for_long(seconds: float, expected: int) -> None:
+    assert len(find_voices(two_voices(0.87, seconds, seconds, turns=20), 10)) == expected
+
+
+@pytest.mark.parametrize(
+    ("likeness", "first_s", "second_s", "expected"),
+    [(0.5, 20, 4, 1), (0.5, 20, 6, 2), (0.5, 60, 7, 2), (0.84, 20, 9, 1), (0.84, 20, 11, 2)],
+)
+def test_a_stream_that_goes_on_needs_more_evidence_for_a_second_voice(
+    likeness: float, first_s: float, second_s: float, expected: int
+) -> None:
+    windows = two_voices(likeness, first_s, second_s, turns=6)
+    assert len(find_voices(windows, 10, provisional=True)) == expected
+    assert len(find_voices(windows, 10)) == 2
 
 
 def test_speech_of_two_windows_is_embedded_once() -> None:
