@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.latency import Bench
 from benchmarks.phrases import EDGE_S, LEVEL, spoken_by
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.hints import hint_of
+from pipeline.recognition.engine import hint_of
 from pipeline.text.options import TextOptions
 from pipeline.words import Word, join_words
 

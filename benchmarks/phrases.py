@@ -112,7 +112,7 @@ def phrases(seed: int = 1, kinds: Sequence[str] | None = None) -> list[Phrase]:
 
 
 def _condition(voice: str, number: int) -> str:
-    """Return one of CONDITIONS. By telephone no recogniser of this size understands espeak-ng's voices."""
+    """Return one of CONDITIONS; never the telephone for espeak-ng, which small recognisers do not understand there."""
     fit = [name for name in CONDITIONS if name != "telephone" or voice.startswith("flite:")]
     return fit[(number + number // 4) % len(fit)]
 

@@ -228,7 +228,7 @@ def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *,
 
 
 def recognise_all(talks: Sequence[Talk]) -> list[Words]:
-    """Return the words that Whisper hears in each."""
+    """Return the words that Whisper recognises in each conversation."""
     tracks = [Track(talk.group, "en", talk.samples, ()) for talk in talks]
     return [
         [Word(word.text, round(word.start * RATE), round(word.end * RATE), 1.0) for word in answer.words]

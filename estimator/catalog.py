@@ -107,11 +107,11 @@ class Catalog:
             return self._find_at(self._providers[id_], rest) if id_ in self._providers else None
         return next((model for provider in self._listed if (model := self._find_at(provider, asked))), None)
 
-    def suggest(self, requested: str, limit: int = 3) -> list[str]:
-        """Return up to *limit* names that *requested* may be a misspelling of, the likeliest first."""
+    def suggest(self, requested: str) -> list[str]:
+        """Return up to three names that *requested* may be a misspelling of, the likeliest first."""
         asked = requested.strip().lower()
         names = self._full_names if "/" in asked else self._short_names
-        return names.find_similar(asked, limit)
+        return names.find_similar(asked)
 
     def check_against(self, before: "Catalog", moment: datetime) -> None:
         """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
@@ -241,7 +241,7 @@ def family_of(model_id: str) -> str:
 class _Names:
     """Finds similar names by the letter triples that they share; a hundred misspellings take milliseconds."""
 
-    _CANDIDATES = 8
+    _MOST, _CANDIDATES = 3, 8
     _LIKE_ENOUGH = 0.6
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -251,7 +251,7 @@ class _Names:
             for triple in _triples(name.lower()):
                 self._by_triple[triple].append(index)
 
-    def find_similar(self, asked: str, limit: int) -> list[str]:
+    def find_similar(self, asked: str) -> list[str]:
         shared = Counter(index for triple in _triples(asked) for index in self._by_triple.get(triple, ()))
         candidates = sorted(shared, key=lambda index: (-shared[index] / len(self._names[index]), index))
         scored = [
@@ -259,7 +259,7 @@ class _Names:
             for index in candidates[: self._CANDIDATES]
         ]
         likely = sorted((pair for pair in scored if pair[0] >= self._LIKE_ENOUGH), reverse=True)
-        return [self._names[-negative] for _, negative in likely[:limit]]
+        return [self._names[-negative] for _, negative in likely[: self._MOST]]
 
 
 def _triples(text: str) -> set[str]:

@@ -136,7 +136,7 @@ class _Text(_Style):
 
 
 def _value(value: object) -> object:
-    """*value* as it stands behind its name: in quotes if it could be taken for more than one field."""
+    """Return *value* as a log line has it: in quotes if it would otherwise look like several fields."""
     if not isinstance(value, str) or not _AMBIGUOUS.search(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

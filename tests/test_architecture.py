@@ -100,7 +100,7 @@ PURE = (
     "pipeline/ingest/framer.py", "pipeline/ingest/gain.py",
     "pipeline/ingest/packing.py", "pipeline/ingest/segmenter.py", "pipeline/ingest/speech.py",
     "pipeline/recognition/agreement.py", "pipeline/recognition/coverage.py",
-    "pipeline/recognition/engine.py", "pipeline/recognition/hints.py", "pipeline/recognition/languages.py",
+    "pipeline/recognition/engine.py", "pipeline/recognition/languages.py",
     "pipeline/recognition/latency.py",
     "pipeline/recognition/merging.py",
     "pipeline/recognition/phrases.py", "pipeline/recognition/spoken_form.py",

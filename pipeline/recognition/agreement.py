@@ -42,9 +42,7 @@ class AgreementOptions:
     guard: int = position(0.4)  # a word this close to the end of the audio may still become a longer word
     sure: float = 0.8  # one hypothesis is enough for a word of this probability ...
     sure_guard: int = position(1.0)  # ... that ends this long before the audio does
-    edge: int = position(
-        0.2
-    )  # a word that ends this close to the end of the audio is not shown: it is often half a word
+    edge: int = position(0.2)  # a word that ends this close to the end of the audio is not shown: it may be cut off
     shown: int = 1  # how many hypotheses in a row have a word before it is shown ...
     shown_sure: float = 0.45  # ... and two at least a less probable one
     doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...

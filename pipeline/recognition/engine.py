@@ -38,6 +38,16 @@ class DecodeRequest:
         return sum(last - first for first, last in self.voiced) / RATE
 
 
+def hint_of(keywords: Sequence[str], prompt: str) -> str:
+    """Return the hint of a DecodeRequest: the keywords as a sentence, then the prompt.
+
+    The model reads only the first HINT_TOKENS, so the keywords come first. It continues in the style of the hint:
+    without the full stop its answers would begin in lower case.
+    """
+    listed = f"{', '.join(keywords)}." if keywords else ""
+    return " ".join(part for part in (listed, prompt) if part)
+
+
 @dataclass(frozen=True, slots=True)
 class RecognitionResult:
     """What was recognised in one window. Words are in order and inside it; there are none if a gate refused the answer.

@@ -121,9 +121,9 @@ class _Work:
 class Scheduler:
     """Gives the windows of all tenants to one engine, in calls that run on threads."""
 
-    def __init__(self, engine: Engine, *, longest_call_s: float = LONGEST_CALL_S) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._longest_call_s = longest_call_s
+        self._longest_call_s = LONGEST_CALL_S
         self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
         self._waiting: list[_Work] = []
         self._calling: dict[asyncio.Task[None], Urgency] = {}  # the calls that run
@@ -156,16 +156,14 @@ class Scheduler:
         result: RecognitionResult = await self._submit(work)
         return result
 
-    async def detect_language(
-        self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency = Urgency.BATCH
-    ) -> tuple[str, float]:
-        """Return the language of the first LANGUAGE_WINDOWS of *windows*, and its probability.
+    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]:
+        """Return the language of the first LANGUAGE_WINDOWS of the *windows* of a file, and its probability.
 
         Raises EngineFailed, EngineTimeout.
         """
         windows = windows[:LANGUAGE_WINDOWS]
         audio_s = sum(map(len, windows)) / RATE
-        work = _Work(self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
+        work = _Work(self._detect, windows, object(), Urgency.BATCH, tenant, audio_s, time.monotonic())
         found: tuple[str, float] = await self._submit(work)
         return found
 
@@ -239,9 +237,8 @@ class Scheduler:
         group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.max_batch]
         for work in group[1:]:
             self._renew(work)
-        return [
-            work for work in group if work.bucket == first.bucket
-        ]  # a renewed window may be of another bucket; it comes soon
+        # A renewed window may be of another bucket. It comes soon.
+        return [work for work in group if work.bucket == first.bucket]
 
     def _file_windows(self, first: _Work, now: float) -> int:
         """Return how many windows of files may be in the call of *first*."""
@@ -255,7 +252,7 @@ class Scheduler:
         """Replace a window by the newest one of the same stream, at the same place in the queue."""
         try:
             newest = work.newer() if work.newer is not None else None
-        except Exception as error:  # noqa: BLE001  its stream's to hear; all others wait for this turn
+        except Exception as error:  # noqa: BLE001  report it to this stream only: others share the call
             _fail(work, error)
             return
         if newest is not None:

@@ -24,10 +24,8 @@ class StreamOptions:
     pause: int = position(0.2)  # silence after which a final is requested
     hush: int = position(0.1)  # silence after which no partial is requested any more
     lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
-    early: int = position(
-        1
-    )  # before the start of speech, in which a turn may begin with a doubt of the voice detector:
-    faint: float = 0.15  # a frame with this probability of speech
+    early: int = position(1)  # so long before the start of speech a turn may begin with a faint frame:
+    faint: float = 0.15  # one with this probability of speech
     speech: float = 0.3  # frames with this probability of speech may hold words
     partial: int = position(9)  # audio in the window of a partial; decided speech before the turn fills it up
     final: int = position(14)  # the same for a final
@@ -36,8 +34,8 @@ class StreamOptions:
     known: float = 0.5  # the language is settled with this probability ...
     known_after: int = position(1.5)  # ... after this much speech or at the end of a turn: in less, they sound alike
     checks: TurnCheckOptions | None = None  # None: turns end by silence alone
-    notes: tuple[Warned, ...] = ()  # what readers are told first
-    warn_if_quiet: bool = False  # the reader is told of an input that stays very quiet ...
+    notes: tuple[Warned, ...] = ()  # for the reader, before anything else
+    warn_if_quiet: bool = False  # the reader gets a warning of an input that stays very quiet ...
     one_of_several: bool = False  # ... but not of silence on one of several channels, where it is usual
 
     def __post_init__(self) -> None:

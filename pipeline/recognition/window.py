@@ -24,8 +24,8 @@ class AudioWindow:
     A full window refuses more, until something is decided and cut off.
     """
 
-    def __init__(self, start: int = 0) -> None:
-        self._first = start // WINDOW  # number of the oldest frame kept, counted from the stream's first
+    def __init__(self) -> None:
+        self._first = 0  # number of the oldest frame that is kept, counted from the stream's first
         self._frames: deque[Samples] = deque()
         self._speech: deque[float] = deque()
 

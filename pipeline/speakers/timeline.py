@@ -69,11 +69,9 @@ def match(likeness: Array) -> list[int]:
     """
     local, voices = likeness.shape
     if local <= voices:
-        best = _best_pairs(likeness)
-    else:
-        rows = _best_pairs(likeness.T)
-        best = [rows.index(one) if one in rows else int(likeness[one].argmax()) for one in range(local)]
-    return best
+        return _best_pairs(likeness)
+    rows = _best_pairs(likeness.T)
+    return [rows.index(one) if one in rows else int(likeness[one].argmax()) for one in range(local)]
 
 
 def _best_pairs(likeness: Array) -> list[int]:

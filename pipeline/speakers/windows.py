@@ -1,4 +1,7 @@
-"""Listens to ten seconds at a time: which local voices speak in them when, and what each of their turns sounds like."""
+"""Analyses ten seconds at a time: which voices speak in them when, and the embeddings of their turns.
+
+Voices are local: they are numbered anew in each window.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -178,7 +178,7 @@ class TextStage:
         return self._decide(len(self._held), FEW_FIGURES)
 
     def _awaits_card(self) -> bool:
-        """Return whether people spoke of a card a moment ago: a group of figures before a pause is one of it."""
+        """Return whether a card was mentioned a moment ago, so that figures before a pause belong to it."""
         if self._patient or not self._held or self._card_word_end is None:
             return False
         return self._held[-1][0].end <= self._card_word_end + CARD_AWAITED

@@ -22,8 +22,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
-from pipeline.recognition.hints import hint_of
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Transcript

@@ -73,7 +73,7 @@ KNOWN_SPEAKERS = frozenset({NAMES.name, REFERENCES.name})
 
 
 def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None) -> Mapping[str, bytes]:
-    """Parse both members. Return each person's recording by name; faults are added to *members*."""
+    """Return the recording of each known person by name, from NAMES and REFERENCES. Adds faults to *members*."""
     names = members.get(NAMES)
     recordings = members.get(REFERENCES)
     given = names or recordings

@@ -65,7 +65,7 @@ class Writers:
     def __init__(
         self, session: WritableSession, intake: Intake, rules: LiveRules, metrics: Metrics, *, max_bytes: int
     ) -> None:
-        """*max_bytes* of audio end the session."""
+        """The session ends once it has *max_bytes* of audio."""
         self._session = session
         self._intake = intake
         self._max_bytes = max_bytes

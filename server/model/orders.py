@@ -5,8 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
-from pipeline.recognition.engine import TRANSCRIBE
-from pipeline.recognition.hints import hint_of
+from pipeline.recognition.engine import TRANSCRIBE, hint_of
 from pipeline.text.options import NO_CHANGES, TextOptions
 
 

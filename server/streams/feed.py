@@ -213,7 +213,7 @@ class Feed:
             self._wake_readers_soon()
 
     def _wake_readers_at(self, at: float) -> None:
-        """Look at that time whether somebody has waited for too long, if no such look is planned before."""
+        """Plan to wake the readers that have waited for too long at that time, unless an earlier check is planned."""
         if self._timer is None:
             self._timer = self._loop.call_at(at, self._handle_timer)
 

@@ -51,7 +51,7 @@ class Deliveries:
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
-        """The deliveries to send now, possibly none after waiting for a moment."""
+        """Return the deliveries to send now. If none is due, wait for a moment and return none."""
         await self.sender.slots.wait_for_free()
         try:
             return await self.storage.outbox.claim_due(

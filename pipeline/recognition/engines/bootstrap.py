@@ -29,15 +29,12 @@ _NICE = 10  # nice value of the model's threads: the event loop goes first
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD = -8, -4, -1, -2
 _MALLOC = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 8 * 2**20))
 
-_CUDA_PACKAGES = {
-    "nvidia-cublas-cu12": "libcublas",
-    "nvidia-cudnn-cu12": "libcudnn",
-}  # and the first letters of their libraries
+# Packages, and the first letters of their libraries.
+_CUDA_PACKAGES = {"nvidia-cublas-cu12": "libcublas", "nvidia-cudnn-cu12": "libcudnn"}
 _CUDA_LIBRARIES = ("libcublas.so.12", "libcudnn.so.9")  # the libraries that CTranslate2 loads
 
-_AVX512 = frozenset(
-    {"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"}
-)  # CTranslate2's AVX512 code needs all of these
+# CTranslate2's AVX512 code needs all of these.
+_AVX512 = frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"})
 
 
 def prepare() -> None:

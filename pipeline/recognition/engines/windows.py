@@ -35,13 +35,9 @@ class WindowSizes:
 FULL = WindowSizes(30, 30, 28)
 
 KNOWN_SIZES: Mapping[str, tuple[int, WindowSizes]] = {
-    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (
-        75_537_502,
-        WindowSizes(10, 15, 19),
-    ),  # tiny.en
-    "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (
-        5_421_057,
-        WindowSizes(5, 5, 4),
-    ),  # the test model
+    # tiny.en
+    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (75_537_502, WindowSizes(10, 15, 19)),
+    # the test model
+    "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (5_421_057, WindowSizes(5, 5, 4)),
 }
 """The size of model.bin in bytes and what suits the model, by the SHA-256 of its first and last MiB."""

@@ -121,7 +121,7 @@ class ChannelResults:
 
 
 def _segments(words: Sequence[Frame]) -> list[Segment]:
-    """The words of a message, to be searched."""
+    """Return the words of a message as a segment in which terms can be searched; none if it has no words."""
     said = tuple(
         Word(word["word"], position(word["start"]), position(word["end"]), word["probability"]) for word in words
     )

@@ -74,7 +74,7 @@ class PostgresTransaction:
 
 @lru_cache(maxsize=1024)
 def _in_postgres(sql: str) -> Any:
-    """The shared statement with psycopg's parameters, and with a column where SQLite looks into JSON."""
+    """Return a statement of SQLite for PostgreSQL: with psycopg's parameters, and a column for the JSON member."""
     return WORDS.sub(_word, sql.replace("json_extract(source, '$.type')", "source_type"))
 
 
