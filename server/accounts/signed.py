@@ -11,48 +11,12 @@ import re
 from enum import StrEnum
 
 from server.model.accounts import SigningKeys
-from server.model.errors import RequestError, WrongScope
+from server.model.errors import Refused, WrongScope
 
 TAG_BYTES = 16  # of HMAC-SHA256's 32: long enough (RFC 2104, section 5), and the text stays short
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _EXPIRY = re.compile(r"[0-9]{1,12}")
-
-
-class MalformedToken(RequestError):
-    """The text is not a stream token of this server. Ask POST /v1/tokens for one."""
-
-    code = "invalid_token"
-
-
-class TokenExpired(RequestError):
-    """The stream token has expired. Ask for a new one."""
-
-    code = "invalid_token"
-
-
-class WrongJob(RequestError):
-    """The stream token is valid, but for another job. Ask for one of this job."""
-
-    code = "insufficient_scope"
-
-
-class BadSignature(RequestError):
-    """The link was changed, or is not one of this server. Take it from the job record again."""
-
-    code = "invalid_signature"
-
-
-class LinkExpired(RequestError):
-    """The link was valid but has expired. Take a new one from the job record."""
-
-    code = "url_expired"
-
-
-class InvalidCursor(RequestError):
-    """The cursor was not given to this caller. Start again from the first page."""
-
-    code = "invalid_cursor"
 
 
 class Scope(StrEnum):
@@ -73,16 +37,16 @@ def make_token(keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int) 
 def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> None:
     """Return if make_token() made *token* for this job and scope and it is still valid.
 
-    Raises MalformedToken, TokenExpired, WrongJob, WrongScope.
+    Raises WrongScope, Refused invalid_token, insufficient_scope.
     """
     content = _unseal(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
     if content is None:
-        raise MalformedToken("this is no stream token of this server")
+        raise Refused("invalid_token", "this is no stream token of this server")
     its_job, its_scope, expires_s = content.split("\n")
     if now_s >= int(expires_s):
-        raise TokenExpired("this stream token has expired")
+        raise Refused("invalid_token", "this stream token has expired")
     if its_job != job_id:
-        raise WrongJob("this stream token belongs to another job")
+        raise Refused("insufficient_scope", "this stream token belongs to another job")
     if its_scope != scope:
         raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
 
@@ -96,9 +60,9 @@ def make_channel_token(keys: SigningKeys, channel_id: str) -> str:
 
 
 def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> None:
-    """Return if make_channel_token() made *token* for this channel. Raises MalformedToken."""
+    """Return if make_channel_token() made *token* for this channel. Raises Refused invalid_token."""
     if not token.startswith("ct_") or _unseal(keys, "channel", token.removeprefix("ct_")) != channel_id:
-        raise MalformedToken("this is no token of this channel")
+        raise Refused("invalid_token", "this is no token of this channel")
 
 
 # --- credentials in place of an API key ----------------------------------------------------------------------------
@@ -119,13 +83,13 @@ def make_credential(keys: SigningKeys, kind: str, *, key_hash: bytes, expires_s:
 
 
 def read_credential(keys: SigningKeys, kind: str, text: str, *, now_s: float) -> tuple[bytes, str]:
-    """The hash of the API key and the text that make_credential() was given. Raises MalformedToken, TokenExpired."""
+    """The hash of the API key and the text that make_credential() was given. Raises Refused invalid_token."""
     content = _unseal(keys, _PURPOSES[kind], text.removeprefix(kind))
     if content is None:
-        raise MalformedToken(f"this is no {_PURPOSES[kind]} of this server")
+        raise Refused("invalid_token", f"this is no {_PURPOSES[kind]} of this server")
     key_hash, expires_s, *said = content.split("\n", 2)  # older grants say nothing
     if now_s >= int(expires_s):
-        raise TokenExpired(f"this {_PURPOSES[kind]} has expired")
+        raise Refused("invalid_token", f"this {_PURPOSES[kind]} has expired")
     return bytes.fromhex(key_hash), "".join(said)
 
 
@@ -139,14 +103,14 @@ def link_query(keys: SigningKeys, path: str, *, expires_s: int) -> str:
 
 
 def check_link(keys: SigningKeys, path: str, *, exp: str, kid: str, sig: str, now_s: float) -> None:
-    """Return if link_query() made these for *path* and they are still valid. Raises BadSignature, LinkExpired."""
+    """Return if link_query() made these for *path* and they are still valid. Raises Refused."""
     secret = keys.secrets.get(kid)
     if secret is None or not hmac.compare_digest(_bytes(_link_signature(secret, path, exp)), _bytes(sig)):
-        raise BadSignature("the signature of this link does not match")
+        raise Refused("invalid_signature", "the signature of this link does not match")
     if _EXPIRY.fullmatch(exp) is None:
-        raise BadSignature("this link names no time")
+        raise Refused("invalid_signature", "this link names no time")
     if now_s >= int(exp):
-        raise LinkExpired("this link has expired")
+        raise Refused("url_expired", "this link has expired")
 
 
 def _link_signature(secret: bytes, path: str, exp: str) -> str:
@@ -162,10 +126,10 @@ def make_cursor(keys: SigningKeys, *, owner: str, created_at: int, job_id: str) 
 
 
 def read_cursor(keys: SigningKeys, cursor: str, *, owner: str) -> tuple[int, str]:
-    """The (created_at, job_id) that make_cursor() was given for this owner. Raises InvalidCursor."""
+    """The (created_at, job_id) that make_cursor() was given for this owner. Raises Refused invalid_cursor."""
     content = _unseal(keys, f"cursor of {owner}", cursor)
     if content is None:
-        raise InvalidCursor("this cursor was not given out for this list")
+        raise Refused("invalid_cursor", "this cursor was not given out for this list")
     created_at, job_id = content.split("\n")
     return int(created_at), job_id
 

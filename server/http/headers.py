@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from server.model.accounts import WindowUse
-from server.model.errors import RequestError
+from server.model.errors import Refused, RequestError
 
 MAX_IDEMPOTENCY_CHARS = 255
 MAX_FILENAME_BYTES = 255  # as file systems count
@@ -54,21 +54,19 @@ def preference(headers: Iterable[str]) -> Preference:
 # --- Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ------------------------------------------------
 
 
-class InvalidIdempotencyKey(RequestError):
-    """The Idempotency-Key is empty, too long or not printable ASCII. Send 1 to 255 such characters, such as a UUID."""
-
-    code = "invalid_idempotency_key"
-
-
 def idempotency_key(header: str) -> str:
-    """The key of an Idempotency-Key header, bare or quoted as in the draft. Raises InvalidIdempotencyKey."""
+    """The key of an Idempotency-Key header, bare or quoted as in the draft. Raises Refused invalid_idempotency_key."""
     text = header.strip(" \t")
     if quoted := _QUOTED.fullmatch(text):
         text = re.sub(r"\\(.)", r"\1", quoted[1])
     elif text.startswith('"'):
-        raise InvalidIdempotencyKey("a quoted Idempotency-Key must end with its quote and escape only quotes")
+        raise Refused(
+            "invalid_idempotency_key", "a quoted Idempotency-Key must end with its quote and escape only quotes"
+        )
     if not _PRINTABLE.fullmatch(text) or len(text) > MAX_IDEMPOTENCY_CHARS:
-        raise InvalidIdempotencyKey(f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_CHARS} printable ASCII characters")
+        raise Refused(
+            "invalid_idempotency_key", f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_CHARS} printable ASCII characters"
+        )
     return text
 
 

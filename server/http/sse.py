@@ -2,7 +2,7 @@
 
 import re
 
-from server.model.errors import RequestError
+from server.model.errors import Refused
 
 MEDIA_TYPE = "text/event-stream"
 STREAM_HEADERS = {
@@ -16,12 +16,6 @@ KEEP_ALIVE = b": keep-alive\n\n"
 """A comment that proxies take for life and clients ignore."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
-
-
-class InvalidLastEventId(RequestError):
-    """The Last-Event-ID is not one of this stream. Connect without it to get everything from the start."""
-
-    code = "invalid_last_event_id"
 
 
 def retry(ms: int) -> bytes:
@@ -45,11 +39,13 @@ def last_event_id(header: str | None, query: str | None = None) -> int:
     """The number of the last event that the client has; 0 if it has none.
 
     The header wins over the query, because a reconnecting EventSource repeats its address and adds the header. Raises
-    InvalidLastEventId if it is no number. The caller checks whether the stream has such an event.
+    Refused invalid_last_event_id if it is no number. The caller checks whether the stream has such an event.
     """
     text = (header or query or "").strip()
     if not text:
         return 0
     if not _NUMBER.fullmatch(text):
-        raise InvalidLastEventId("Last-Event-ID must be the id of an event of this stream, a decimal number")
+        raise Refused(
+            "invalid_last_event_id", "Last-Event-ID must be the id of an event of this stream, a decimal number"
+        )
     return int(text)

@@ -142,10 +142,7 @@ class SessionRegistry:
 
     def _lock(self, job_id: str) -> asyncio.Lock:
         """What lets one caller at a time open or finish this job. Other jobs do not wait for it."""
-        lock = self._locks.get(job_id)
-        if lock is None:
-            lock = self._locks[job_id] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(job_id, asyncio.Lock())
 
     async def check_end(self, live: LiveSession) -> None:
         """Return if the session came to the end that its writer asked for. Raises Refused with the reason if not."""

@@ -62,7 +62,7 @@ class Links:
         return f"{self.job(job)}/outputs/{name}?{query}"
 
     def check_output(self, job_id: str, name: str, query: Mapping[str, str]) -> None:
-        """Return if output() made this link. Raises BadSignature, LinkExpired."""
+        """Return if output() made this link. Raises Refused invalid_signature, url_expired."""
         exp, kid, sig = (query.get(part, "") for part in ("exp", "kid", "sig"))
         check_link(self.keys, output_path(job_id, name), exp=exp, kid=kid, sig=sig, now_s=now_ms() / 1000)
 

@@ -21,7 +21,7 @@ from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schema_parts import ref
-from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, retry
+from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, retry
 from server.http.streamed import Streamed
 from server.jobs.members import members_of
 from server.jobs.order_members import channel_name
@@ -203,12 +203,12 @@ def no_such_channel() -> Refused:
 
 
 def _place(text: str | None) -> ChannelPosition:
-    """The place where a reader with this Last-Event-ID continues. Raises InvalidLastEventId."""
+    """The place where a reader with this Last-Event-ID continues. Raises Refused invalid_last_event_id."""
     if not text:
         return ChannelPosition()
     found = _PLACE.fullmatch(text.strip())
     if found is None:
-        raise InvalidLastEventId("Last-Event-ID must be the id of an event of this channel")
+        raise Refused("invalid_last_event_id", "Last-Event-ID must be the id of an event of this channel")
     return ChannelPosition(found[1], int(found[2]))
 
 

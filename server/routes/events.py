@@ -13,8 +13,9 @@ from server.http.address_limits import IdleReport
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
-from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, InvalidLastEventId, event, last_event_id, retry
+from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, last_event_id, retry
 from server.http.streamed import Streamed
+from server.model.errors import Refused
 from server.routes.parts import RouteParts
 from server.routes.requests import READER_CODES, admit_reader
 from server.streams.rendering import Rendered
@@ -67,7 +68,7 @@ class EventStreams:
         if after:  # thousands of new readers, which have none, need not ask
             last = await self.parts.storage.events.last(job.id)
             if after > last:
-                raise InvalidLastEventId("Last-Event-ID is beyond the last event of this stream")
+                raise Refused("invalid_last_event_id", "Last-Event-ID is beyond the last event of this stream")
             if job.terminal and after == last:
                 return Response(status_code=204)
         with ExitStack() as seat:

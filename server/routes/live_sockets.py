@@ -13,10 +13,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from server.accounts.signed import Scope
 from server.http.problems import Problem
 from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, text_frame
-from server.http.sse import InvalidLastEventId, last_event_id
+from server.http.sse import last_event_id
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession
 from server.live.writers import Seat, finished_refusal
+from server.model.errors import Refused
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
 from server.routes.parts import RouteParts
@@ -154,10 +155,10 @@ class LiveSockets:
     # --- both --------------------------------------------------------------------------------------------------------
 
     async def _place(self, websocket: WebSocket, job: Job) -> int:
-        """The number of the last event that the client has. Raises InvalidLastEventId."""
+        """The number of the last event that the client has. Raises Refused invalid_last_event_id."""
         after = last_event_id(None, websocket.query_params.get("last_event_id"))
         if after and after > await self.parts.storage.events.last(job.id):
-            raise InvalidLastEventId("last_event_id is beyond the last event of this job")
+            raise Refused("invalid_last_event_id", "last_event_id is beyond the last event of this job")
         return after
 
 

@@ -56,7 +56,7 @@ READER_CODES = ("invalid_token", "insufficient_scope")
 
 
 def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | None:
-    """The request's Idempotency-Key, still without a fingerprint. Raises InvalidIdempotencyKey."""
+    """The request's Idempotency-Key, still without a fingerprint. Raises Refused invalid_idempotency_key."""
     header = request.headers.get("idempotency-key")
     if header is None:
         return None

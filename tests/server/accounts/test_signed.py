@@ -10,13 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from server.accounts.signed import (
-    BadSignature,
-    InvalidCursor,
-    LinkExpired,
-    MalformedToken,
     Scope,
-    TokenExpired,
-    WrongJob,
     check_link,
     check_token,
     link_query,
@@ -25,7 +19,7 @@ from server.accounts.signed import (
     read_cursor,
 )
 from server.model.accounts import SigningKeys
-from server.model.errors import WrongScope
+from server.model.errors import Refused, WrongScope
 
 OLD = SigningKeys({"1": b"first secret"}, "1")
 KEYS = SigningKeys({"1": b"first secret", "2": b"second secret"}, "2")
@@ -58,12 +52,12 @@ def test_a_token_is_believed_for_its_job_and_scope_until_it_expires(scope):
     assert made.startswith("st_")
     check(made, scope=scope)
     check(made, scope=scope, now_s=NOW + 599.999)
-    with pytest.raises(TokenExpired):
+    with pytest.raises(Refused, match="has expired"):
         check(made, scope=scope, now_s=NOW + 600)
 
 
 def test_a_token_of_another_job_is_refused():
-    with pytest.raises(WrongJob):
+    with pytest.raises(Refused, match="another job"):
         check(token(), job_id=JOB[:-1] + "0")
 
 
@@ -75,12 +69,12 @@ def test_a_token_of_the_other_direction_is_refused():
 def test_an_older_signing_key_is_believed_while_it_is_kept():
     made = make_token(OLD, job_id=JOB, scope=Scope.EVENTS, expires_s=NOW + 9)
     check(made)
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check(made, keys=SigningKeys({"2": b"second secret"}, "2"))
 
 
 def test_a_token_of_another_server_is_refused():
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check(token(), keys=OTHERS)
 
 
@@ -89,25 +83,25 @@ def test_one_changed_character_makes_a_token_malformed(data):
     made = token()
     place = data.draw(st.integers(0, len(made) - 1))
     character = data.draw(st.characters(exclude_characters=made[place]))
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check(made[:place] + character + made[place + 1 :])
 
 
 @given(ANY_TEXT, st.sampled_from(["", "st_"]))
 def test_any_other_text_is_a_malformed_token(text, prefix):
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check(prefix + text)
 
 
 @pytest.mark.parametrize("ending", ["=", "==", "A", "\n", " ", "+", "/", "é"])
 def test_a_token_has_one_spelling(ending):
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check(token() + ending)
 
 
 @given(st.binary(max_size=100))
 def test_any_bytes_in_the_right_clothes_are_a_malformed_token(data):
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check("st_" + base64.urlsafe_b64encode(data).rstrip(b"=").decode())
 
 
@@ -125,13 +119,13 @@ def test_a_link_of_known_content():
 
 def test_a_link_opens_its_path_until_it_expires():
     check_link(KEYS, PATH, **link(), now_s=NOW + 3599.9)
-    with pytest.raises(LinkExpired):
+    with pytest.raises(Refused, match="has expired"):
         check_link(KEYS, PATH, **link(), now_s=NOW + 3600)
 
 
 def test_a_link_opens_no_other_path():
     for path in (PATH.replace("srt", "vtt"), PATH + "x", PATH.upper(), "", PATH + "\n1"):
-        with pytest.raises(BadSignature):
+        with pytest.raises(Refused, match="invalid_signature"):
             check_link(KEYS, path, **link(), now_s=NOW)
 
 
@@ -152,18 +146,18 @@ def test_a_link_opens_no_other_path():
     ],
 )
 def test_a_changed_link_opens_nothing(change):
-    with pytest.raises(BadSignature):
+    with pytest.raises(Refused, match="invalid_signature"):
         check_link(KEYS, PATH, **{**link(), **change}, now_s=NOW)
 
 
 def test_a_changed_link_is_bad_even_when_it_would_be_expired():
-    with pytest.raises(BadSignature):
+    with pytest.raises(Refused, match="invalid_signature"):
         check_link(KEYS, PATH, **{**link(), "exp": "1"}, now_s=NOW)
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT | st.sampled_from(["1", "2"]), ANY_TEXT)
 def test_any_other_text_is_a_bad_signature(path, exp, kid, sig):
-    with pytest.raises(BadSignature):
+    with pytest.raises(Refused, match="invalid_signature"):
         check_link(KEYS, path, exp=exp, kid=kid, sig=sig, now_s=NOW)
 
 
@@ -171,7 +165,7 @@ def test_a_signed_time_that_is_none_is_a_bad_signature():
     """Even with a valid signature the expiry must be plain digits."""
     exp = "soon"
     mac = hmac.new(b"second secret", f"v1\nGET\n{PATH}\n{exp}".encode(), hashlib.sha256).digest()
-    with pytest.raises(BadSignature):
+    with pytest.raises(Refused, match="invalid_signature"):
         check_link(KEYS, PATH, exp=exp, kid="2", sig=base64.urlsafe_b64encode(mac).decode().rstrip("="), now_s=0)
 
 
@@ -189,13 +183,13 @@ def test_a_cursor_gives_back_its_row_to_its_owner(created_at):
 )
 def test_a_foreign_cursor_is_invalid(keys, owner):
     cursor = make_cursor(KEYS, owner="acct_1 production", created_at=NOW, job_id=JOB)
-    with pytest.raises(InvalidCursor):
+    with pytest.raises(Refused, match="invalid_cursor"):
         read_cursor(keys, cursor, owner=owner)
 
 
 @given(ANY_TEXT)
 def test_any_other_text_is_an_invalid_cursor(text):
-    with pytest.raises(InvalidCursor):
+    with pytest.raises(Refused, match="invalid_cursor"):
         read_cursor(KEYS, text, owner="acct_1")
 
 
@@ -204,7 +198,7 @@ def test_one_changed_character_makes_a_cursor_invalid(data):
     cursor = make_cursor(KEYS, owner="acct_1", created_at=NOW, job_id=JOB)
     place = data.draw(st.integers(0, len(cursor) - 1))
     character = data.draw(st.characters(exclude_characters=cursor[place]))
-    with pytest.raises(InvalidCursor):
+    with pytest.raises(Refused, match="invalid_cursor"):
         read_cursor(KEYS, cursor[:place] + character + cursor[place + 1 :], owner="acct_1")
 
 
@@ -213,9 +207,9 @@ def test_one_changed_character_makes_a_cursor_invalid(data):
 
 def test_a_cursor_is_no_token_and_a_token_no_cursor():
     cursor = make_cursor(KEYS, owner="acct_1", created_at=NOW, job_id=JOB)
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check("st_" + cursor)
-    with pytest.raises(InvalidCursor):
+    with pytest.raises(Refused, match="invalid_cursor"):
         read_cursor(KEYS, token().removeprefix("st_"), owner="acct_1")
 
 
@@ -239,5 +233,5 @@ def test_only_the_secret_that_signed_verifies(one, other):
     assume(one.rstrip(b"\0") != other.rstrip(b"\0"))  # HMAC pads short keys with zeros
     made = make_token(SigningKeys({"1": one}, "1"), job_id=JOB, scope=Scope.EVENTS, expires_s=NOW + 1)
     check(made, keys=SigningKeys({"1": one}, "1"))
-    with pytest.raises(MalformedToken):
+    with pytest.raises(Refused, match="this is no"):
         check(made, keys=SigningKeys({"1": other}, "1"))

@@ -5,10 +5,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from server.accounts.signed import BadSignature, LinkExpired, Scope, check_token
+from server.accounts.signed import Scope, check_token
 from server.clock import now_ms
 from server.model.accounts import SigningKeys
-from server.model.errors import WrongScope
+from server.model.errors import Refused, WrongScope
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.records import links as links_module
@@ -42,7 +42,7 @@ def test_a_download_link_opens_its_own_output_and_no_other():
     good = query(LINKS.output(JOB, "srt"))
     LINKS.check_output(JOB.id, "srt", good)
     for job_id, name in ((JOB.id, "vtt"), ("job_01JD4W2M8Q7Z5K3N9V6B1XTRGJ", "srt")):
-        with pytest.raises(BadSignature):
+        with pytest.raises(Refused, match="invalid_signature"):
             LINKS.check_output(job_id, name, good)
 
 
@@ -50,7 +50,7 @@ def test_a_download_link_opens_its_own_output_and_no_other():
 def test_a_link_with_a_part_changed_or_missing_opens_nothing(part):
     good = query(LINKS.output(JOB, "srt"))
     for bad in ({**good, part: good[part] + "1"}, {name: text for name, text in good.items() if name != part}):
-        with pytest.raises(BadSignature):
+        with pytest.raises(Refused, match="invalid_signature"):
             LINKS.check_output(JOB.id, "srt", bad)
 
 
@@ -58,7 +58,7 @@ def test_a_link_ends_when_its_time_is_over(monkeypatch):
     link = query(LINKS.output(JOB, "srt", ttl_s=60))
     later = now_ms() + (60 + STEP_S) * 1000
     monkeypatch.setattr(links_module, "now_ms", lambda: later)
-    with pytest.raises(LinkExpired):
+    with pytest.raises(Refused, match="has expired"):
         LINKS.check_output(JOB.id, "srt", link)
 
 
