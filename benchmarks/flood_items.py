@@ -86,11 +86,14 @@ def requests(kind: str, method: str, path: str, key: str) -> tuple[bytes, bytes]
         case "packed bodies":
             packing = ["Content-Encoding: gzip", f"Content-Length: {len(PACKED)}"]
             return b"", head("POST", plain, key, *packing) + PACKED
+        case "piled requests":  # what comes behind a body is parsed with it
+            more = head("GET", plain, key, *HEADERS["some headers"])
+            return b"", head("POST", plain, key, "Content-Length: 1") + b"-" + 14 * more
         case _:
             return b"", head(method, plain + TARGETS.get(kind, ""), key, *HEADERS.get(kind, ()))
 
 
-HTTP_KINDS = (*BODIES, *HEADERS, *TARGETS, "half heads", "packed bodies", "requests")
+HTTP_KINDS = (*BODIES, *HEADERS, *TARGETS, "half heads", "packed bodies", "piled requests", "requests")
 
 
 def handshake(path: str, key: str) -> bytes:

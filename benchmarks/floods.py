@@ -307,6 +307,7 @@ def floods(server: Serving) -> list[Flood]:
         Flood(kind="closes", doors=(others, realtime, listen), connections=20, bytes_s=2e6, key=other),
         Flood(kind="closes", doors=refused, connections=20, bytes_s=2e6),
         Flood(kind="reserved frames", doors=(writer, listen), connections=10, bytes_s=2e6, key=other),
+        Flood(kind="piled requests", doors=(health,), connections=20, bytes_s=2e6),
         Flood(kind="resets", doors=(health, upload), connections=100, bytes_s=0, at_once=100, stay_s=0.05),
         Flood(kind="requests", doors=(("GET", "/nowhere"), ("GET", "/v1/jobs")), connections=20, bytes_s=2e6),
     ]

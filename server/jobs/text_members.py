@@ -15,12 +15,12 @@ def _replacements(values: Sequence[object]) -> tuple[str, ...]:
     """Replacements, each as heard:wanted, in repeated fields or in a JSON array."""
     pairs = _distinct(values)
     for pair in pairs:
-        heard, colon, _ = pair.partition(":")
+        heard, colon, wanted = pair.partition(":")
         if not colon or not any(sign.isalnum() for sign in heard):
             raise InvalidValue("invalid_value", f"must be heard:wanted, not {pair[:100]!r}")
-        if len(heard.split()) > MAX_HELD_WORDS:
+        if max(len(heard.split()), len(wanted.split())) > MAX_HELD_WORDS:
             raise InvalidValue(
-                "too_long", f"must have at most {MAX_HELD_WORDS} words before the colon, not {pair[:100]!r}"
+                "too_long", f"must have at most {MAX_HELD_WORDS} words on each side of the colon, not {pair[:100]!r}"
             )
     return pairs
 

@@ -7,8 +7,8 @@ busy makes each turn a hundred requests long, and a bystander with one request w
 The rule is fair queueing (Nagle, RFC 970; RFC 8290). Work comes in pieces: to start a request, which
 takes some 0.05 ms, or to parse some frames or headers, which takes up to 0.3 ms. A turn has room for WORKS pieces and
 TURN_S of parsing. What has no room waits, and the next turns take it from one address after the other. An address that
-has nothing waiting and had no piece in this turn is served at once: it asks seldom, so it can take little. An address
-alone gets all turns, only shorter ones.
+has nothing waiting and had no piece in this turn is served at once: it asks seldom, so it can take little. Of a crowd
+of such addresses a turn serves MOST. An address alone gets all turns, only shorter ones.
 """
 
 import asyncio
@@ -18,6 +18,9 @@ from collections.abc import Callable, Hashable
 
 WORKS = 16
 """Pieces of work in one turn of the event loop, unless those who ask seldom have more."""
+
+MOST = 64
+"""Pieces of work in one turn, whoever asks."""
 
 TURN_S = 0.0004
 """After which a turn takes no more of those who had a piece already."""
@@ -39,6 +42,8 @@ class FairQueue:
             self._begin_turn()
             self._schedule()
         if party in self._waiting or (party in self._served and (self._waiting or not self._has_room())):
+            return False
+        if self._left <= WORKS - MOST:
             return False
         self._served.add(party)
         self._left -= 1

@@ -94,6 +94,8 @@ def test_a_switch_is_true_false_1_or_0(value, meant):
         ("task", "translate", "unknown_value"),  # not with this model
         ("task", True, "invalid_type"),
         ("prompt", "x" * 1001, "too_long"),
+        ("replace", "the:" + "x " * 13, "too_long"),  # each would be a word with its times, wherever "the" is said
+        ("replace", "the " * 13 + ":x", "too_long"),
         ("wait", "abc", "invalid_type"),
         ("wait", "-1", "invalid_type"),
         ("wait", 1.5, "invalid_type"),

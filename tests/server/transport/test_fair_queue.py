@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from server.transport import fair_queue
-from server.transport.fair_queue import TURN_S, WORKS, FairQueue
+from server.transport.fair_queue import MOST, TURN_S, WORKS, FairQueue
 from tests.server.storing import in_a_loop
 
 
@@ -77,6 +77,18 @@ async def test_who_asks_seldom_does_not_wait_for_who_asks_much():
     before = len(done)
     Party(queue, "bystander", done).ask()
     assert done[before:] == ["bystander"]
+
+
+@in_a_loop
+@pytest.mark.usefixtures("unhurried")
+async def test_a_crowd_of_addresses_is_served_in_bounded_turns_each_in_its_order():
+    queue, done = FairQueue(), list[str]()
+    names = [f"address {number}" for number in range(1000)]
+    for name in names:
+        Party(queue, name, done).ask()
+    assert len(done) == MOST
+    await turns(100)
+    assert done == names
 
 
 @in_a_loop
