@@ -1,4 +1,4 @@
-"""What the cluster's storage does a second, beside the embedded one: python -m benchmarks.cluster [--seconds 5]
+"""What the cluster's storage does a second, compared with the embedded one: python -m benchmarks.cluster [--seconds 5]
 
 Both stores do the same work on the same machine, in turns: submitting, claiming and finishing jobs, chunks of files,
 live sessions that log as fast as they can, and live sessions at the pace of speech whose words are read in another

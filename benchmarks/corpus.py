@@ -1,12 +1,12 @@
-"""Word errors and speed on a folder of speech of your own, beside other programs with the same weights.
+"""Word errors and speed on a folder of speech of your own, compared with other programs that use the same weights.
 
     .venv/bin/python -m benchmarks.corpus LibriSpeech/test-clean              # prints a line for each system
     .venv/bin/python -m benchmarks.corpus recordings --model small --live     # and live words: errors and latency
     .venv/bin/python -m benchmarks.corpus recordings --ggml ggml-tiny.en.bin  # and whisper.cpp, by pywhispercpp
     .venv/bin/python -m benchmarks.corpus recordings --write                  # writes results/corpus.json
 
-The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt stands beside its .flac files, or audio files
-with a .txt of the same name beside each, or both; folders in it are searched too. Words are compared in lower case and
+The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt is in the folder of its .flac files, or audio files
+each with a .txt of the same name, or both; folders in it are searched too. Words are compared in lower case and
 without punctuation, and numbers as they are written: texts that write 12 count an error where a system writes twelve.
 
 A system's speed counts its start, which is a second or two for a small model: short folders show it lower than it is.

@@ -25,7 +25,7 @@ from benchmarks.wires import Scribewire, Wire
 MANY = {"live_sessions = 100\n": "live_sessions = 1000\n"}
 OVERLOAD_S = 60.0  # length of a session
 ARRIVAL_S = 0.25  # between two of them
-VOICES = 240  # different ones; whoever comes later says what one before him said
+VOICES = 240  # different ones; later speakers repeat what an earlier one said
 OVERLOAD_FRAME_S = 0.1  # the sender shares the machine
 
 

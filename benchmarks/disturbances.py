@@ -1,8 +1,8 @@
 """Whether readers of a live session notice what others do: python -m benchmarks.disturbances [--seconds 15]
 
 Starts a server (scripted engine) and a process that speaks in real time, and lets --calm readers follow. They note how
-late the words come: undisturbed, beside a reader that takes nothing, beside readers that come and go all the time,
-beside a reader on each of many other sessions, and while thousands join within ten seconds. Writes
+late the words come: undisturbed, with a reader that takes nothing, with readers that come and go all the time,
+with a reader on each of many other sessions, and while thousands join within ten seconds. Writes
 benchmarks/results/disturbances.json.
 """
 

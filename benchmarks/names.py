@@ -37,7 +37,7 @@ class Naming:
 
     name: str
     held_out: bool
-    keywords: bool  # whether the model was told the names
+    keywords: bool  # whether the model was given the names
     words: Sequence[Word]
 
 

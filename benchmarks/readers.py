@@ -234,7 +234,7 @@ def of_session(
 ) -> dict[str, Any]:
     """What *number* readers of one session see and cost at *server*, less what the session costs without them.
 
-    *speaker* is the node of its cluster that hears the session; None: itself.
+    *speaker* is the node of its cluster that has the session; None: itself.
     """
     speaker = speaker or server
     with speaking(speaker) as job:

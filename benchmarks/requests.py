@@ -1,4 +1,4 @@
-"""What a request costs, beside a bare Starlette app: python -m benchmarks.requests [--rounds 3] [--turns 9]
+"""What a request costs, compared with a bare Starlette app: python -m benchmarks.requests [--rounds 3] [--turns 9]
 
 Starts a server (scripted engine) and a bare Starlette app on the same uvicorn, with the same event loop and HTTP
 parser, which gives the same answers from a dictionary. For each kind of request, a process of its own

@@ -193,7 +193,7 @@ async def measure_disturbance(server: Serving, seconds: float) -> dict[str, Any]
 
 
 async def measure_stop(server: Serving, readers: int) -> dict[str, Any]:
-    """Return how long the server takes to stop while so many *readers* follow live sessions, and what they are told."""
+    """Return how long the server takes to stop while so many *readers* follow live sessions, and what they receive."""
     place = (server.base.removeprefix("http://").split(":")[0], int(server.base.rpartition(":")[2]))
     loop, jobs = asyncio.get_running_loop(), await _sessions(server, -(-readers // READERS_OF_SESSION))
     connected = asyncio.Semaphore(0)

@@ -20,14 +20,14 @@ HEAD = """# Measured
 Made by `python -m benchmarks.tables` from `results/*.json`; each result names its machine, versions and commit. The
 machines were shared and busy: compare what stands in one table, not across them.
 
-Whisper `tiny.en` hears recordings of people, in the conditions that `conditions.py` makes of them: "clean" are the
+Whisper `tiny.en` recognises recordings of people, in the conditions that `conditions.py` makes of them: "clean" are the
 clips as they are, "short alone" utterances of 1 to 4 s sent one by one, "cut anywhere" pieces cut at any sample,
 "joined" a track on which all of them speak. Other models and recordings: `--model` and `--clips` of every benchmark.
 
 To judge on speech of your own, or on LibriSpeech, give its folder: `python -m benchmarks.corpus FOLDER` prints words,
 word errors and speed of this server, of both ways of faster-whisper and, with `--ggml`, of whisper.cpp, and with
 `--live` errors and latency of live words. The folder has LibriSpeech's layout, or audio files with a `.txt` of the same
-name beside each. Words are compared in lower case without punctuation; nothing is written without `--write`.
+name next to each. Words are compared in lower case without punctuation; nothing is written without `--write`.
 """
 MADE = """
 # The small test model

@@ -1,6 +1,6 @@
 """How soon a live word is final against how often it is wrong: python -m benchmarks.tradeoff --result tradeoff
 
-The three choices that sessions have (`latency`: low, balanced, accurate), and LocalAgreement over transcribe() beside
+The three choices that sessions have (`latency`: low, balanced, accurate), and LocalAgreement over transcribe() next to
 them, on the same joined tracks of people. The clock counts the CPU time of the models alone, so other work on the
 machine does not count. Word errors and their difference to the same engine's answer to the whole recording come with
 the time from the end of each word to the moment when it is final.

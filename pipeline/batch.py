@@ -62,13 +62,13 @@ class BatchOptions:
     """The options for one file."""
 
     tenant: str  # the account that the scheduler is fair to
-    language: str | None = None  # None: heard in the first 30 s of speech
+    language: str | None = None  # None: detected in the first 30 s of speech
     multilingual: bool = False  # it is detected in each job, and jobs are short
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
-    separate: bool = False  # hear every channel by itself, because each has its own speakers
+    separate: bool = False  # recognise every channel by itself, because each has its own speakers
     speakers: SpeakerOptions | None = None  # tell voices apart; with *separate* those of each channel
 
 

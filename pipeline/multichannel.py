@@ -32,7 +32,9 @@ class MultichannelSession:
         self._skipped = skipped
         self._received = 0
         self._finalized = 0  # the position of the last finalize()
-        self._deciding: dict[int, set[int]] = {}  # by position of finalize(), the channels that are not as far
+        self._deciding: dict[
+            int, set[int]
+        ] = {}  # by position of finalize(), the channels that have not decided everything before it
         self._unread: deque[TimedEvent] = deque()
         self._changes = Changes()
         self._ended = self._over = False

@@ -111,7 +111,7 @@ class Session:
         vad: SpeechProbability,
         recogniser: LiveRecogniser,
         tenant: str = "",
-        text: TextRewriter | None = None,  # None: words are told as they are recognised
+        text: TextRewriter | None = None,  # None: words are reported as they are recognised
         turn_ends: TurnEnds | None = None,  # None: turns end by silence alone
     ) -> None:
         self._core = core

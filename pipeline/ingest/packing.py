@@ -35,7 +35,7 @@ class PackingOptions:
     target: int = position(10)  # encoding a long window costs more per second than a short one
     longest: int = LONGEST_JOB  # the engine accepts no more
     pause: int = position(2)  # longer silence costs encoding and makes models invent words
-    lead: int = position(1)  # audio of a job before its speech: voice detectors miss first words that recognisers hear
+    lead: int = position(1)  # audio of a job before its speech: voice detectors miss first words that recognisers find
 
     def __post_init__(self) -> None:
         """Raise ValueError if jobs could exceed *longest* with these options."""

@@ -63,7 +63,7 @@ _TEN, _HUNDRED, _THOUSAND, _ANY = 10, 100, 1000, 10**15
 _TENS_VALUES = range(20, 100, 10)
 
 _PIECE = re.compile(r"[0-9]+(?:,[0-9]{3})*(?:st|nd|rd|th)?(?![a-z])|[0-9]+|[^\W\d_]+(?:['’][^\W\d_]+)*|[$£€%&@+°]")  # noqa: RUF001
-_CODE = 3  # letters that are spelled if they stand beside figures
+_CODE = 3  # letters that are spelled if they stand next to figures
 _SPELLED = re.compile(r"[A-Z]{1,6}")
 
 

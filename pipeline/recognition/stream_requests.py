@@ -61,7 +61,7 @@ class RequestStarts:
     def begin(self, turn: Turn) -> int:
         """Go on with *turn*, which is the first now. Return where its first word may begin.
 
-        At the start of a stream a voice detector misses first words that recognisers hear, but it has a doubt. So where
+        At the start of a stream a voice detector misses first words that recognisers find, but it has a doubt. So where
         no final word is before the turn, it begins with the first doubt shortly before it.
         """
         options = self._options

@@ -77,7 +77,7 @@ SECOND_S = (3.0, 6.0)
 speaks."""
 
 _SPREAD = 290  # frames, 5 s as in files: windows of a live stream lie a second apart, the first two a little less
-_TURN_SHARE = 0.02  # of all speech, as the windows hear it: where this is less than LONG_TURN_S
+_TURN_SHARE = 0.02  # of all speech, as the windows show it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
 _LEAST_TURNS_S = (0.5, 0.0)  # what suffices where no turn is long enough
 

@@ -52,7 +52,7 @@ class SpeakerModels:
     def listen(self, samples: Samples, start: int, before: Window | None = None) -> Window:
         """Return the result for up to LENGTH samples that begin at frame *start*. It takes 0.03 s of CPU.
 
-        *before* is an earlier window of the recording. Speech that both hear keeps the embeddings that it has there.
+        *before* is an earlier window of the recording. Speech in both keeps the embeddings that it has there.
         """
         return self.listen_to_several({start: samples}, before)[0]
 

@@ -37,7 +37,7 @@ MAX_WRITTEN = 254  # signs of an address, and of a word that is looked at closel
 MAX_KNOWN = 1024
 
 _PART = "(?:[LlN]+|[WM]N*)"
-_LOCAL = f"(?:{_PART}?(?:[DJU]+{_PART})+|{_PART})"  # live, its first part may have been told
+_LOCAL = f"(?:{_PART}?(?:[DJU]+{_PART})+|{_PART})"  # live, its first part may have been shown already
 _SURE_LOCAL = f"(?:{_PART}?(?:J{_PART})*[DU][DJU]*{_PART}(?:[DJU]+{_PART})*)"
 _HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{MAX_HOST_WORDS}}})"
 _SURE_HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"

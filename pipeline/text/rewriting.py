@@ -29,7 +29,7 @@ class TextRewriter:
     def __init__(self, stage: TextStage) -> None:
         self.stage = stage
         self._closing: deque[SegmentClosed] = deque()
-        self._words: dict[int, list[Word]] = {}  # by segment, those that were told
+        self._words: dict[int, list[Word]] = {}  # by segment, those that were committed
         self._index = 0
         self._shown = False  # whether the last partial had words
         self._warned = 0  # of how many languages

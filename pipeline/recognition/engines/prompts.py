@@ -29,7 +29,7 @@ class Shape:
     window_s: int
     hint_tokens: int  # tokens before <|startoftranscript|>, its own marker not counted
     final: bool
-    prefix_tokens: int = 0  # tokens that the answer is told to begin with
+    prefix_tokens: int = 0  # given tokens with which the answer begins
 
     @property
     def max_tokens(self) -> int:

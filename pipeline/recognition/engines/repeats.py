@@ -2,8 +2,8 @@
 
 People say "4242 4242 4242 4242", and Whisper then often goes on with such a row until its window is full. That cannot
 be seen in the text, since the row was said, but in its time: nobody says figures so fast. Only the time of the whole
-row counts, because those of its words are wrong: the model no longer follows the audio. whisper.py hears an answer with
-such a row again, and gates.py leaves the row out. ../decisions.md has the measurements.
+row counts, because those of its words are wrong: the model no longer follows the audio. whisper.py decodes a window
+with such a row again, and gates.py leaves the row out. ../decisions.md has the measurements.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence

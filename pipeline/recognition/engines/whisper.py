@@ -263,7 +263,7 @@ class WhisperEngine:
         language: tuple[str, float],
         place: tuple[Encoded, int],
     ) -> Hypothesis:
-        sequence = result.sequences_ids[0]  # includes the tokens that it was told to begin with
+        sequence = result.sequences_ids[0]  # includes the given tokens with which it begins
         tokens = self._without_echo(tuple(token for token in sequence if token < self._tokenizer.eot), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
