@@ -5,8 +5,8 @@
     .venv/bin/python -m benchmarks.corpus recordings --ggml ggml-tiny.en.bin  # and whisper.cpp, by pywhispercpp
     .venv/bin/python -m benchmarks.corpus recordings --write                  # writes results/corpus.json
 
-The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt is in the folder of its .flac files, or audio files
-each with a .txt of the same name, or both; folders in it are searched too. Words are compared in lower case and
+The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt is in the folder of its .flac files, or audio
+files each with a .txt of the same name, or both; folders in it are searched too. Words are compared in lower case and
 without punctuation, and numbers as they are written: texts that write 12 count an error where a system writes twelve.
 
 A system's speed counts its start, which is a second or two for a small model: short folders show it lower than it is.

@@ -2,8 +2,9 @@
 
 Two nodes (scripted engine) share a database and a bucket. A writer speaks in real time at one of them. Readers follow
 by Server-Sent Events at the other, which learns each word from the database and each partial from a notification; then
-the same number follow at the node that has the session, in the same minutes. The ratio of the CPU times counts where other work
-disturbs the machine. Needs PostgreSQL (Debian's package `postgresql`). Writes benchmarks/results/relaying.json.
+the same number follow at the node that has the session, in the same minutes. The ratio of the CPU times counts where
+other work disturbs the machine. Needs PostgreSQL (Debian's package `postgresql`). Writes
+benchmarks/results/relaying.json.
 """
 
 import argparse

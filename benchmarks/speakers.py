@@ -5,10 +5,11 @@
     .venv/bin/python -m benchmarks.speakers --meetings FOLDER --people FOLDER
 
 benchmarks/talks.py makes the recordings, in two halves. DER is simpleder's, without a collar and with overlap. Words
-are those that Whisper tiny.en recognises, and the right speaker of a word is who speaks most of it. A pause of half a second
-ends a segment, whose speaker is that of most of its words. Live sessions learn words a second after they were said; a
-segment is judged by the labels that readers know then, and all else by the labels at the end. Next to both stands what
-many servers do: a mean of the embeddings of each speaker's segments, and a new speaker where none is as alike as 0.55.
+are those that Whisper tiny.en recognises, and the right speaker of a word is who speaks most of it. A pause of half a
+second ends a segment, whose speaker is that of most of its words. Live sessions learn words a second after they were
+said; a segment is judged by the labels that readers know then, and all else by the labels at the end. Next to both
+stands what many servers do: a mean of the embeddings of each speaker's segments, and a new speaker where none is as
+alike as 0.55.
 """
 
 import argparse

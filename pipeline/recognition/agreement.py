@@ -2,9 +2,9 @@
 
 stream.py calls this module; decisions.md has the measurements behind the numbers.
 
-Theory. Each hypothesis is about the same audio again, now a step longer. Words near the end of the audio still change, because
-a word may be cut off there, and because the words after it help the model to choose. So a word is committed when two
-hypotheses in a row have it at the same place (LocalAgreement-2). There are three exceptions:
+Theory. Each hypothesis is about the same audio again, now a step longer. Words near the end of the audio still change,
+because a word may be cut off there, and because the words after it help the model to choose. So a word is committed
+when two hypotheses in a row have it at the same place (LocalAgreement-2). There are three exceptions:
 
 - A word with a high probability is committed by one hypothesis, if its end is far enough from the end of the audio.
 - A word with a low probability waits for a third hypothesis, or until it is so far from the end that nothing improves.
