@@ -155,6 +155,14 @@ def _speakers(result: Result) -> Figures:
     yield "one voice alone, from and to anywhere, files and live", pieces
 
 
+def _speakers_live(result: Result) -> Figures:
+    spent = (result["sessions"][name]["commit_s"] for name in ("without", "with speakers"))
+    final = " and ".join(f"{one['p50']:.2f}/{one['p95']:.2f} s" for one in spent)
+    differ = f"{result['words that differ with speakers']} of {result['words']} words differ"
+    again = f"{result['words that differ without them again']} between two sessions without"
+    yield "live words with and without speakers", f"{differ}, {again}; final after {final}"
+
+
 def _long_speakers(result: Result) -> Figures:
     second, last = (row for row in result["hours"] if row["hour"] in (2.0, result["hours"][-1]["hour"]))
     memory = f"memory {second['memory_mb']:.0f} MB after 2 h, {last['memory_mb']:.0f} MB after {last['hour']:.0f} h"
@@ -285,6 +293,7 @@ FIGURES: Mapping[str, Callable[[Result], Figures]] = {
     "crowd-doctor": _doctor,
     "page": _page,
     "speakers": _speakers,
+    "speakers_live": _speakers_live,
     "long_speakers": _long_speakers,
     "throughput": _throughput,
     "load": _load,

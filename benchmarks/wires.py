@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import httpx
 import numpy as np
@@ -43,9 +43,9 @@ class Scribewire(Wire):
     goodbye = '{"type":"close"}'
 
     @classmethod
-    def open_session(cls, base: str, key: str, language: str | None) -> "Scribewire":
-        """Open a new session. Raises Refused."""
-        order = {"encoding": "pcm_s16le", "sample_rate": 16_000, "language": language}
+    def open_session(cls, base: str, key: str, language: str | None, **options: bool) -> Self:
+        """Open a new session with these options. Raises Refused."""
+        order = {"encoding": "pcm_s16le", "sample_rate": 16_000, "language": language, **options}
         answer = httpx.post(f"{base}/v1/live", json=order, headers={"Authorization": f"Bearer {key}"}, timeout=60)
         if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             raise Refused(answer.text)
