@@ -6,7 +6,9 @@ whisper.py makes them and calls these functions.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, VOICE_S, is_no_speech
+from pipeline.words import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class Hypothesis:
     failed: str | None
     encoded: Encoded
     row: int
+
+    def with_words(self, words: tuple[Word, ...]) -> RecognitionResult:
+        """Return the result of the request, in which *words* were found."""
+        scores = self.language, self.language_probability, self.avg_logprob, self.no_speech_prob
+        return RecognitionResult(words, *scores, rejected=self.failed)
 
 
 def needs_second_look(hypothesis: Hypothesis) -> bool:

@@ -175,17 +175,7 @@ class WhisperEngine:
             count = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
             if count < len(words[row]):
                 words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:count]
-        return [
-            RecognitionResult(
-                words=its_words,
-                language=hypothesis.language,
-                language_probability=hypothesis.language_probability,
-                avg_logprob=hypothesis.avg_logprob,
-                no_speech_prob=hypothesis.no_speech_prob,
-                rejected=hypothesis.failed,
-            )
-            for hypothesis, its_words in zip(hypotheses, words, strict=True)
-        ]
+        return [hypothesis.with_words(own) for hypothesis, own in zip(hypotheses, words, strict=True)]
 
     def _fill_gaps(self, request: DecodeRequest, result: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
         """Recognise speech without words in *result* once more by itself, and return *result* with the words found.
@@ -378,9 +368,8 @@ class WhisperEngine:
 
     def _languages_of(self, requests: Sequence[DecodeRequest], encoded: Encoded) -> list[tuple[str, float]]:
         """Return for each request its language with probability 1, or the detected language."""
-        if all(request.language is not None for request in requests):
-            return [(request.language or "", 1.0) for request in requests]
-        detected = self._languages(encoded)
+        given = all(request.language is not None for request in requests)
+        detected = [{}] * len(requests) if given else self._languages(encoded)
         return [
             (request.language, 1.0)
             if request.language is not None
