@@ -142,7 +142,7 @@ class StreamCore:
         self._warn_if_quiet(window, speech)
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
-        self._report(self._turns.receive(self.position, speech))
+        self._report(self._turns.receive(self.position, speech, window))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
