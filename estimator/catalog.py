@@ -98,20 +98,20 @@ class Catalog:
 
         A name is a default id or alias, an id of a provider in catalog.toml, or `provider/id`.
         """
-        asked = requested.strip().lower()
-        if (model := self._default_names.get(asked)) is not None:
+        model_id = requested.strip().lower()
+        if (model := self._default_names.get(model_id)) is not None:
             return model
-        prefix, slash, rest = asked.partition("/")
+        prefix, slash, rest = model_id.partition("/")
         id_ = self._aliases.get(prefix, prefix)
         if slash and (id_ in self._providers or id_ in self._facts):
             return self._find_at(self._providers[id_], rest) if id_ in self._providers else None
-        return next((model for provider in self._listed if (model := self._find_at(provider, asked))), None)
+        return next((model for provider in self._listed if (model := self._find_at(provider, model_id))), None)
 
     def suggest(self, requested: str) -> list[str]:
         """Return up to three names that *requested* may be a misspelling of, the likeliest first."""
-        asked = requested.strip().lower()
-        names = self._full_names if "/" in asked else self._short_names
-        return names.find_similar(asked)
+        misspelt = requested.strip().lower()
+        names = self._full_names if "/" in misspelt else self._short_names
+        return names.find_similar(misspelt)
 
     def check_against(self, before: "Catalog", moment: datetime) -> None:
         """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
@@ -133,9 +133,9 @@ class Catalog:
                     f"{new.provider}/{new.name} would change its price by more than {LARGEST_JUMP} times"
                 )
 
-    def _find_at(self, provider: Provider, asked: str) -> PricedModel | None:
-        entry = self._entries.get((provider.id, asked)) or provider.find_model(
-            asked, all_providers=list(self._providers.values())
+    def _find_at(self, provider: Provider, model_id: str) -> PricedModel | None:
+        entry = self._entries.get((provider.id, model_id)) or provider.find_model(
+            model_id, all_providers=list(self._providers.values())
         )
         if entry is None:
             return None
@@ -251,11 +251,11 @@ class _Names:
             for triple in _triples(name.lower()):
                 self._by_triple[triple].append(index)
 
-    def find_similar(self, asked: str) -> list[str]:
-        shared = Counter(index for triple in _triples(asked) for index in self._by_triple.get(triple, ()))
+    def find_similar(self, misspelt: str) -> list[str]:
+        shared = Counter(index for triple in _triples(misspelt) for index in self._by_triple.get(triple, ()))
         candidates = sorted(shared, key=lambda index: (-shared[index] / len(self._names[index]), index))
         scored = [
-            (SequenceMatcher(None, asked, self._names[index].lower()).ratio(), -index)
+            (SequenceMatcher(None, misspelt, self._names[index].lower()).ratio(), -index)
             for index in candidates[: self._CANDIDATES]
         ]
         likely = sorted((pair for pair in scored if pair[0] >= self._LIKE_ENOUGH), reverse=True)

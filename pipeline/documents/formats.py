@@ -144,18 +144,18 @@ def growing_vtt(
     segments: Sequence[Segment],
     duration: int,
     shape: SubtitleShape = USUAL_SHAPE,
-    said: Sequence[SpeakerTurn] | None = None,
+    speakers: Sequence[SpeakerTurn] | None = None,
 ) -> bytes:
     """Return WebVTT of a recording of which the first *duration* samples are known.
 
-    When more segments follow, the cues stay as they are, but for the end of the last one. If voices are told apart,
-    *said* has the speaker of each word that has one yet, and a cue gets the voice that says most of it. Speakers do not
-    change how cues are cut, because the label of a word may still change.
+    When more segments follow, the cues stay as they are, but for the end of the last one. If voices are distinguished,
+    *speakers* has the speaker of each word that has one yet, and a cue gets the voice that speaks most of its words.
+    Speakers do not change how cues are cut, because the label of a word may still change.
     """
-    if said is None:
+    if speakers is None:
         return _webvtt(_cues(segments, duration, shape, growing=True))
     channels = dict.fromkeys(segment.channel for segment in segments)
-    found = [cue for channel in channels for cue in _voiced_cues(segments, duration, shape, said, channel)]
+    found = [cue for channel in channels for cue in _voiced_cues(segments, duration, shape, speakers, channel)]
     return _webvtt(sorted(found, key=lambda cue: cue.start_ms))
 
 

@@ -61,7 +61,7 @@ MAX_LINE_BYTES = 300
 MAX_LINES, LINES_S = 50, 60.0
 """So many lines of decoders are logged within so many seconds. The trace of an error has some twenty."""
 
-KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
+PASSED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
 """The environment variables that are passed to the decoding process."""
 
 KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
@@ -394,7 +394,7 @@ def _log_lines(lines: IO[bytes]) -> None:
 def _environment() -> dict[str, str]:
     """Return the environment of the process. It is minimal, because the server's environment holds secrets."""
     return {
-        **{name: os.environ[name] for name in KEPT if name in os.environ},
+        **{name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ},
         "PYTHONPATH": str(Path(pipeline.__path__[0]).parent),
         "OPENBLAS_NUM_THREADS": "1",  # a process with threads cannot be forked safely
     }

@@ -29,7 +29,7 @@ WEIGHTS = PackagedFile(
 )
 """smart-turn v3.2, BSD-2-Clause."""
 
-HEARD_S = 8
+WINDOW_S = 8
 """Seconds of audio that the model takes; a shorter turn is preceded by silence."""
 
 _MELS = 80
@@ -51,12 +51,12 @@ class TurnEndModel:
 
     def __call__(self, turn: Samples) -> float:
         """Return the probability that the *turn*, which ends with a short pause, is over."""
-        length = HEARD_S * RATE
+        length = WINDOW_S * RATE
         newest = turn[-length:]
         padded = np.zeros(length, np.float32)
         padded[length - len(newest) :] = newest
         padded = (padded - padded.mean()) / np.sqrt(padded.var() + np.float32(1e-7))
-        (answer,) = self._session.run(None, {self._input: self._features(padded, HEARD_S * FRAMES_PER_S)[np.newaxis]})
+        (answer,) = self._session.run(None, {self._input: self._features(padded, WINDOW_S * FRAMES_PER_S)[np.newaxis]})
         return float(answer[0, 0])
 
 

@@ -313,7 +313,7 @@ def test_a_growing_cue_has_the_voice_of_most_of_its_words_and_changes_nothing_el
     words = tuple(Word(text, at * RATE, (at + 1) * RATE, 1.0) for at, text in enumerate(("One", "two", "three")))
     segments = [Segment(words, avg_logprob=0.0, no_speech_prob=0.0)]
     plain = growing_vtt(segments, 3 * RATE).decode()
-    assert growing_vtt(segments, 3 * RATE, said=[]).decode() == plain
+    assert growing_vtt(segments, 3 * RATE, speakers=[]).decode() == plain
     for speakers, voice in ((("S1", "S1", "S2"), "S1"), (("S2", "S1", "S2"), "S2")):
         said = [SpeakerTurn(who, word.start, word.end) for who, word in zip(speakers, words, strict=True)]
-        assert growing_vtt(segments, 3 * RATE, said=said).decode() == plain.replace("One", f"<v {voice}>One")
+        assert growing_vtt(segments, 3 * RATE, speakers=said).decode() == plain.replace("One", f"<v {voice}>One")

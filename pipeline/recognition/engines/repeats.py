@@ -99,11 +99,11 @@ def with_surroundings(
     after, end = _words_after(within, end, recognise) if at_end else ((), end)
     if not before and not after:
         return words
-    kept = tuple(
+    fitting = tuple(
         replace(word, start=min(max(word.start, start), end), end=min(max(word.end, start), end)) for word in words
     )
     spans = [(max(start, first), min(end, last)) for first, last in voiced if first < end and last > start]
-    return (*before, *fit_figures(kept, spans), *after)
+    return (*before, *fit_figures(fitting, spans), *after)
 
 
 def _words_after(
@@ -169,13 +169,13 @@ def _beyond(units: Sequence[Unit], row: range, words: Sequence[Word], voiced: Se
     end = units[row[-1] + 1].start if row[-1] + 1 < len(units) else max([words[-1].end, *(last for _, last in voiced)])
     spans = [(max(start, first), min(end, last)) for first, last in voiced or [(units[row[0]].start, end)]]
     room = sum(max(0, last - first) for first, last in spans)
-    costs = list(accumulate(_is_said(units[index], words) for index in row))
+    costs = list(accumulate(_takes_time(units[index], words) for index in row))
     if costs[-1] * FIGURE <= room:
         return row[:0]
     return row[max(1, sum(cost * USUAL <= room for cost in costs)) :]
 
 
-def _is_said(unit: Unit, words: Sequence[Word]) -> bool:
+def _takes_time(unit: Unit, words: Sequence[Word]) -> bool:
     """Return whether the figure takes time: the zeros of "3000" do not, if it is read as "three thousand"."""
     text = words[unit.word].text
     rest = "" if unit.upto is None else text[unit.upto :]
