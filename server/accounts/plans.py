@@ -7,6 +7,7 @@ from server.accounts.limits import Limits
 from server.config import PREFIX, Config
 from server.model.accounts import Plan
 from server.model.errors import BadLimits
+from server.model.jobs import Job
 from server.storage.ports import AccountStore
 
 BUILT_IN = Path(__file__).parents[1] / "limits.toml"
@@ -28,11 +29,11 @@ class Plans:
     accounts: AccountStore
     limits: Limits
 
-    async def of_id(self, account_id: str, *, environment: str) -> Plan:
-        """The plan of an account by its id, with its own numbers. An account that was deleted has the free plan.
+    async def of_job(self, job: Job) -> Plan:
+        """The plan of the job's account, with its own numbers. An account that was deleted has the free plan.
 
         Raises BadLimits for a plan or a number that the limits file does not have.
         """
-        account = await self.accounts.account(account_id)
+        account = await self.accounts.account(job.account)
         name, own = ("free", {}) if account is None else (account.plan, account.limits)
-        return self.limits.plan(name, own, sandbox=environment == "sandbox")
+        return self.limits.plan(name, own, sandbox=job.environment == "sandbox")

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -19,8 +19,6 @@ from server.jobs.running import Running, WorkerTools
 from server.jobs.transcriber import Transcriber
 from server.logs import log
 from server.metrics import Metrics
-from server.model.accounts import Plan
-from server.model.jobs import Job
 from server.model.leases import HandBack, LeaseLost, Verdict
 from server.model.outcomes import Outcome
 from server.waiting import racing
@@ -75,40 +73,33 @@ class Workers:
         self._stopping.set()
 
     def _pools(self) -> list[Pool]:
-        files = self._pool(
-            "files", self._transcribe, unfetched=False, size=self.count, per_account=max(1, self.count // 2)
+        kinds = (
+            ("files", self._transcribe, self.count, max(1, self.count // 2)),
+            ("downloads", self._download, MAX_DOWNLOADS, MAX_DOWNLOADS_PER_ACCOUNT),
         )
-        downloads = self._pool(
-            "downloads", self._download, unfetched=True, size=MAX_DOWNLOADS, per_account=MAX_DOWNLOADS_PER_ACCOUNT
-        )
-        return [files, downloads]
-
-    def _pool(
-        self, name: str, work: Callable[[HeldLease], Awaitable[None]], *, unfetched: bool, size: int, per_account: int
-    ) -> Pool:
-        return Pool(
-            owner=f"{self.name}/{name}",
-            jobs=self.tools.jobs,
-            rules=self.tools.rules,
-            environments=list(self.batches),
-            unfetched=unfetched,
-            size=size,
-            per_account=per_account,
-            work=work,
-            metrics=self.metrics,
-        )
+        return [
+            Pool(
+                owner=f"{self.name}/{name}",
+                jobs=self.tools.jobs,
+                rules=self.tools.rules,
+                environments=list(self.batches),
+                unfetched=name == "downloads",
+                size=size,
+                per_account=per_account,
+                work=work,
+                metrics=self.metrics,
+            )
+            for name, work, size, per_account in kinds
+        ]
 
     async def _transcribe(self, held: HeldLease) -> None:
-        plan, batch = await self._plan_of(held.job), self.batches[held.job.environment]
+        plan, batch = await self.plans.of_job(held.job), self.batches[held.job.environment]
         began = time.monotonic()
         if await self._work(Running(held, tools=self.tools, batch=batch, plan=plan)):
             self.metrics.job_run.observe(time.monotonic() - began)
 
     async def _download(self, held: HeldLease) -> None:
-        await self._work(Downloading(held, tools=self.tools, plan=await self._plan_of(held.job)))
-
-    async def _plan_of(self, job: Job) -> Plan:
-        return await self.plans.of_id(job.account, environment=job.environment)
+        await self._work(Downloading(held, tools=self.tools, plan=await self.plans.of_job(held.job)))
 
     async def _work(self, attempt: JobAttempt) -> bool:
         """Make the attempt and write how it ended. Returns False if the lease was lost on the way."""

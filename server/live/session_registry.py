@@ -246,7 +246,7 @@ class SessionRegistry:
             journal=journal,
             endings=self._endings,
             isolation=parts.isolation,
-            plan=await parts.plans.of_id(job.account, environment=job.environment),
+            plan=await parts.plans.of_job(job),
             metrics=parts.metrics,
             rules=self.rules,
             closing=parts.closing,

@@ -122,7 +122,7 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
         async with session_registry(storage) as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
-            plan = await Plans(storage.accounts, LIMITS).of_id(job.account, environment="production")
+            plan = await Plans(storage.accounts, LIMITS).of_job(job)
             clock.advance(s=plan.audio_s_per_file + RULES.margin_s + older_s)
             began = asyncio.get_running_loop().time()
             live = await made.open(job)
