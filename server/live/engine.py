@@ -157,6 +157,8 @@ class _OffsetRecogniser:
     """A recogniser for a session that began *by* samples after its stream. Before *settled* everything was decided.
 
     The last words before that, *said*, may be recognised again, in another spelling or as the beginning of a number.
+    The first window has them whole. Later ones begin with what is left of them, which a model would take for the
+    beginning of the next word; so there it is silent.
     """
 
     recogniser: LiveRecogniser
@@ -176,7 +178,11 @@ class _OffsetRecogniser:
         return replace(result, words=tuple(self._move(word) for word in fresh))
 
     def _place(self, request: DecodeRequest) -> DecodeRequest:
-        return replace(request, start=request.start + self.by)
+        start, samples = request.start + self.by, request.samples
+        if self.by < start < self.settled:
+            samples = samples.copy()
+            samples[: self.settled - start] = 0
+        return replace(request, start=start, samples=samples)
 
     def _is_new(self, word: Word) -> bool:
         """Whether most of the word lies after *settled*, or the word is a number that may have begun before it.

@@ -56,7 +56,7 @@ class LogBatch:
     shown: dict[int | None, bytes | None] = field(default_factory=dict)  # by channel, what is its partial from now on
     partials: int = 0  # how many were reported, shown or not
     lags_s: list[float] = field(default_factory=list)  # of the words
-    settled: dict[int | None, int] = field(default_factory=dict)  # by channel, the end of its last word
+    said: dict[int | None, list[Word]] = field(default_factory=dict)  # by channel, its words
     finalized: int | None = None  # the position up to which everything is decided because a writer asked for it
     languages: dict[int | None, LanguageDetected] = field(default_factory=dict)  # by channel
     warnings: list[Warned] = field(default_factory=list)
@@ -124,7 +124,7 @@ class EventRenderer:
             _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
         self._words += len(words)
         batch.lags_s += one.lags_s
-        batch.settled[one.channel] = words[-1].end
+        batch.said.setdefault(one.channel, []).extend(words)
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
         """The members `speaker` and `channel` of the next word."""

@@ -16,7 +16,7 @@ from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
 from server.live.event_rendering import EventRenderer, LogBatch, revised_event
-from server.live.resuming import SessionPast
+from server.live.resuming import REPEATED, SessionPast, resume_position
 from server.metrics import Metrics
 from server.model.events import NewEvent
 from server.storage.job_store import EventLog
@@ -44,6 +44,7 @@ class Journal:
         self._settled = {
             channel: past.settled_position(channel) for channel in past.channels
         }  # what is before is decided
+        self._said = {channel: past.last_words(channel, REPEATED) for channel in past.channels}  # the last words
         self._held = held
         self._job_id = held.job.id
         self._base = past.offsets.position
@@ -68,9 +69,9 @@ class Journal:
         return seconds(self._base + place)
 
     @property
-    def settled(self) -> int:
-        """The position before which everything is decided on every channel."""
-        return min(self._settled.values())
+    def resume_position(self) -> int:
+        """The position from which audio would be needed again after a restart."""
+        return min(resume_position(settled, self._said[channel]) for channel, settled in self._settled.items())
 
     @property
     def reached(self) -> int:
@@ -124,8 +125,9 @@ class Journal:
             self._languages[channel] = found.language, found.probability
         if batch.events:
             await self._keep(batch, received)
-        for channel, end in batch.settled.items():
-            self._settled[channel] = max(self._settled[channel], min(end, received))
+        for channel, words in batch.said.items():
+            self._settled[channel] = max(self._settled[channel], min(words[-1].end, received))
+            self._said[channel] = [*self._said[channel], *words][-REPEATED:]
         if batch.finalized is not None:
             self.finalized_s = seconds(batch.finalized)
         self._show(batch)

@@ -21,8 +21,14 @@ from server.live.event_rendering import TURN_ENDED, SessionOffsets
 from server.model.events import Event
 
 LEAD = position(0.3)
-"""Audio before the end of the last word to recognise again. The end of a word is known to a tenth of a second or two,
-and a new word whose first sound is missing would be recognised as another one."""
+"""The least audio before the end of the last word to recognise again. The end of a word is known to a tenth of a second
+or two, and a new word whose first sound is missing would be recognised as another one."""
+
+REPEATED = 2
+"""So many of the last words are recognised again, whole: a model takes the rest of one for the word that follows."""
+
+LONGEST_REPEATED = position(2)  # before the end of the last word
+MARGIN = position(0.1)  # before the first word that is recognised again
 
 MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a segment that was never closed
 
@@ -76,7 +82,7 @@ class SessionPast:
     @property
     def offsets(self) -> SessionOffsets:
         """Where the stream continues after the open words were made segments."""
-        places = {channel: resume_position(self.settled_position(channel)) for channel in self.channels}
+        places = {channel: self._resume_position(channel) for channel in self.channels}
         first = min(places.values())
         # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
         positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
@@ -96,14 +102,23 @@ class SessionPast:
 
         They have the spelling of the recogniser, not that of the text stage. See spoken_form.py.
         """
-        again = resume_position(self.settled_position(channel))
-        units = units_of([replace(word, text=word.heard or word.text) for word in self.last_words(channel, 1)])
+        again = self._resume_position(channel)
+        words = self.last_words(channel, REPEATED)
+        units = units_of([replace(word, text=word.heard or word.text) for word in words])
         return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
 
     def last_words(self, channel: int | None, count: int) -> list[Word]:
-        """The last words of a channel whose words are all in segments, or fewer of them."""
-        last = self._last(channel)
-        return [word for segment in (last.segments if last else ())[-count:] for word in segment.words][-count:]
+        """The last words of a channel, or fewer of them."""
+        words = [word for segment in self.open if segment.channel == channel for word in segment.words]
+        for chunk in reversed(self.chunks):
+            if len(words) >= count:
+                break
+            if chunk.channel == channel:
+                words = [word for segment in chunk.segments for word in segment.words] + words
+        return words[-count:]
+
+    def _resume_position(self, channel: int | None) -> int:
+        return resume_position(self.settled_position(channel), self.last_words(channel, REPEATED))
 
     def _last(self, channel: int | None) -> Chunk | None:
         return next((chunk for chunk in reversed(self.chunks) if chunk.channel == channel), None)
@@ -112,9 +127,17 @@ class SessionPast:
         return [*(segment for chunk in self.chunks for segment in chunk.segments), *self.open]
 
 
-def resume_position(settled: int) -> int:
-    """The position at which the audio must continue if everything before *settled* is decided."""
-    return max(0, settled - LEAD)
+def resume_position(settled: int, words: Sequence[Word]) -> int:
+    """The position at which the audio must continue if everything before *settled* is decided. *words* end there.
+
+    Words that were hidden are never recognised again on purpose. Whole milliseconds, because the log has no others.
+    """
+    first = settled - LEAD
+    for word in reversed(words[-REPEATED:]):
+        if word.redacted or word.start < settled - LONGEST_REPEATED:
+            break
+        first = min(first, word.start - MARGIN)
+    return max(0, first - first % position(0.001))
 
 
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> SessionPast:

@@ -22,7 +22,7 @@ from server.live.excerpts import KeptExcerpts
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.recording import MARGIN, AudioRecorder, recording_key, silent_spans
-from server.live.resuming import SessionPast, resume_position
+from server.live.resuming import SessionPast
 from server.live.rules import LiveRules
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
@@ -154,7 +154,7 @@ class LiveSession:
         return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(resume_position(self._journal.settled), self.options) if raw else None,
+            settled_bytes=bytes_up_to(self._journal.resume_position, self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 

@@ -11,7 +11,7 @@ from pipeline.audio import position
 from pipeline.events import WordsCommitted
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.words import Chunk, Segment, Word
-from server.live.engine import LiveEngine
+from server.live.engine import LiveEngine, _OffsetRecogniser
 from server.live.resuming import SessionPast
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.respelling import Respelling, dictations, respell, spelt
@@ -29,6 +29,21 @@ class HearsOtherwise:
 
     def admit(self, growth: float) -> None:
         assert growth >= 0
+
+
+def test_the_rest_of_a_word_that_was_told_is_silent_where_a_later_window_begins_with_it():
+    """A model takes it for the beginning of the next word. The first window has the last words whole."""
+
+    class Hears:
+        async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
+            loud.append(np.flatnonzero(request.samples)[0] + request.start)
+            return RecognitionResult((), "en", 1.0, -0.1, 0.0)
+
+    loud: list[int] = []
+    recogniser = _OffsetRecogniser(Hears(), by=1000, settled=5000, said=())
+    for start in (0, 2000, 4000):
+        asyncio.run(recogniser.recognise(DecodeRequest(samples=np.ones(6000, np.float32), start=start), tenant="t"))
+    assert loud == [1000, 5000, 5000]
 
 
 @settings(max_examples=40)

@@ -21,7 +21,15 @@ from pipeline.events import (
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment, Word
 from server.live.event_rendering import EventRenderer, LogBatch, SessionOffsets
-from server.live.resuming import LEAD, SessionPast, read_past
+from server.live.resuming import (
+    LEAD,
+    LONGEST_REPEATED,
+    MARGIN,
+    REPEATED,
+    SessionPast,
+    read_past,
+    resume_position,
+)
 from server.model.events import Event
 
 AT_S = 1_795_176_000.25
@@ -151,7 +159,10 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     assert before.offsets.segments == len(closed) + bool(before.open)
     end = said[-1].end if said else 0
     assert abs(before.settled_position() - end) <= RATE / 1000  # the log is in milliseconds
-    assert before.offsets.position == max(0, before.settled_position() - LEAD)
+    assert before.offsets.position <= max(0, before.settled_position() - LEAD)
+    assert before.offsets.position >= before.settled_position() - LONGEST_REPEATED - MARGIN - RATE / 1000
+    acknowledged = resume_position(end, said[-REPEATED:])
+    assert acknowledged <= before.offsets.position <= acknowledged + RATE / 1000, "a writer still has what is asked for"
     tail = said[len(said) - len(open_words(before)) :]
     assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(open_words(before), tail, strict=True))
 
@@ -171,6 +182,19 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     assert again.offsets.words == len(said) + sum(len(event.words) for event in told_then)
     starts = [word.start for word in (*words_of(again), *open_words(again))]
     assert starts == sorted(starts)
+
+
+def test_the_last_two_words_are_recognised_again_whole_unless_they_are_long_ago_or_hidden():
+    """A model takes the rest of a word for the word that comes after a pause, which would then be lost."""
+    fellow, americans = (
+        Word("fellow", position(1.4), position(1.8), 0.9),
+        Word("Americans.", position(1.8), 35_000, 0.9),
+    )
+    assert resume_position(35_000, [fellow, americans]) == position(1.3)
+    assert resume_position(35_000, [replace(fellow, redacted=True), americans]) == position(1.7)
+    assert resume_position(35_000, [fellow, replace(americans, redacted=True)]) == position(1.887), "LEAD alone"
+    assert resume_position(position(9), [fellow, americans]) == position(9) - LEAD, "after long silence"
+    assert resume_position(0, []) == 0
 
 
 def test_a_word_that_was_written_otherwise_may_be_heard_again_as_it_was_said():

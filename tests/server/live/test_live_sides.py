@@ -8,7 +8,7 @@ from pipeline.audio import RATE
 from pipeline.documents.formats import word_object
 from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.words import Chunk, Segment, Word
-from server.live.resuming import LEAD
+from server.live.resuming import MARGIN
 from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.ports import Storage
@@ -47,7 +47,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
         async with session_registry(storage) as made:
             live = await made.open(job)
             begin = live.progress().received_bytes
-            assert begin == 4 * (2 * RATE - LEAD), "where the side that is behind goes on"
+            assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
             async with live.seat() as seat:
                 assert await seat.take(bytes(4 * 6 * RATE - begin))
                 seat.end()

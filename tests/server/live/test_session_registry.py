@@ -16,7 +16,7 @@ from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.live import session_lease
-from server.live.resuming import LEAD, SessionPast
+from server.live.resuming import LEAD, MARGIN, SessionPast
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
@@ -93,16 +93,16 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
             jobs = [await storage.jobs.get(job_id) for job_id in (raw, container)]
             assert jobs[0] is not None
             assert jobs[1] is not None
-            assert (await made.progress(jobs[0])).received_bytes == 2 * (2 * RATE - LEAD)
+            assert (await made.progress(jobs[0])).received_bytes == 2 * (RATE - MARGIN)
             assert (await made.progress(jobs[1])).received_bytes is None
             live = await made.open(jobs[0])
-            assert live.progress().received_bytes == 2 * (2 * RATE - LEAD)
+            assert live.progress().received_bytes == 2 * (RATE - MARGIN)
             assert await made.open(jobs[0]) is live
             with pytest.raises(Refused, match="ingest_finished"):
                 await made.open(jobs[1])
             assert await over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
-                assert await seat.take(bytes(2 * (2 * RATE + LEAD)))
+                assert await seat.take(bytes(2 * (3 * RATE + MARGIN)))
                 seat.end()
             assert await over(storage, raw) is State.COMPLETED
         job = await storage.jobs.get(raw)
