@@ -153,9 +153,18 @@ PAGES = [ROOT / "README.md", *(page for place in PLACES for page in sorted((ROOT
 @pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)", text):
+    for target, heading in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
         if "://" not in target:
-            assert (ROOT / Path(page).parent / target).exists(), target
+            linked = ROOT / Path(page).parent / target if target else ROOT / page
+            assert linked.exists(), target
+            if heading and linked.suffix == ".md":
+                assert heading in anchors(linked), f"{target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which links reach the headings of *page*, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def _parse_array(value: object) -> object:
         try:
             return orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise InvalidValue("invalid_json", "must be text or a JSON array of texts") from None
+            raise InvalidValue("invalid_json", "begins with [, so it must be a JSON array of texts") from None
     return value
 
 

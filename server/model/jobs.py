@@ -220,6 +220,7 @@ JOB_CODES = (
     "unsupported_audio_format",
     "invalid_audio",
     "no_audio_stream",
+    "empty_file",
     "audio_too_long",
     "decode_timeout",
     "engine_error",

@@ -33,7 +33,8 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
 
 
 SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
-LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(("invalid_parameter", "source_failed", *UNDECODABLE), BAD_REQUEST))
+REFUSED = ("invalid_parameter", "source_failed", "empty_file", *UNDECODABLE)
+LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(REFUSED, BAD_REQUEST))
 """For parameters of /v1/listen, addresses that fail, and bytes that are no audio: Deepgram has neither 422 nor 415."""
 
 

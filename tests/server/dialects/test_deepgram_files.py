@@ -50,12 +50,10 @@ def test_files_and_addresses_are_sent_without_a_form(live_server):
             assert refused.headers["dg-error"] == refused.json()["err_msg"]
         gone = client.post("/v1/listen", json={"url": f"{live_server.base}/nowhere"})
         assert (gone.status_code, gone.json()["err_code"]) == (400, "REMOTE_CONTENT_ERROR"), gone.text
-        for noise in (b"this is no audio" * 100, wav()[:40]):  # neither 415 nor 422, as Deepgram answers
+        for noise in (b"", b"this is no audio" * 100, wav()[:40]):  # neither 415 nor 422, as Deepgram answers
             answer = client.post("/v1/listen", content=noise, headers={"Content-Type": "audio/wav"})
             assert answer.status_code == 400, answer.text
-            assert answer.json()["err_code"] in ("UNSUPPORTED_AUDIO_FORMAT", "INVALID_AUDIO", "NO_AUDIO_STREAM")
-        empty = client.post("/v1/listen", content=b"", headers={"Content-Type": "audio/wav"})
-        assert empty.json()["err_code"] in ("EMPTY_FILE", "MISSING_INPUT")
+            assert answer.json()["err_code"] in ("UNSUPPORTED_AUDIO_FORMAT", "INVALID_AUDIO", "EMPTY_FILE")
 
 
 def test_each_channel_of_a_file_is_heard_by_itself_if_that_is_asked_for(live_server):
