@@ -140,7 +140,7 @@ def short(clips: Sequence[Track], seed: int) -> list[Track]:
 
 
 def cut_anywhere(clips: Sequence[Track], seed: int) -> list[Track]:
-    """Cut the clips into pieces of PIECE_S at any sample. *edges* counts the words at or near a cut."""
+    """Cut the clips into pieces of PIECE_S at any sample, also within words."""
     return [piece for clip in clips for piece in _pieces(clip, _chance(clip, seed))]
 
 

@@ -126,7 +126,7 @@ def find_voices(
 
 
 def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
-    """Return which voices are no doubles of one that speaks more: unlike it, or heard for long enough."""
+    """Return the voices that are no doubles: each differs from all that speak more, or speaks for long enough."""
     distinct: list[int] = []
     for index, voice in enumerate(voices):
         alike = (voices[distinct] @ voice).max(initial=-1)
