@@ -142,7 +142,7 @@ class StreamCore:
         self._warn_if_quiet(window, speech)
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
-        self._report(self._turns.receive(self.position, speech, window))
+        self._report(self._turns.receive(self.position, speech))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
@@ -252,7 +252,7 @@ class StreamCore:
     def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events
         if any(isinstance(event, SpeechEnded) for event in events):
-            self._conclude_if_complete()
+            self._conclude_if_known()
 
     def _choose_ask(self) -> WindowRequest | None:
         """Return the next request about the first turn, or None if there is nothing new."""
@@ -287,14 +287,14 @@ class StreamCore:
         if ask.aim is Aim.CUT:
             self._cut(ask, result)
             return
-        if not self._conclude_if_complete():
+        if not self._conclude_if_known():
             until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, self._language is None
             self._commit(
                 self._agreement.receive(result.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
             )
             self._report_pending()
 
-    def _conclude_if_complete(self) -> bool:
+    def _conclude_if_known(self) -> bool:
         """Close the first turn if it has ended and its last words were recognised. Return whether it was closed."""
         turn, ask, result = self._turns.first, self._answered, self._last_words
         if turn is None or turn.open or ask is None or result is None or ask.voiced < turn.voiced:

@@ -8,9 +8,6 @@ from pipeline.recognition.agreement import AgreementOptions
 from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
 
-FADE_DB = 24.0
-"""Where turns end by meaning, a sound so far below the speech before it is silence."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
@@ -54,7 +51,7 @@ def with_turn_checks(options: StreamOptions, eagerness: Eagerness, open_until: i
     requested together with the first check of a pause, so that its words are there when the check says that the turn
     is over.
     """
-    turns = replace(options.turns, endpointing=eagerness.longest, fade_db=FADE_DB)
+    turns = replace(options.turns, endpointing=eagerness.longest)
     checks = TurnCheckOptions(eagerness=eagerness, open_until=open_until)
     return replace(options, turns=turns, checks=checks, pause=min(silence for silence, _ in eagerness.looks))
 

@@ -1,18 +1,13 @@
 """Finds the turns of a live stream, stretches of speech that end at a long pause, and keeps the undecided ones.
 
-The voice detector has a memory: it finds speech for another 0.1 to 0.25 s after a word. The level of the sound falls at
-once. So where somebody waits for the end of a turn, a sound that is far below the speech before it counts as silence.
-Loud noise does not fall so far, and then the detector alone decides. stream.py uses it.
+stream.py uses it.
 """
 
 from collections import deque
 from dataclasses import dataclass
 
-import numpy as np
-
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import WINDOW, position
 from pipeline.events import SpeechEnded, SpeechStarted
-from pipeline.ingest.gain import SLOW_DB_S, levels_db
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
 
@@ -24,7 +19,6 @@ class TurnOptions:
     leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
     onset: int = 3 * WINDOW  # shorter sounds are clicks: the shortest word is longer
     endpointing: int = position(0.5)  # silence that ends a turn
-    fade_db: float | None = None  # a sound so far below the speech of its turn is silence; None: levels do not count
     opening: int = 0  # speech with which the opening of a stream is over
     opening_endpointing: int = 0  # silence that ends a turn in the opening, if that is more
 
@@ -49,7 +43,6 @@ class Turns:
     def __init__(self, options: TurnOptions) -> None:
         self._options = options
         self._opening = options.opening  # what it still lacks
-        self._level_db = 0.0  # of the loudest speech of late in the open turn
         self._segmenter = Segmenter(
             SegmenterOptions(
                 enter=options.enter,
@@ -79,11 +72,9 @@ class Turns:
         """The position before which no window can end with an event, whatever the windows contain."""
         return self._segmenter.steady
 
-    def receive(self, now: int, speech: float, window: Samples) -> list[SpeechStarted | SpeechEnded]:
-        """Take the *window* that ends at *now* and its *speech* probability; return the starts and ends of turns."""
+    def receive(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
+        """Take the speech probability of the window that ends at *now*; return the starts and ends of turns."""
         options = self._options
-        if options.fade_db is not None and self._is_below(window, speech, options.fade_db):
-            speech = 0.0
         self._segmenter.silence = max(options.endpointing, options.opening_endpointing if self.opening else 0)
         events = self._segmenter.receive(speech)
         self._follow(events, now)
@@ -100,15 +91,6 @@ class Turns:
     def done(self) -> None:
         """Forget the first turn, which is decided."""
         self._turns.popleft()
-
-    def _is_below(self, window: Samples, speech: float, fade_db: float) -> bool:
-        """Return whether a turn is open that was louder than *window* by *fade_db* shortly before it."""
-        [level_db] = levels_db(window[np.newaxis])
-        if not self._segmenter.speaking:
-            self._level_db = level_db
-        elif speech >= self._options.enter:
-            self._level_db = max(level_db, self._level_db - SLOW_DB_S * WINDOW / RATE)
-        return level_db < self._level_db - fade_db
 
     def _follow(self, events: list[SpeechStarted | SpeechEnded], now: int) -> None:
         for event in events:

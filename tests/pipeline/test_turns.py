@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.words import join_words
 from tests.pipeline.scripted_streams import perfect, stream, talk, voice
 
-QUIET = np.zeros(WINDOW, np.float32)
 OPTIONS = TurnOptions(enter=0.5, leave=0.35, onset=2 * WINDOW, endpointing=5 * WINDOW)
 
 
@@ -24,7 +22,7 @@ def turns_of(probabilities: list[float], *, flush: bool = True) -> list[Turn]:
         now = (frame + 1) * WINDOW
         if turns.first is not None and not turns.first.open:
             turns.done()
-        turns.receive(now, probability, QUIET)
+        turns.receive(now, probability)
         if turns.first is not None and turns.first not in found:
             found.append(turns.first)
     if flush:
@@ -51,12 +49,12 @@ def test_one_frame_is_a_click():
 def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
     turns = Turns(OPTIONS)
     for frame in range(4):
-        turns.receive((frame + 1) * WINDOW, 0.9, QUIET)
+        turns.receive((frame + 1) * WINDOW, 0.9)
     assert turns.end(4 * WINDOW) == [SpeechEnded(4 * WINDOW)]
     assert turns.first == Turn(start=0, voiced=4 * WINDOW, ended=4 * WINDOW)
     assert turns.end(4 * WINDOW) == []
     for frame in range(4, 8):
-        turns.receive((frame + 1) * WINDOW, 0.9, QUIET)
+        turns.receive((frame + 1) * WINDOW, 0.9)
     turns.done()
     assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
 
@@ -64,26 +62,10 @@ def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
 def test_in_the_opening_of_a_stream_a_turn_ends_after_more_silence():
     turns = Turns(replace(OPTIONS, opening=8 * WINDOW, opening_endpointing=7 * WINDOW))
     said = [*[0.9] * 4, *[0.1] * 6, *[0.9] * 2, *[0.1] * 7, *[0.9] * 2, *[0.1] * 5]
-    ends = [at + 1 for at, speech in enumerate(said) for event in turns.receive((at + 1) * WINDOW, speech, QUIET)
+    ends = [at + 1 for at, speech in enumerate(said) for event in turns.receive((at + 1) * WINDOW, speech)
             if isinstance(event, SpeechEnded)]  # fmt: skip
     assert ends == [4 + 6 + 2 + 7, len(said)]
     assert not turns.opening
-
-
-@pytest.mark.parametrize(("fade_db", "below_db", "voiced"), [(24.0, 30, 4), (24.0, 18, 8), (None, 30, 8)])
-def test_a_sound_far_below_the_speech_before_it_is_silence_if_its_level_counts(fade_db, below_db, voiced):
-    turns, tone = Turns(replace(OPTIONS, fade_db=fade_db)), np.sin(np.arange(WINDOW, dtype=np.float32)) / 2
-    for frame in range(8):
-        turns.receive((frame + 1) * WINDOW, 0.9, tone if frame < 4 else tone * 10 ** (-below_db / 20))
-    assert turns.first == Turn(start=0, voiced=voiced * WINDOW)
-
-
-def test_a_voice_far_quieter_than_the_one_before_it_begins_a_turn():
-    turns, tone = Turns(replace(OPTIONS, fade_db=24.0)), np.sin(np.arange(WINDOW, dtype=np.float32)) / 2
-    for frame in range(18):
-        turns.receive((frame + 1) * WINDOW, 0.9, tone if frame < 4 else tone / 100)
-    assert turns.first == Turn(start=0, voiced=4 * WINDOW, ended=9 * WINDOW)
-    assert turns.last == Turn(start=9 * WINDOW, voiced=18 * WINDOW)
 
 
 @given(st.lists(st.sampled_from((0.0, 0.4, 0.6, 1.0)), max_size=200))
