@@ -34,8 +34,9 @@ class DecodeRequest:
 
     @property
     def voiced_s(self) -> float:
-        """For how many seconds somebody speaks; 0 also means unknown."""
-        return sum(last - first for first, last in self.voiced) / RATE
+        """For how many seconds somebody speaks in the samples; 0 also means unknown."""
+        end = self.start + len(self.samples)
+        return sum(max(0, min(last, end) - max(first, self.start)) for first, last in self.voiced) / RATE
 
 
 def hint_of(keywords: Sequence[str], prompt: str) -> str:

@@ -125,6 +125,12 @@ def longest_time(text: str) -> int:
     return _WORD + _LETTER * (len(text) - figures - capitals) + _FIGURE * figures + _CAPITAL * capitals
 
 
+def usual_time(text: str) -> float:
+    """Return the seconds in which *text* is usually said, by a fit to made phrases of nine voices."""
+    units = units_of([Word(word, 0, 0, 0.0) for word in text.split()])
+    return sum(0.31 if unit.is_figure else 0.16 + 0.03 * len(unit.text) for unit in units)
+
+
 def may_pause(text: str) -> bool:
     """Return whether people pause within the word *text*, because it has several figures or spelled letters."""
     return sum(part.text.isdecimal() or len(part.text) == 1 for part in _parts(text)) > 1

@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.audio import position
 from pipeline.recognition.engines.gates import compression_ratio, count_before_echo, failed_gate, without_echo
+from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better
 from pipeline.words import Word
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
@@ -132,3 +133,15 @@ def test_a_word_that_is_repeated_without_end_is_a_loop_however_slow() -> None:
 def test_figures_and_short_words_may_be_repeated() -> None:
     for text in ("five five five five five five", "no no no no", "and one and two and three and one and two"):
         assert before_echo(text, 2.0, [(0.0, 2.0)]) == text
+
+
+def test_of_two_answers_that_are_about_as_likely_the_one_that_leaves_out_a_sentence_is_not_better():
+    def answer(text: str, avg_logprob: float) -> Hypothesis:
+        return Hypothesis((), text, "en", 1.0, "transcribe", avg_logprob, 0.0, None, Encoded(None, 20, 0, 1), 0)
+
+    part = "I see three items here for a total of $86 and 40 cents."
+    whole = answer(f"Please. Sure. It is 206, 555, 0147. {part}", -0.42)
+    assert better(whole, answer(part, -0.4), 9.0) == whole
+    assert better(whole, answer(part, -0.4), 4.0).text == part, "there is no time for more"
+    assert better(whole, answer(part, -0.4), 0.0).text == part, "nobody knows for how long somebody speaks"
+    assert better(answer(whole.text, -0.9), answer(part, -0.2), 9.0).text == part, "it is much likelier"

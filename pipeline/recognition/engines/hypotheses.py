@@ -3,12 +3,17 @@
 whisper.py makes them and calls these functions.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.engines.gates import DOUBT, NO_SPEECH, VOICE_S, is_no_speech
+from pipeline.recognition.spoken_form import usual_time
 from pipeline.words import Word
+
+WEIGHT = 0.55
+"""What it costs in mean log-probability that a text takes e times the time of the speech, or a part of 1/e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,13 @@ def needs_second_look(hypothesis: Hypothesis) -> bool:
 def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis:
     """Return that of two hypotheses about the same audio which passes the gates, or the likelier one if both do.
 
-    The higher of their probabilities of no speech counts for both. If it is high and they have no word in common,
-    neither is accepted, unless the voice detector found speech.
+    Which is likelier depends on the time of the speech as well: an answer that leaves out a sentence may have the
+    higher mean probability. The higher of their probabilities of no speech counts for both. If it is high and they have
+    no word in common, neither is accepted, unless the voice detector found speech.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first
-    likelier = max(first, second, key=lambda hypothesis: hypothesis.avg_logprob)
+    likelier = max(first, second, key=lambda hypothesis: hypothesis.avg_logprob - _misfit(hypothesis.text, voiced_s))
     no_speech_prob = max(first.no_speech_prob, second.no_speech_prob)
     apart = not set(first.text.casefold().split()) & set(second.text.casefold().split())
     doubted = apart and no_speech_prob > NO_SPEECH and voiced_s < VOICE_S
@@ -66,3 +72,11 @@ def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis
     ):
         return replace(likelier, failed="no_speech")
     return likelier
+
+
+def _misfit(text: str, voiced_s: float) -> float:
+    """Return how much less likely *text* is if it takes more or less time than *voiced_s*; 0 if that is unknown."""
+    if not voiced_s:
+        return 0.0
+    ratio = math.log(max(usual_time(text), 0.1) / voiced_s)
+    return WEIGHT * min(abs(ratio), 1.0) ** 2
