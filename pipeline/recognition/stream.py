@@ -252,7 +252,7 @@ class StreamCore:
     def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events
         if any(isinstance(event, SpeechEnded) for event in events):
-            self._conclude_if_known()
+            self._conclude_if_complete()
 
     def _choose_ask(self) -> WindowRequest | None:
         """Return the next request about the first turn, or None if there is nothing new."""
@@ -287,14 +287,14 @@ class StreamCore:
         if ask.aim is Aim.CUT:
             self._cut(ask, result)
             return
-        if not self._conclude_if_known():
+        if not self._conclude_if_complete():
             until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, self._language is None
             self._commit(
                 self._agreement.receive(result.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
             )
             self._report_pending()
 
-    def _conclude_if_known(self) -> bool:
+    def _conclude_if_complete(self) -> bool:
         """Close the first turn if it has ended and its last words were recognised. Return whether it was closed."""
         turn, ask, result = self._turns.first, self._answered, self._last_words
         if turn is None or turn.open or ask is None or result is None or ask.voiced < turn.voiced:
