@@ -1,10 +1,10 @@
 """What requests and readers cost, compared with an earlier commit: python -m benchmarks.commits COMMIT [--rounds 3]
 
-Starts the server of this folder and the one of COMMIT (scripted engine, the same installed packages) and measures both
-in turn, so that a ratio of their CPU times counts where other work disturbs the machine: first the requests of
-benchmarks.requests, as fast as each server answers, then readers of a live session as in benchmarks.readers. With the
-usual options it takes eight minutes. The exit status is 1 if anything costs more than 3 % more, by the median of the
-rounds. Writes benchmarks/results/commits.json.
+Starts the server of this folder and the one of COMMIT (scripted engine, the same installed packages) and measures both,
+so that a ratio of their CPU times counts where other work disturbs the machine: first the requests of
+benchmarks.requests, as fast as each server answers, in turn, then readers of a live session as in benchmarks.readers,
+of both servers at the same time. With the usual options it takes six minutes. The exit status is 1 if anything costs
+more than 3 % more, by the median of the rounds. Writes benchmarks/results/commits.json.
 """
 
 import argparse
@@ -12,9 +12,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +23,8 @@ import httpx
 
 from benchmarks.load import silence
 from benchmarks.measure import ROOT, write
-from benchmarks.readers import WAYS, of_session
+from benchmarks.readers import WAYS, Readers, measure_readers, speaking
+from benchmarks.readers import readers as connected
 from benchmarks.requests import JOBS, KINDS, WARM_UP_S, Side, apart
 from benchmarks.serving import Serving, serving
 from server.transport.acceptor import raise_descriptor_limit
@@ -52,9 +53,8 @@ def finished_job(server: Serving) -> str:
     return str(jobs[-1]["job_id"])
 
 
-def row(name: str, rounds: int, cost_us: Callable[[str], float]) -> dict[str, Any]:
-    """Measure both servers in turn: the medians of *cost_us*, in microseconds of CPU time, and their ratio."""
-    pairs = [[cost_us(side) for side in SIDES] for _ in range(rounds)]
+def row(name: str, pairs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The medians of what both servers cost, in microseconds of CPU time, and their ratios in each round."""
     medians = {
         f"{side} cpu_us": round(median(costs), 1) for side, costs in zip(SIDES, zip(*pairs, strict=True), strict=True)
     }
@@ -71,17 +71,48 @@ def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Itera
 
     with apart([server.pid for server in servers.values()]):
         for kind in filter(given.kinds.__contains__, KINDS):
-            row("warming up", 1, partial(cost_us, kind=kind, seconds=WARM_UP_S))
-            yield row(kind, given.rounds, partial(cost_us, kind=kind, seconds=given.seconds))
+            for side in SIDES:
+                cost_us(side, kind=kind, seconds=WARM_UP_S)
+            yield row(
+                kind, [[cost_us(side, kind=kind, seconds=given.seconds) for side in SIDES] for _ in range(given.rounds)]
+            )
 
 
 def readers(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    def cost_us(side: str, *, way: str) -> float:
-        return float(of_session(servers[side], way, given.readers, given.reading)["cpu_us_per_event"])
+    """One row for each way of reading. A reader takes more events at once if its session began at another instant.
 
+    So both servers have one session for all rounds, and are read at the same time.
+    """
     for way in filter(given.kinds.__contains__, WAYS):
-        name = f"an event and reader, {given.readers} by {way}"
-        yield row(name, given.rounds, partial(cost_us, way=way))
+        with ExitStack() as stack:
+            jobs = {side: stack.enter_context(speaking(server)) for side, server in servers.items()}
+
+            def read(number: int, stack: ExitStack, way: str = way, jobs: Mapping[str, str] = jobs) -> list[Readers]:
+                return [
+                    stack.enter_context(connected(number, way, one.base, job=jobs[side], key=one.key))
+                    for side, one in servers.items()
+                ]
+
+            with ExitStack() as alone:
+                sessions = at_once(servers, read(1, alone), given.reading / 2)
+            many = read(given.readers, stack)
+            rounds = [at_once(servers, many, given.reading) for _ in range(given.rounds)]
+        pairs = [
+            [
+                max(0.0, seen["cores"] - session["cores"]) / seen["events_per_s"] * 1e6
+                for seen, session in zip(both, sessions, strict=True)
+            ]
+            for both in rounds
+        ]
+        yield row(f"an event and reader, {given.readers} by {way}", pairs)
+
+
+def at_once(servers: Mapping[str, Serving], reading: Sequence[Readers], seconds: float) -> list[dict[str, Any]]:
+    """What the readers of each server see in the same seconds."""
+    with ThreadPoolExecutor(len(servers)) as threads:
+        return list(
+            threads.map(measure_readers, [server.pid for server in servers.values()], reading, [seconds] * len(servers))
+        )
 
 
 def report(given: argparse.Namespace) -> dict[str, Sequence[Any]]:
