@@ -132,11 +132,14 @@ def resume_position(settled: int, words: Sequence[Word]) -> int:
 
     Words that were hidden are never recognised again on purpose. Whole milliseconds, because the log has no others.
     """
-    first = settled - LEAD
+    first, begin = settled - LEAD, settled
     for word in reversed(words[-REPEATED:]):
+        if word.redacted and begin < settled:
+            first = max(first, min(word.end, begin))
         if word.redacted or word.start < settled - LONGEST_REPEATED:
             break
-        first = min(first, word.start - MARGIN)
+        begin = word.start
+        first = min(first, begin - MARGIN)
     return max(0, first - first % position(0.001))
 
 

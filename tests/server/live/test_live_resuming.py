@@ -191,7 +191,7 @@ def test_the_last_two_words_are_recognised_again_whole_unless_they_are_long_ago_
         Word("Americans.", position(1.8), 35_000, 0.9),
     )
     assert resume_position(35_000, [fellow, americans]) == position(1.3)
-    assert resume_position(35_000, [replace(fellow, redacted=True), americans]) == position(1.7)
+    assert resume_position(35_000, [replace(fellow, redacted=True), americans]) == position(1.8)
     assert resume_position(35_000, [fellow, replace(americans, redacted=True)]) == position(1.887), "LEAD alone"
     assert resume_position(position(9), [fellow, americans]) == position(9) - LEAD, "after long silence"
     assert resume_position(0, []) == 0
