@@ -133,8 +133,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._upgraded = False  # to a WebSocket, which has another protocol
         self._in_head = False
         self._in_message = False
-        self._in_body = False  # whether some of it has come
-        self._short_chunks = False  # whether the last piece of the body was one
+        self._chunk_bytes = CHUNK_BYTES  # of the newest chunk, as far as it has come; it is charged when the next comes
+        self._cut = False  # whether that may go on in the next piece, for it was cut here and not by the client
         self._head_bytes = 0
         self._headers = 0
         self._hosts = 0
@@ -178,6 +178,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             data = data[len(piece) :]
             if self.transport.is_closing() or self._upgraded:
                 return
+            self._cut = bool(data)
             if data and not self._is_plain_body:
                 self._hold(bytes(data))
                 return
@@ -222,7 +223,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     @property
     def _is_plain_body(self) -> bool:
         """Whether a body is coming in pieces that are not short, so that many bytes cost little."""
-        return self._in_message and not self._short_chunks
+        return self._in_message and self._chunk_bytes >= CHUNK_BYTES
 
     def handle_websocket_upgrade(self) -> None:
         if self._is_answering:  # two protocols would write into one connection
@@ -304,18 +305,20 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             raise self._parser_error("a request must name its host once")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise self._parser_error("too many requests at once")
-        self._in_head, self._in_body, self._in_message, self._idle_bytes = False, False, True, 0
-        self._short_chunks = False
+        self._in_head, self._in_message, self._idle_bytes = False, True, 0
+        self._chunk_bytes, self._cut = CHUNK_BYTES, False
         super().on_headers_complete()
         if self.cycle is not None:
             self.cycle.transport = JoinedWrites(self.transport, self.loop)
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
-        self._short_chunks = len(body) < CHUNK_BYTES
-        if self._in_body and self._short_chunks and self._chunks.take(1 - len(body) / CHUNK_BYTES) > 0:
+        before, self._chunk_bytes = self._chunk_bytes, len(body)
+        if self._cut:
+            self._cut = False
+            self._chunk_bytes += before
+        elif before < CHUNK_BYTES and self._chunks.take(1 - before / CHUNK_BYTES) > 0:
             raise self._parser_error(f"a body must come in chunks of {CHUNK_BYTES} bytes or more, or slowly")
-        self._in_body = True
         kept = self.cycle.body
         if not kept:
             self.cycle.body = b""  # type: ignore[assignment]  # plus *body* is *body* itself, which is taken uncopied

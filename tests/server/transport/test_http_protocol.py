@@ -132,6 +132,20 @@ async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
 
 
 @in_a_loop
+async def test_chunks_that_are_parsed_in_pieces_are_charged_as_a_whole():
+    chunks = (b"%x\r\n" % 300 + b"a" * 300 + b"\r\n") * 24_000 + b"0\r\n\r\n"
+    async with serving(swallow) as url:
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(REQUEST)
+        for at in range(0, len(chunks), 14_480):  # ten segments of Ethernet, which divide chunks
+            writer.write(chunks[at : at + 14_480])
+            await asyncio.sleep(0.0003)
+        assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+@in_a_loop
 async def test_small_bodies_of_many_requests_are_no_tiny_chunks():
     post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
     async with serving(swallow) as url:
