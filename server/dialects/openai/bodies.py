@@ -28,7 +28,7 @@ def stream_event(kind: str, **members: Any) -> bytes:
 def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
     """Return the body of verbose_json. Call it on a thread, because a long file takes a moment.
 
-    The language of a translation is that of its text. Languages have OpenAI's names, such as "english".
+    The language of a translation is that of its text, by OpenAI's name; that of a transcription is a code such as "en".
     """
     segments = _in_time(chunks)
     shown = {
