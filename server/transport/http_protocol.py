@@ -5,10 +5,12 @@ that would take unbounded memory or work, or that could be understood in two way
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from httptools import HttpRequestParser
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -131,6 +133,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._waits = False  # for its turn to parse that
         self._parsing = False
         self._upgraded = False  # to a WebSocket, which has another protocol
+        self._ignores_upgrade = False  # to anything else, which the head that was just read asks for
+        self._after_head = 0  # where that ends in the data that is parsed
         self._in_head = False
         self._in_message = False
         self._chunk_bytes = CHUNK_BYTES  # of the newest chunk, as far as it has come; it is charged when the next comes
@@ -187,6 +191,10 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._idle_bytes += len(data)
         self._parsing = True
         super().data_received(data)  # type: ignore[arg-type]  # httptools takes either
+        while self._ignores_upgrade and not self.transport.is_closing():
+            data = data[self._after_head :]
+            self._repeat_head()
+            super().data_received(data)  # type: ignore[arg-type]  # as above
         self._parsing = False
         if self._idle_bytes > MAX_IDLE_BYTES and not self.transport.is_closing():
             self.send_400_response("Invalid HTTP request received.")
@@ -231,6 +239,23 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         else:
             self._upgraded = True
             super().handle_websocket_upgrade()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called where a request asks for another protocol than WebSocket."""
+        upgrade = sys.exception()
+        assert upgrade is not None
+        self._after_head = upgrade.args[0]
+
+    def _repeat_head(self) -> None:
+        """Parse the head of a request again, without its wish for HTTP/2, say, which a server may ignore (RFC 9110).
+
+        llhttp takes what follows such a head for the other protocol, so a body would be lost, or taken for a request.
+        """
+        self._ignores_upgrade = False
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = HttpRequestParser(self)
+        super().data_received(b"\r\n".join([*lines, b"", b""]))
 
     def send_400_response(self, _msg: str) -> None:
         """Refuse data that is not HTTP. If an answer has begun, close the connection without another one.
@@ -305,6 +330,9 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             raise self._parser_error("a request must name its host once")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise self._parser_error("too many requests at once")
+        if self.parser.should_upgrade() and not self._should_upgrade() and b"upgrade" in dict(self.headers):
+            self._ignores_upgrade = True
+            return
         self._in_head, self._in_message, self._idle_bytes = False, True, 0
         self._chunk_bytes, self._cut = CHUNK_BYTES, False
         super().on_headers_complete()
@@ -327,6 +355,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._ignores_upgrade:
+            return
         self._in_message, self._idle_bytes = False, 0
         self._stop_bulk_reads()
         super().on_message_complete()

@@ -216,6 +216,31 @@ async def test_requests_that_wait_for_their_turn_are_all_answered_in_order_with_
 
 
 @in_a_loop
+@pytest.mark.parametrize("size", [3, 5000, 300_000])
+async def test_a_wish_for_http_2_is_ignored_and_the_body_is_kept(size):
+    """As Java's client sends it with its first request."""
+    seen = []
+
+    async def app(scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        seen.append((scope["path"], body))
+        await fine(scope, receive, send)
+
+    body = (b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n" * (size // 20 + 1))[:size]
+    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\nHost: x\r\n"
+    first = b"POST /first HTTP/1.1\r\n" + wish + b"Content-Length: %d\r\n\r\n" % size + body
+    second = b"GET /second HTTP/1.1\r\n" + wish + b"\r\n"
+    last = b"GET /last HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n"
+    async with serving(app) as url:
+        answer = await answer_to(url, first + second + second + last)
+    assert seen == [("/first", body), ("/second", b""), ("/second", b""), ("/last", b"")]
+    assert answer.count(b"HTTP/1.1 200 ") == 4
+
+
+@in_a_loop
 async def test_a_request_is_told_that_its_client_left_also_when_another_one_waits_behind_it():
     over = asyncio.Event()
 
