@@ -147,6 +147,7 @@ class TrackedConnection:
         self._fair_queue = connections.fair_queue
         self._forwarded: str | None = None  # the address that a proxy tells of the present request
         self._transport: asyncio.WriteTransport | None = None
+        self._unused: dict[TrackedConnection, None] | None = None  # where it is listed while it is not at work
         self._head_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
         self._left = False
@@ -163,7 +164,7 @@ class TrackedConnection:
         """The connection is open. Its first request is awaited."""
         self._transport = transport
         transport.set_write_buffer_limits(high=0)  # then pause_writing() is called for all that waits
-        self._connections.headless[self] = None
+        self._list_in(self._connections.headless)
         self.start_head_timer()
 
     def start_head_timer(self) -> None:
@@ -174,7 +175,8 @@ class TrackedConnection:
 
     def work(self) -> None:
         """A request has come, or a WebSocket is open."""
-        self._forget_idleness()
+        if self._unused is not None or self._head_timer is not None:
+            self._forget_idleness()
 
     def count_for(self, account: str) -> bool:
         """See ConnectionUse in http/address_limits.py."""
@@ -196,8 +198,8 @@ class TrackedConnection:
 
     def idle(self) -> None:
         """Nothing is sent at present, so it may be closed if others need the room."""
-        if self not in self._connections.idle and not self._left:
-            self._connections.idle[self] = None
+        if self._unused is not self._connections.idle and not self._left:
+            self._list_in(self._connections.idle)
             self._connections.on_room()
 
     def note_cut(self) -> None:
@@ -210,7 +212,7 @@ class TrackedConnection:
         self._forget_idleness()
         self._leave_account()
         self._leave_forwarded()
-        self._connections.resting[self] = None
+        self._list_in(self._connections.resting)
         self._connections.on_room()
 
     def start_unread_timer(self) -> None:
@@ -250,10 +252,14 @@ class TrackedConnection:
             self._connections.leave_address(self._forwarded)
             self._forwarded = None
 
+    def _list_in(self, unused: "dict[TrackedConnection, None]") -> None:
+        self._unused = unused
+        unused[self] = None
+
     def _forget_idleness(self) -> None:
-        self._connections.idle.pop(self, None)
-        self._connections.headless.pop(self, None)
-        self._connections.resting.pop(self, None)
+        if self._unused is not None:
+            self._unused.pop(self, None)
+            self._unused = None
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
