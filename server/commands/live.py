@@ -17,6 +17,7 @@ from rich.text import Text
 from pipeline.audio import RATE, Samples
 from pipeline.batch import on_thread
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.encodings import Encoding
 from pipeline.ingest.isolation import Isolation
 from server.client import Client, LiveStream
 from server.commands import speech
@@ -24,6 +25,9 @@ from server.config import Config, ConfigError
 from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
 
 PACKET = RATE // 10
+ENCODING: Encoding = "pcm_f32le"
+"""What is sent. In 16 bits a recording that is 45 dB too quiet would lose its softest sounds, and words with them."""
+
 RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
     ("arecord", "-q", "-f", "S16_LE", "-r", str(RATE), "-c", "1", "-t", "raw"),
     ("parec", "--raw", "--format=s16le", f"--rate={RATE}", "--channels=1"),
@@ -63,13 +67,18 @@ def run(given: argparse.Namespace, config: Config) -> int:
 async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: str) -> None:
     async with (
         Client(given.server, key) as client,
-        client.live(encoding="pcm_s16le", sample_rate=RATE, **options) as stream,
+        client.live(encoding=ENCODING, sample_rate=RATE, **options) as stream,
     ):
         printing = asyncio.create_task(_print(stream))
         async for frame in _microphone() if given.source == "mic" else _play(Path(given.source)):
-            await stream.send((np.clip(frame, -1, 1) * 32767).astype("<i2").tobytes())
+            await stream.send(encode(frame))
         stream.close()
         await printing
+
+
+def encode(frame: Samples) -> bytes:
+    """Return the samples in ENCODING, not one of them changed."""
+    return frame.astype("<f4").tobytes()
 
 
 async def _play(path: Path) -> AsyncIterator[Samples]:
