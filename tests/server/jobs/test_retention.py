@@ -11,7 +11,7 @@ import httpx
 import orjson
 import pytest
 
-from pipeline.recognition.hints import hint_of
+from pipeline.recognition.engine import hint_of
 from server.client import Client
 from server.clock import now_ms
 from server.jobs import erasing, housekeeping
