@@ -181,9 +181,10 @@ async def _live_leftover(server: Served, key: str) -> dict[str, Any]:
     me = Caller(server, key)
     record = await me.start()
     async with talking(me.socket(record), headers=me.headers) as talk:
-        await talk.send(silence(4))
-        while (await talk.next())["type"] != "word":
-            pass
+        await talk.send(silence(8))
+        for _ in range(4):  # the last two are recognised again after a restart
+            while (await talk.next())["type"] != "word":
+                pass
         talk.socket.transport.abort()
     return record
 
