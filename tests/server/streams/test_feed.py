@@ -215,6 +215,7 @@ async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path)
         view, lease = following(with_stores(storage, events=log), Partials()), await started(storage)
         await say(storage, lease, 10)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
+        await settled(readers, lambda: log.reads > 0)
         await asyncio.sleep(0.1)
         assert log.reads == 1
         for _ in range(3):
