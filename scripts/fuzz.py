@@ -22,7 +22,7 @@ from benchmarks.serving import Serving, serving
 from pipeline.ingest.isolation import Isolation
 from scripts.fuzzing import containers, dialects, floods, http_requests, parsers, sockets
 from scripts.fuzzing.serving import LIMITS, Fuzzed
-from scripts.fuzzing.target import Finding, Target, keep, read_kept
+from scripts.fuzzing.target import Finding, Target, keep, read_findings
 
 MAX_MORE_DESCRIPTORS = 8  # connections of the pool of this program, files of the storage's threads
 MAX_MORE_MEMORY_MB = 64
@@ -81,7 +81,7 @@ def prepare_server(started: Serving) -> Fuzzed:
 
 def replay(path: Path, targets: list[Target]) -> int:
     """Try the inputs of a file that keep() wrote. Returns the exit status."""
-    name, inputs = read_kept(path)
+    name, inputs = read_findings(path)
     [target] = [target for target in targets if target.name == name]
     try:
         for value in inputs:

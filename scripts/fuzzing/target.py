@@ -74,7 +74,7 @@ def keep(found: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def read_kept(path: Path) -> tuple[str, list[Any]]:
+def read_findings(path: Path) -> tuple[str, list[Any]]:
     """Return the name of the target and the inputs in a file that keep() wrote, the last of which shows the fault."""
     found = json.loads(path.read_text())
     return found["target"], [ast.literal_eval(value) for value in found["inputs"]]

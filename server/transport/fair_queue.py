@@ -1,6 +1,6 @@
 """Shares the turns of the event loop among the addresses from which work comes.
 
-Everything runs on one thread, so whoever asks waits for all that one turn of the event loop does. A turn reads every
+Everything runs on one thread, so every client waits for all that one turn of the event loop does. A turn reads every
 connection that has data and runs every task that is ready. Without a rule, an address that keeps a hundred connections
 busy makes each turn a hundred requests long, and a bystander with one request waits for two such turns.
 
@@ -20,7 +20,7 @@ WORKS = 16
 """Pieces of work in one turn of the event loop, unless those who ask seldom have more."""
 
 MOST = 64
-"""Pieces of work in one turn, whoever asks."""
+"""Pieces of work in one turn for all addresses together."""
 
 TURN_S = 0.0004
 """After which a turn takes no more of those who had a piece already."""

@@ -137,7 +137,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._after_head = 0  # where that ends in the data that is parsed
         self._in_head = False
         self._in_message = False
-        self._chunk_bytes = CHUNK_BYTES  # of the newest chunk, as far as it has come; it is charged when the next comes
+        self._chunk_bytes = CHUNK_BYTES  # of the newest chunk so far; it is charged when the next one comes
         self._cut = False  # whether that may go on in the next piece, for it was cut here and not by the client
         self._head_bytes = 0
         self._headers = 0
@@ -217,9 +217,9 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         """Parse what is held in this connection's turn, once no request waits for the one that is being answered."""
         if not self._waits and not self.pipeline:
             self._waits = True
-            self.tracked.await_turn(self._parse_held)
+            self.tracked.await_turn(self._parse_rest)
 
-    def _parse_held(self) -> None:
+    def _parse_rest(self) -> None:
         self._waits = False
         if self.transport.is_closing():
             return

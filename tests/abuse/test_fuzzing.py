@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from scripts.fuzzing.target import Finding, Target, keep, read_kept
+from scripts.fuzzing.target import Finding, Target, keep, read_findings
 from tests.processes import ROOT
 
 
@@ -34,7 +34,7 @@ def test_an_input_that_shows_a_fault_is_made_small_and_can_be_tried_again(tmp_pa
     target.take_turn(1)
     assert target.found is not None
     assert target.found["error"] == "too large: 1001"
-    assert read_kept(keep(target.found, tmp_path)) == ("numbers", [(1001, b"")])
+    assert read_findings(keep(target.found, tmp_path)) == ("numbers", [(1001, b"")])
 
 
 def test_a_fault_that_shows_once_is_kept_with_the_inputs_before_it() -> None:

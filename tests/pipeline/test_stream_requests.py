@@ -40,7 +40,7 @@ def test_a_turn_is_heard_with_the_speech_before_it():
     assert all(request.start <= first[0].start for request in late)
 
 
-def test_a_partial_is_told_the_decided_words_of_its_window_and_a_final_none():
+def test_the_prefix_of_a_partial_is_the_decided_words_of_its_window_and_a_final_has_none():
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}.") for n, word in enumerate(talk(20, start=3.5)))
     words = (*first, *second)

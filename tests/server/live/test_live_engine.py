@@ -48,7 +48,7 @@ def test_the_rest_of_a_word_that_was_told_is_silent_where_a_later_window_begins_
 
 @settings(max_examples=40)
 @given(words=dictations(), count=st.integers(1, 30), seed=st.integers())
-@example(timed_words(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # written as one word, half of it already told
+@example(timed_words(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # one word, whose first figure is final
 @example(
     timed_words(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3
 )
