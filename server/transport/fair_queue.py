@@ -9,6 +9,10 @@ takes some 0.05 ms, or to parse some frames or headers, which takes up to 0.3 ms
 TURN_S of parsing. What has no room waits, and the next turns take it from one address after the other. An address that
 has nothing waiting and had no piece in this turn is served at once: it asks seldom, so it can take little. Of a crowd
 of such addresses a turn serves MOST. An address alone gets all turns, only shorter ones.
+
+What a piece starts, such as the work for a request, runs in later turns, and how long it takes is known only then. So
+after a turn of more than LONG_TURN_S the next ones have room for half as many pieces, at least LEAST, and after each
+shorter one for one more.
 """
 
 import asyncio
@@ -25,6 +29,12 @@ MOST = 64
 TURN_S = 0.0004
 """After which a turn takes no more of those who had a piece already."""
 
+LEAST = 2
+"""Pieces of work for which every turn has room."""
+
+LONG_TURN_S = 0.0008
+"""Of CPU time in a whole turn, with all that runs in it, after which the next turns have room for fewer pieces."""
+
 
 class FairQueue:
     """Work that waits for its turn, by its party: an address, or a connection of a proxy."""
@@ -32,8 +42,10 @@ class FairQueue:
     def __init__(self) -> None:
         self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()  # who is next comes first
         self._served: set[Hashable] = set()  # in this turn
+        self._room = WORKS  # pieces of a turn at present
         self._left = 0  # pieces of this turn
         self._until = 0.0  # the end of this turn
+        self._scheduled_at = 0.0  # in CPU time of the event loop's thread
         self._scheduled = False
 
     def take(self, party: Hashable) -> bool:
@@ -43,7 +55,7 @@ class FairQueue:
             self._schedule()
         if party in self._waiting or (party in self._served and (self._waiting or not self._has_room())):
             return False
-        if self._left <= WORKS - MOST:
+        if self._left <= self._room - MOST:
             return False
         self._served.add(party)
         self._left -= 1
@@ -57,11 +69,12 @@ class FairQueue:
 
     def _schedule(self) -> None:
         self._scheduled = True
+        self._scheduled_at = time.thread_time()
         asyncio.get_running_loop().call_soon(self._serve)
 
     def _begin_turn(self) -> None:
         self._served.clear()
-        self._left = WORKS
+        self._left = self._room
         self._until = time.monotonic() + TURN_S
 
     def _has_room(self) -> bool:
@@ -70,6 +83,8 @@ class FairQueue:
     def _serve(self) -> None:
         """Begin the next turn with those that wait."""
         self._scheduled = False
+        long = time.thread_time() - self._scheduled_at > LONG_TURN_S
+        self._room = max(LEAST, self._room // 2) if long else min(WORKS, self._room + 1)
         if not self._waiting:
             return
         self._begin_turn()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from server.transport import fair_queue
-from server.transport.fair_queue import MOST, TURN_S, WORKS, FairQueue
+from server.transport.fair_queue import LEAST, LONG_TURN_S, MOST, TURN_S, WORKS, FairQueue
 from tests.server.storing import in_a_loop
 
 
@@ -25,8 +25,8 @@ class Party:
             self.queue.join(self.name, self.work)
 
     def work(self) -> None:
-        until = time.monotonic() + self.cost_s
-        while time.monotonic() < until:
+        until = time.thread_time() + self.cost_s
+        while time.thread_time() < until:
             pass
         self.done.append(self.name)
 
@@ -43,6 +43,7 @@ class Party:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns that end by the number of pieces alone, however busy the machine is."""
     monkeypatch.setattr(fair_queue, "TURN_S", 60.0)
+    monkeypatch.setattr(fair_queue, "LONG_TURN_S", 60.0)
 
 
 async def turns(number: int) -> None:
@@ -66,6 +67,24 @@ async def test_a_turn_ends_when_its_time_is_over():
     Party(queue, "flood", done, cost_s=TURN_S).keep_busy(1000)
     await turns(3)
     assert len(done) <= 3
+
+
+@in_a_loop
+async def test_long_turns_have_room_for_fewer_pieces_and_short_ones_for_more_again(monkeypatch):
+    monkeypatch.setattr(fair_queue, "TURN_S", 60.0)
+    queue, done = FairQueue(), list[str]()
+    party = Party(queue, "flood", done)
+    party.keep_busy(1000)
+
+    async def pieces_of_a_turn(*, requests_s: float) -> int:
+        before = len(done)
+        asyncio.get_running_loop().call_soon(Party(queue, "", [], requests_s).work)
+        await turns(1)
+        return len(done) - before
+
+    assert [await pieces_of_a_turn(requests_s=2 * LONG_TURN_S) for _ in range(10)][-1] == LEAST
+    monkeypatch.setattr(fair_queue, "LONG_TURN_S", 60.0)
+    assert [await pieces_of_a_turn(requests_s=0) for _ in range(2 * WORKS)][-1] == WORKS
 
 
 @in_a_loop
