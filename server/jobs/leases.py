@@ -7,15 +7,14 @@ store refuses every write after another worker has taken over.
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar, Unpack
 
 from pipeline.documents.stored import pack_chunk
 from pipeline.words import Chunk
 from server.model.errors import OutcomeUnknown, StorageBusy
 from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
-from server.model.leases import Lease, LeaseLost, Renewal, Verdict
-from server.model.orders import Source
+from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
 from server.storage.job_store import JobStore
 from server.storage.patience import patiently
@@ -90,17 +89,9 @@ class HeldLease:
         """Append *events* to the job's log; returns them with their numbers."""
         return await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
 
-    async def note(
-        self,
-        *,
-        stage: str | None = None,
-        source: Source | None = None,
-        duration_s: float | None = None,
-        blob: str | None = None,
-    ) -> None:
+    async def note(self, **facts: Unpack[JobFacts]) -> None:
         """Record what became known of the job while working."""
-        known: Any = {"stage": stage, "source": source, "duration_s": duration_s, "blob": blob}
-        await self._write(lambda lease: self._jobs.note(lease, **known))
+        await self._write(lambda lease: self._jobs.note(lease, **facts))
 
     async def finish(self, outcome: Outcome) -> None:
         """End the job: state, usage, outputs, webhook and last event in one commit."""

@@ -1,9 +1,12 @@
 """Leases: the right of one worker to work on a job for a while. Every write of a worker names its lease."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NotRequired, TypedDict
 
 from server.model.jobs import Job, JobError
+from server.model.orders import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +19,24 @@ class Lease:
     until: int
     blob: str | None
     chunks: tuple[bytes, ...]  # bodies already checkpointed, in order: where to go on
+
+
+class ClaimTerms(TypedDict):
+    """Which jobs a worker claims, and for how long. JobStore.claim() explains them."""
+
+    environments: Sequence[str]
+    unfetched: NotRequired[bool]
+    passing_over: NotRequired[Collection[str]]
+    lease_s: float
+
+
+class JobFacts(TypedDict, total=False):
+    """What becomes known of a job while it is worked on."""
+
+    stage: str
+    source: Source  # with its format
+    duration_s: float | None
+    blob: str  # of the fetched audio
 
 
 class Renewal(StrEnum):

@@ -7,15 +7,14 @@ clock decides when a lease ends.
 Instants are milliseconds since 1970 UTC.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol, Unpack
 
 from server.model.accounts import Quota
 from server.model.erasures import ErasureReason
 from server.model.events import Event, NewEvent
 from server.model.jobs import IdempotencyKey, Job, JobError, JobFilter, NewJob, Submitted
-from server.model.leases import Lease, Renewal
-from server.model.orders import Source
+from server.model.leases import ClaimTerms, JobFacts, Lease, Renewal
 from server.model.outcomes import Artifact, Outcome
 
 
@@ -52,16 +51,7 @@ class JobStore(Protocol):
         """
         ...
 
-    async def claim(
-        self,
-        worker: str,
-        *,
-        environments: Sequence[str],
-        unfetched: bool = False,
-        passing_over: Collection[str] = (),
-        lease_s: float,
-        wait_s: float = 0.0,
-    ) -> Lease | None:
+    async def claim(self, worker: str, *, wait_s: float = 0.0, **terms: Unpack[ClaimTerms]) -> Lease | None:
         """Take the next queued batch job; None if none came within *wait_s*.
 
         *unfetched* True takes jobs whose audio is still at an address (source.type "url", no blob), False all others.
@@ -95,15 +85,7 @@ class JobStore(Protocol):
         """Append events under the lease; None if it is lost. Many logs may share one commit."""
         ...
 
-    async def note(
-        self,
-        lease: Lease,
-        *,
-        stage: str | None = None,
-        source: Source | None = None,
-        duration_s: float | None = None,
-        blob: str | None = None,
-    ) -> bool:
+    async def note(self, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
         """Record what became known while working: stage, format, length, the blob of the fetched audio."""
         ...
 

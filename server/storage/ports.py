@@ -263,45 +263,25 @@ class Relay(Protocol):
 class Storage(Protocol):
     """All stores of one backend, open until close(), and the keys that this installation signs with."""
 
-    @property
-    def jobs(self) -> JobStore: ...
-    @property
-    def events(self) -> EventLog: ...
-    @property
-    def accounts(self) -> AccountStore: ...
-    @property
-    def channels(self) -> ChannelStore: ...
-    @property
-    def counters(self) -> Counter: ...
-    @property
-    def outbox(self) -> Outbox: ...
-    @property
-    def blobs(self) -> BlobStore: ...
-    @property
-    def upkeep(self) -> Upkeep: ...
-    @property
-    def signing_keys(self) -> SigningKeys: ...
+    jobs: JobStore
+    events: EventLog
+    accounts: AccountStore
+    channels: ChannelStore
+    counters: Counter
+    outbox: Outbox
+    blobs: BlobStore
+    upkeep: Upkeep
+    signing_keys: SigningKeys
+    rates: RateCounter | None  # None: one process serves all requests, and counts them in memory
+    offers: Offers | None  # None: there are no other nodes
+    relay: Relay | None  # None: there are no other nodes
+
     @property
     def leads(self) -> bool:
         """Whether this process does the sweeping for all processes that have this storage open.
 
         Usually one process does. If two do for a moment, they only do the same work twice.
         """
-        ...
-
-    @property
-    def rates(self) -> RateCounter | None:
-        """None if one process serves all requests, and counts them in memory."""
-        ...
-
-    @property
-    def offers(self) -> Offers | None:
-        """None if there are no other nodes."""
-        ...
-
-    @property
-    def relay(self) -> Relay | None:
-        """None if there are no other nodes."""
         ...
 
     async def close(self) -> None:

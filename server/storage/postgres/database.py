@@ -59,7 +59,7 @@ class _Write(Generic[T]):
 
 
 class PostgresDatabase:
-    """The open database; migrations are done. close() ends its threads and connections."""
+    """The Database; migrations are done."""
 
     def __init__(self, conninfo: str, *, name: str, clock: Clock | None = None, notify: bool = True) -> None:
         """*clock* stands in for the database's own clock, for tests. Raises StorageAway."""
@@ -91,7 +91,6 @@ class PostgresDatabase:
 
     @property
     def leads(self) -> bool:
-        """Whether this process was chosen among those that have the database open."""
         return self._listener.leads
 
     async def write(self, function: Callable[[PostgresTransaction], T]) -> T:
@@ -106,7 +105,6 @@ class PostgresDatabase:
         return await _wait_for_answer(write.future, OutcomeUnknown)
 
     async def write_together(self, function: Callable[[PostgresTransaction], T]) -> T:
-        """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
         self._check()
         write = _Write(function)
         self._gathered.put(write)
@@ -130,11 +128,9 @@ class PostgresDatabase:
         self._listener.relayed.append(handle)
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
-        """Look after entering the block, then wait: no announcement in between is missed."""
         return self._watches.watch(topic)
 
     async def close(self) -> None:
-        """Commit every write so far, then close threads and connections."""
         self._closing = True
         await asyncio.to_thread(self._join)
 

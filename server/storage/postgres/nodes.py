@@ -16,7 +16,7 @@ from server.model.orders import SILENCE
 from server.storage.postgres.committing import MAX_PAYLOAD_BYTES
 from server.storage.postgres.database import PostgresDatabase
 from server.storage.postgres.listening import RELAY_CHANNEL
-from server.storage.sql.database import Transaction, write_method
+from server.storage.sql.database import SqlStore, Transaction, write_method
 
 ENVIRONMENT = "production"  # the sandbox offers the same on every node
 MINUTE_S = 60
@@ -95,14 +95,11 @@ def _free_at(seconds: list[tuple[int, int]], surplus: int, second: int) -> int:
     return (second + MINUTE_S) * 1000
 
 
-class PostgresRates:
+class PostgresRates(SqlStore):
     """The RateCounter: one row per client, with the requests of each second of the last minute.
 
     The table is not logged and its commits wait for no disk: after a crash of the database the counts begin anew.
     """
-
-    def __init__(self, database: PostgresDatabase) -> None:
-        self.database = database
 
     hit = write_method(_hit)
 

@@ -20,7 +20,7 @@ WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
 
 
 class PostgresTransaction:
-    """What a function given to read() or write() can do. *now* is asked of the database when it is first needed."""
+    """The Transaction of this database. *now* is asked of the database when it is first needed."""
 
     __slots__ = ("_cursor", "_now", "topics", "wrote")
 
@@ -38,7 +38,6 @@ class PostgresTransaction:
         return self._now
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
-        """Execute a statement; returns the number of changed rows."""
         self.wrote = True
         return self._cursor.execute(_in_postgres(sql), parameters).rowcount
 
@@ -51,14 +50,12 @@ class PostgresTransaction:
             self._cursor.executemany(_in_postgres(sql), rows)
 
     def one(self, sql: str, parameters: Parameters = ()) -> SqlRow | None:
-        """The first row, if any."""
         return self._execute(sql, parameters).fetchone()
 
     def all(self, sql: str, parameters: Parameters = ()) -> list[DictRow]:
         return self._execute(sql, parameters).fetchall()
 
     def announce(self, topic: str) -> None:
-        """Wake everything that watches *topic*, in any process, once this is committed."""
         self.topics.add(topic)
 
     def forget_passed(self) -> None:

@@ -3,7 +3,7 @@
 import base64
 import hmac
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 import orjson
 
@@ -11,8 +11,16 @@ from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
 from server.storage.remembered import Remembered
-from server.storage.sql.database import Database, Transaction, insert, read_method, select_number, write_method
-from server.storage.sql.rows import UNBOUNDED, SqlRow, text_of
+from server.storage.sql.database import (
+    Database,
+    SqlStore,
+    Transaction,
+    insert,
+    read_method,
+    select_number,
+    write_method,
+)
+from server.storage.sql.rows import UNBOUNDED, SqlRow, made_of, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
 TOPIC = "accounts"
@@ -21,7 +29,6 @@ TOPIC = "accounts"
 KEYS_KEPT_S = 60.0  # in memory
 MAX_KEYS_KEPT = 10_000
 MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
-KEY_COLUMNS = tuple(member.name for member in fields(ApiKey))
 
 
 def _add(tx: Transaction, key: ApiKey) -> None:
@@ -69,10 +76,6 @@ def _for_sandbox(secret: WebhookSecret) -> WebhookSecret:
     return WebhookSecret(current="whsec_" + base64.b64encode(chance).decode(), created_at=secret.created_at)
 
 
-def _key_of(row: SqlRow) -> ApiKey:
-    return ApiKey(**{column: row[column] for column in KEY_COLUMNS})
-
-
 def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
     insert(
         tx,
@@ -90,7 +93,7 @@ def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
 def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
     row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
     account = None if row is None else _account(tx, row["account"])
-    return None if row is None or account is None else (_key_of(row), account)
+    return None if row is None or account is None else (made_of(ApiKey, row), account)
 
 
 def _accounts(tx: Transaction) -> list[Account]:
@@ -99,7 +102,7 @@ def _accounts(tx: Transaction) -> list[Account]:
 
 def _keys(tx: Transaction, account_id: str) -> list[ApiKey]:
     rows = tx.all("SELECT * FROM keys WHERE account = ? ORDER BY created_at, id", (account_id,))
-    return [_key_of(row) for row in rows]
+    return [made_of(ApiKey, row) for row in rows]
 
 
 def _revoke(tx: Transaction, account_id: str, key_id: str, *, at: int) -> bool:
@@ -133,9 +136,9 @@ def _rotate_webhook_secret(tx: Transaction, account_id: str, environment: str, s
     return tx.run(f"UPDATE accounts SET {column} = ? WHERE id = ?", (text_of(secret), account_id)) > 0  # noqa: S608
 
 
-class SqlAccounts:
+class SqlAccounts(SqlStore):
     def __init__(self, database: Database) -> None:
-        self.database = database
+        super().__init__(database)
         self._touched: dict[str, int] = {}
         self._keys: Remembered[tuple[ApiKey, Account] | None] = Remembered(
             database.version, max_kept=MAX_KEYS_KEPT, kept_s=KEYS_KEPT_S

@@ -5,25 +5,25 @@ from dataclasses import asdict
 from server.model.bounds import MAX_CHANNELS
 from server.model.channels import Channel
 from server.model.errors import TooManyChannels
-from server.storage.sql.database import Database, Transaction, insert, read_method, select_number, write_method
-from server.storage.sql.rows import SqlRow
+from server.storage.sql.database import SqlStore, Transaction, insert, read_method, select_number, write_method
+from server.storage.sql.rows import made_of
 
 
 def _all(tx: Transaction, account: str, environment: str) -> list[Channel]:
     rows = tx.all("SELECT * FROM channels WHERE account = ? AND environment = ? ORDER BY name", (account, environment))
-    return [_channel_of(row) for row in rows]
+    return [made_of(Channel, row) for row in rows]
 
 
 def _get(tx: Transaction, channel_id: str) -> Channel | None:
     row = tx.one("SELECT * FROM channels WHERE id = ?", (channel_id,))
-    return None if row is None else _channel_of(row)
+    return None if row is None else made_of(Channel, row)
 
 
 def _find_named(tx: Transaction, account: str, environment: str, name: str) -> Channel | None:
     row = tx.one(
         "SELECT * FROM channels WHERE account = ? AND environment = ? AND name = ?", (account, environment, name)
     )
-    return None if row is None else _channel_of(row)
+    return None if row is None else made_of(Channel, row)
 
 
 def _show(tx: Transaction, channel_id: str, job_id: str) -> None:
@@ -47,14 +47,7 @@ def _add(tx: Transaction, channel: Channel) -> Channel:
     return channel
 
 
-def _channel_of(row: SqlRow) -> Channel:
-    return Channel(**{name: row[name] for name in Channel.__slots__})
-
-
-class SqlChannels:
-    def __init__(self, database: Database) -> None:
-        self.database = database
-
+class SqlChannels(SqlStore):
     add = write_method(_add)
     all = read_method(_all)
     get = read_method(_get)

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 from server.model.accounts import Count, Quota
 from server.storage.remembered import Remembered
-from server.storage.sql.database import Database, Transaction, write_method
+from server.storage.sql.database import Database, SqlStore, Transaction, write_method
 from server.storage.sql.rows import UNBOUNDED
 
 USES_KEPT_S = 60.0  # in memory
@@ -56,9 +56,9 @@ def _topic(subject: str) -> str:
     return f"use of {subject}"
 
 
-class SqlCounter:
+class SqlCounter(SqlStore):
     def __init__(self, database: Database) -> None:
-        self.database = database
+        super().__init__(database)
         self._used: Remembered[list[int]] = Remembered(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
 
     take = write_method(take)

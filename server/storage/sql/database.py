@@ -5,7 +5,8 @@ are `?` or `:name`. Rows that must not change before the commit are read `FOR UP
 so its backend removes these words.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -90,44 +91,51 @@ class Database(Protocol):
         ...
 
 
-class HasDatabase(Protocol):
+class SqlStore:
     """A store over a database."""
 
-    @property
-    def database(self) -> Database: ...
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
 
 def read_method(
     function: Callable[Concatenate[Transaction, P], T],
-) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[SqlStore, P], Coroutine[Any, Any, T]]:
     """A method of a store that runs *function* with Database.read()."""
 
-    def read(store: HasDatabase, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+    def read(store: SqlStore, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
         return store.database.read(lambda tx: function(tx, *values, **named))
 
     return read
 
 
 def write_method(
-    function: Callable[Concatenate[Transaction, P], T],
-) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, T]]:
-    """A method of a store that runs *function* with Database.write()."""
+    function: Callable[Concatenate[Transaction, P], T], *, together: bool = False
+) -> Callable[Concatenate[SqlStore, P], Coroutine[Any, Any, T]]:
+    """A method of a store that runs *function* with Database.write(), or with write_together()."""
 
-    def write(store: HasDatabase, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
-        return store.database.write(lambda tx: function(tx, *values, **named))
-
-    return write
-
-
-def shared_write_method(
-    function: Callable[Concatenate[Transaction, P], T],
-) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, T]]:
-    """A method of a store that runs *function* with Database.write_together()."""
-
-    def write(store: HasDatabase, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
-        return store.database.write_together(lambda tx: function(tx, *values, **named))
+    def write(store: SqlStore, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+        run = store.database.write_together if together else store.database.write
+        return run(lambda tx: function(tx, *values, **named))
 
     return write
+
+
+async def wait_for_due(
+    database: Database, topic: str, wait_s: float, claim: Callable[[], Awaitable[tuple[T, float | None]]]
+) -> T:
+    """What *claim* finds, as soon as it finds anything, or after *wait_s* seconds what it finds then.
+
+    It also returns the seconds until more comes due. Before that it is only called again when *topic* is announced.
+    """
+    ends = time.monotonic() + wait_s
+    with database.watch(topic) as watch:
+        while True:
+            found, due_in_s = await claim()
+            left = ends - time.monotonic()
+            if found or left <= 0:
+                return found
+            await watch.wait(left if due_in_s is None else min(left, due_in_s))
 
 
 def marks(values: Collection[object]) -> str:

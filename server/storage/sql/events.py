@@ -8,7 +8,7 @@ import orjson
 
 from server.model.events import Event, NewEvent
 from server.model.jobs import TERMINAL, State
-from server.storage.sql.database import Database, Transaction, read_method
+from server.storage.sql.database import Database, SqlStore, Transaction, read_method
 
 PAGE = 500  # events that are read at once
 
@@ -51,10 +51,7 @@ def _last(tx: Transaction, stream: str) -> int:
     return 0 if row is None else int(row["last_seq"])
 
 
-class SqlEvents:
-    def __init__(self, database: Database) -> None:
-        self.database = database
-
+class SqlEvents(SqlStore):
     read = read_method(_read)
     last = read_method(_last)
 

@@ -3,23 +3,23 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
+from typing import Unpack
 from weakref import WeakValueDictionary
 
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
-from server.model.leases import Lease
+from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
 from server.storage.remembered import Remembered
 from server.storage.sql import handover, leases, listing, submission
-from server.storage.sql.database import Database, Transaction, read_method, shared_write_method, write_method
+from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
-from server.storage.sql.rows import job_of
+from server.storage.sql.rows import job_of, made_of
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
@@ -30,7 +30,7 @@ MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
     row = tx.one("SELECT * FROM artifacts WHERE job = ? AND kind = ?", (job_id, kind))
-    return None if row is None else Artifact(**{member.name: row[member.name] for member in fields(Artifact)})
+    return None if row is None else made_of(Artifact, row)
 
 
 def _spent(tx: Transaction, *, limit: int) -> list[str]:
@@ -53,7 +53,7 @@ def _counts(tx: Transaction) -> Mapping[str, int]:
     return {state.value: found.get(state, 0) for state in (State.QUEUED, State.PROCESSING)}
 
 
-class SqlJobs:
+class SqlJobs(SqlStore):
     def __init__(
         self,
         database: Database,
@@ -63,7 +63,7 @@ class SqlJobs:
         is_alive: submission.Liveness = lambda _tx, _boot: False,
     ) -> None:
         """*boot* names this process in its reservations, which end with it; *is_alive* asks whether a process lives."""
-        self.database = database
+        super().__init__(database)
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
@@ -95,32 +95,9 @@ class SqlJobs:
 
     # --- leases ---
 
-    async def claim(
-        self,
-        worker: str,
-        *,
-        environments: Sequence[str],
-        unfetched: bool = False,
-        passing_over: Collection[str] = (),
-        lease_s: float,
-        wait_s: float = 0.0,
-    ) -> Lease | None:
-        ends = time.monotonic() + wait_s
-        take = partial(
-            leases.claim,
-            worker=worker,
-            environments=environments,
-            unfetched=unfetched,
-            passing_over=passing_over,
-            lease_s=lease_s,
-        )
-        with self.database.watch(QUEUE_TOPIC) as watch:
-            while True:
-                lease, due_in_s = await self._claim(take)
-                left = ends - time.monotonic()
-                if lease is not None or left <= 0:
-                    return lease
-                await watch.wait(left if due_in_s is None else min(left, due_in_s))
+    async def claim(self, worker: str, *, wait_s: float = 0.0, **terms: Unpack[ClaimTerms]) -> Lease | None:
+        take = partial(leases.claim, worker=worker, **terms)
+        return await wait_for_due(self.database, QUEUE_TOPIC, wait_s, lambda: self._claim(take))
 
     async def _claim(self, take: Callable[[Transaction], Lease | None]) -> tuple[Lease | None, float | None]:
         """The lease, or the seconds until a delayed job comes due."""
@@ -141,10 +118,10 @@ class SqlJobs:
             raise
 
     claim_live = write_method(leases.claim_live)
-    checkpoint = shared_write_method(leases.checkpoint)
-    log = shared_write_method(leases.log)
+    checkpoint = write_method(leases.checkpoint, together=True)
+    log = write_method(leases.log, together=True)
     note = write_method(leases.note)
-    renew = shared_write_method(leases.renew)
+    renew = write_method(leases.renew, together=True)
     finish = write_method(leases.finish)
     release = write_method(leases.release)
     reap = write_method(leases.reap)

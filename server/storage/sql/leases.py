@@ -6,11 +6,11 @@ commit, and the statements after it may name the job by its id alone.
 
 import secrets
 from collections.abc import Collection, Sequence
+from typing import Unpack
 
 from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
-from server.model.leases import Lease, Renewal
-from server.model.orders import Source
+from server.model.leases import JobFacts, Lease, Renewal
 from server.model.outcomes import Outcome
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
@@ -34,10 +34,10 @@ CAUSES = {State.COMPLETED: Cause.FINISHED, State.FAILED: Cause.BROKE, State.CANC
 def claim(
     tx: Transaction,
     worker: str,
-    environments: Sequence[str],
     *,
-    unfetched: bool,
-    passing_over: Collection[str],
+    environments: Sequence[str],
+    unfetched: bool = False,
+    passing_over: Collection[str] = (),
     lease_s: float,
 ) -> Lease | None:
     others = f" AND account NOT IN ({marks(passing_over)})" if passing_over else ""
@@ -98,21 +98,15 @@ def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> list[Event
     return append(tx, lease.job.id, events)
 
 
-def note(
-    tx: Transaction,
-    lease: Lease,
-    *,
-    stage: str | None = None,
-    source: Source | None = None,
-    duration_s: float | None = None,
-    blob: str | None = None,
-) -> bool:
+def note(tx: Transaction, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
     if _find_lease(tx, lease) is None:
         return False
+    source = facts.get("source")
+    known = {**facts, "source": None if source is None else text_of(source)}
     tx.run(
         "UPDATE jobs SET stage = coalesce(?, stage), source = coalesce(?, source),"
         " duration_s = coalesce(?, duration_s), blob = coalesce(?, blob) WHERE id = ?",
-        (stage, None if source is None else text_of(source), duration_s, blob, lease.job.id),
+        (*map(known.get, ("stage", "source", "duration_s", "blob")), lease.job.id),
     )
     tx.announce(lease.job.id)
     return True

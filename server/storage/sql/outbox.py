@@ -1,8 +1,7 @@
 """The Outbox. Messages are written in the commit that ends the job, so that none can be forgotten."""
 
 import secrets
-import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 
@@ -11,9 +10,17 @@ from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
-from server.storage.sql.database import Database, Transaction, insert, read_method, select_number, write_method
+from server.storage.sql.database import (
+    SqlStore,
+    Transaction,
+    insert,
+    read_method,
+    select_number,
+    wait_for_due,
+    write_method,
+)
 from server.storage.sql.due import choose
-from server.storage.sql.rows import UNBOUNDED, SqlRow
+from server.storage.sql.rows import UNBOUNDED, SqlRow, made_of
 
 TOPIC = "outbox"
 PLAIN = tuple(member.name for member in fields(Delivery) if member.name not in ("job_id", "attempts"))
@@ -160,7 +167,7 @@ def _deliveries(tx: Transaction, rows: Sequence[SqlRow]) -> list[Delivery]:
 def _delivery(row: SqlRow, attempts: Sequence[SqlRow]) -> Delivery:
     return Delivery(
         job_id=row["job"],
-        attempts=tuple(Attempt(**{name: attempt[name] for name in Attempt.__slots__}) for attempt in attempts),
+        attempts=tuple(made_of(Attempt, attempt) for attempt in attempts),
         **{name: row[name] for name in PLAIN},
     )
 
@@ -208,22 +215,14 @@ def _backlog(tx: Transaction) -> int:
     return select_number(tx, "SELECT count(*) AS n FROM deliveries WHERE state = 'pending'")
 
 
-class SqlOutbox:
-    def __init__(self, database: Database) -> None:
-        self.database = database
-
+class SqlOutbox(SqlStore):
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        ends = time.monotonic() + wait_s
-        with self.database.watch(TOPIC) as watch:
-            while True:
-                room = _snapshot(crowding)
-                due, next_in_s = await self.database.write(partial(_claim_due, room=room, limit=limit, busy_s=busy_s))
-                left = ends - time.monotonic()
-                if due or left <= 0:
-                    return due
-                await watch.wait(left if next_in_s is None else min(left, next_in_s))
+        def claim() -> Awaitable[tuple[list[Delivery], float | None]]:
+            return self.database.write(partial(_claim_due, room=_snapshot(crowding), limit=limit, busy_s=busy_s))
+
+        return await wait_for_due(self.database, TOPIC, wait_s, claim)
 
     record = write_method(_record)
     postpone = write_method(_postpone)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from server.model.accounts import SigningKeys
-from server.storage.ports import BlobStore, Offers, RateCounter, Relay
+from server.storage.ports import BlobStore, Offers, RateCounter, Relay, Storage
 from server.storage.sql.accounts import SqlAccounts
 from server.storage.sql.channels import SqlChannels
 from server.storage.sql.counters import SqlCounter
@@ -20,8 +20,8 @@ class ClosableBlobs(BlobStore, Protocol):
     async def close(self) -> None: ...
 
 
-class SqlStorage:
-    """All stores of one database, until close()."""
+class SqlStorage(Storage):
+    """All stores of one database."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SqlStorage:
         offers: Offers | None = None,
         relay: Relay | None = None,
     ) -> None:
-        self._database = database
+        self._database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
         self.rates, self.offers, self.relay = rates, offers, relay
         self.events = SqlEvents(database)
@@ -46,10 +46,8 @@ class SqlStorage:
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that sweeps, until it dies or loses its connection."""
         return self._database.leads
 
     async def close(self) -> None:
-        """Commit everything, then close threads, connections and blobs. No store may be used afterwards."""
         await self._database.close()
-        await self.blobs.close()
+        await self._blobs.close()

@@ -7,7 +7,7 @@ from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import ErasedPart, Erasure, ErasureReason
 from server.storage.sql.accounts import TOPIC
-from server.storage.sql.database import Database, Transaction, marks, select_number, write_method
+from server.storage.sql.database import Database, SqlStore, Transaction, marks, select_number, write_method
 from server.storage.sql.submission import KEY_KEPT_MS
 
 COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
@@ -36,9 +36,9 @@ def _forget_passed(tx: Transaction) -> None:
     tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
 
 
-class SqlUpkeep:
+class SqlUpkeep(SqlStore):
     def __init__(self, database: Database) -> None:
-        self.database = database
+        super().__init__(database)
         self._scrubbed_to = -1  # the number of the last erasure whose traces are wiped
 
     async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:

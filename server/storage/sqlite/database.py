@@ -44,7 +44,7 @@ DISK_FAILED = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.
 
 
 class SqliteTransaction:
-    """What a function given to read() or write() can do. *now* is the same instant for all of it."""
+    """The Transaction of this database."""
 
     __slots__ = ("_connection", "now", "topics")
 
@@ -54,14 +54,12 @@ class SqliteTransaction:
         self.topics: set[str] = set()
 
     def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
-        """Execute a statement without FOR UPDATE; returns the number of changed rows."""
         return self._connection.execute(sql, parameters).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self._connection.executemany(sql, rows)
 
     def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> sqlite3.Row | None:
-        """The first row, if any."""
         row: sqlite3.Row | None = self._connection.execute(_without_locks(sql), parameters).fetchone()
         return row
 
@@ -69,7 +67,6 @@ class SqliteTransaction:
         return self._connection.execute(_without_locks(sql), parameters).fetchall()
 
     def announce(self, topic: str) -> None:
-        """Wake everything that watches *topic*, in any process, once this is committed."""
         if topic not in self.topics:
             self.topics.add(topic)
             self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
@@ -137,7 +134,7 @@ class _Chore:
 
 
 class SqliteDatabase:
-    """The open database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
+    """The Database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
 
     leads = True  # only servers sweep, and one server has the folder
 
@@ -172,11 +169,6 @@ class SqliteDatabase:
         self._writer = start_vital(self._write_forever, name="storage-write")
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
-        """Run *function* under the write lock. Its changes are durable when this returns; none are left if it raises.
-
-        It runs again if the commit that it shared failed. Raises what *function* raises, DiskFull, StorageBusy,
-        StorageError.
-        """
         if self._closing:
             raise StorageError("the database is closed")
         write = _Write(function)
@@ -244,7 +236,6 @@ class SqliteDatabase:
 
     @contextmanager
     def watch(self, topic: str) -> Iterator[Watch]:
-        """Look after entering the block, then wait: no announcement in between is missed."""
         first = not self._watches
         with self._watches.watch(topic) as watch:
             self._glanced = False  # what was committed between the last look and here woke nobody
@@ -253,7 +244,6 @@ class SqliteDatabase:
             yield watch
 
     async def close(self) -> None:
-        """Commit every write so far, then close threads and files."""
         self._closing = True
         self._queue.put(None)
         await asyncio.to_thread(self._join)
