@@ -15,6 +15,7 @@ from starlette.routing import Router, WebSocketRoute
 from starlette.types import ASGIApp
 
 from estimator import Estimator
+from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
@@ -33,11 +34,11 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
 from server.jobs.probing import Prober
-from server.jobs.transcriber import Transcriber
 from server.jobs.waiter import JobWaiter
 from server.jobs.worker import Workers
+from server.live.parts import SessionParts
 from server.live.rules import LiveRules
-from server.live.session_registry import SessionParts, SessionRegistry
+from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
@@ -212,7 +213,7 @@ def _make_parts(
     limits: Limits,
     sessions: SessionParts,
     *,
-    batches: Mapping[str, Transcriber],
+    batches: Mapping[str, Batch],
     offers: Mapping[str, Offer],
     callbacks: Mapping[str, CallbackBody],
     links: Links,

@@ -22,7 +22,6 @@ from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
 from server.capacity import Capacity, capacity_of
 from server.config import Config, ConfigError
-from server.jobs.transcriber import Transcriber
 from server.live.engine import LiveEngine
 from server.model.offers import OPENAI_MODELS, Offer
 from server.model.orders import SEMANTIC, SILENCE
@@ -32,7 +31,7 @@ from server.model.orders import SEMANTIC, SILENCE
 class ServedEngine:
     """One environment's engine: for files, for live sessions, and what clients may ask of it."""
 
-    batch: Transcriber
+    batch: Batch
     live: LiveEngine
     offer: Offer
     statistics: Callable[[], SchedulerStatistics]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import usable_bytes
 from server.accounts.limits import Limits
@@ -17,7 +18,6 @@ from server.jobs.housekeeping import Chore, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.running import WorkerTools
-from server.jobs.transcriber import Transcriber
 from server.jobs.worker import Workers
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
@@ -89,7 +89,7 @@ def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> No
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
 
 
-def batches_of(engines: Mapping[str, ServedEngine]) -> Mapping[str, Transcriber]:
+def batches_of(engines: Mapping[str, ServedEngine]) -> Mapping[str, Batch]:
     """What transcribes files, by environment."""
     return {environment: engine.batch for environment, engine in engines.items()}
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from pipeline.audio import seconds
-from pipeline.batch import BatchOptions
+from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
@@ -34,7 +34,6 @@ from server.jobs.members import members_of
 from server.jobs.order_members import CHANNEL_MODE, MULTI, SUBTITLE_MEMBERS, TASK
 from server.jobs.orders import subtitle_shape
 from server.jobs.text_members import text_options
-from server.jobs.transcriber import Transcriber
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
@@ -176,7 +175,7 @@ def _text(given: argparse.Namespace) -> TextOptions:
     return text_options(members_of(given.text), language=language, names=given.keywords)
 
 
-async def _speaker_options(given: argparse.Namespace, batch: Transcriber) -> SpeakerOptions | None:
+async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOptions | None:
     if not given.diarize:
         return None
     try:

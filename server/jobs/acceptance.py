@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from pipeline.batch import Batch
 from pipeline.errors import UnusableReference
 from pipeline.recognition.latency import BALANCED
 from server.accounts.issuing import fresh_id
@@ -25,7 +26,6 @@ from server.jobs.known_speakers import REFERENCES
 from server.jobs.orders import ParsedRequest, with_latency, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
-from server.jobs.transcriber import Transcriber
 from server.jobs.voices import keep_known_recordings, voices_key
 from server.model.accounts import Customer, Quota
 from server.model.errors import (
@@ -67,7 +67,7 @@ class Acceptance:
     storage: Storage
     egress: Egress
     prober: Prober
-    batches: Mapping[str, Transcriber]  # by environment; none on a node without a model
+    batches: Mapping[str, Batch]  # by environment; none on a node without a model
     offers: Mapping[str, Offer]  # by environment
     latency: str = BALANCED  # of live sessions whose order names none
     _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(

@@ -3,25 +3,12 @@
 from dataclasses import replace
 
 from pipeline.ingest.containers import Probe
-from server.jobs.leases import HeldLease, LeaseKeeper
-from server.jobs.running import WorkerTools, source_key
-from server.model.accounts import Plan
+from server.jobs.running import JobAttempt, source_key
 from server.model.leases import HandBack
 
 
-class Downloading:
-    """One attempt at a download. It takes none of the places of the workers."""
-
-    patience_s = 0.0  # a download that the server's stop cuts off begins anew
-
-    def __init__(self, held: HeldLease, *, tools: WorkerTools, plan: Plan) -> None:
-        self.held = held
-        self.keeper = LeaseKeeper(held, tools.jobs, tools.rules)
-        self._tools = tools
-        self._plan = plan
-
-    def stop(self) -> None:
-        """Nothing of a download is worth finishing."""
+class Downloading(JobAttempt):
+    """One attempt at a download. It takes none of the places of the workers. A stop cuts it off: it begins anew."""
 
     async def work(self) -> HandBack:
         """Download the audio and note where it is. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakValueDictionary
 
+from pipeline.batch import Batch
 from pipeline.errors import AudioTooLong, PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.accounts.failures import Failures
 from server.clock import now_ms
-from server.jobs.transcriber import Transcriber
 from server.model.accounts import Plan
 from server.model.errors import Refused
 from server.storage.ports import BlobStore, RateCounter
@@ -70,13 +70,11 @@ class Prober:
             )
         return probe
 
-    async def learn_voices(
-        self, batch: Transcriber, recordings: Mapping[str, bytes], *, account: str, plan: Plan
-    ) -> None:
+    async def learn_voices(self, batch: Batch, recordings: Mapping[str, bytes], *, account: str, plan: Plan) -> None:
         """Check that the voices in *recordings*, by name, can be learned. It counts as a look at one file.
 
         Raises UnusableReference, Refused rate_limited if too many files of the account were bad lately, and what
-        Transcriber.learn_voices() raises.
+        Batch.learn_voices() raises.
         """
         self.admit(account, plan)
         async with self._turn(account), self._learning:

@@ -1,5 +1,6 @@
 """One file in the hands of one worker: transcribe it chunk by chunk, and write its outputs."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.attribution import final_turns, speaker_runs
 from pipeline.audio import seconds
-from pipeline.batch import BatchOptions
+from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import unpack_chunk
@@ -21,10 +22,10 @@ from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.jobs.outputs import completed_outcome, write_output
 from server.jobs.probing import Prober
 from server.jobs.sandbox import rehearse
-from server.jobs.transcriber import Transcriber, speaker_options
-from server.jobs.voices import known_recordings
+from server.jobs.voices import known_recordings, speaker_options
 from server.model.accounts import Plan
 from server.model.events import NewEvent
+from server.model.leases import HandBack
 from server.model.outcomes import Artifact, Outcome
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
@@ -43,17 +44,33 @@ class WorkerTools:
     rules: WorkerRules
 
 
-class Running:
-    """One attempt at one file."""
+class JobAttempt:
+    """The work on one job under one lease: a download or a transcription."""
 
-    def __init__(self, held: HeldLease, *, tools: WorkerTools, batch: Transcriber, plan: Plan) -> None:
+    patience_s = 0.0  # how long to wait for the end of work() after stop()
+
+    def __init__(self, held: HeldLease, tools: WorkerTools, plan: Plan) -> None:
         self.held = held
         self.keeper = LeaseKeeper(held, tools.jobs, tools.rules)
+        self._tools = tools
+        self._plan = plan
+
+    @abstractmethod
+    async def work(self) -> Outcome | HandBack:
+        """Do the work. Returns how the job ends, or why it goes back to the queue."""
+
+    def stop(self) -> None:
+        """The server stops."""
+
+
+class Running(JobAttempt):
+    """One attempt at one file."""
+
+    def __init__(self, held: HeldLease, tools: WorkerTools, plan: Plan, batch: Batch) -> None:
+        super().__init__(held, tools, plan)
         self.patience_s = tools.rules.handback_s  # a chunk that the server's stop finds in work is worth finishing
         self._job = held.job
-        self._tools = tools
         self._batch = batch
-        self._plan = plan
         self._stopping = False
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The stored recordings of the people of a job, which are deleted once the job has ended.
+"""The voices of a job: who is to be labelled, and the recordings of known people, deleted once the job has ended.
 
 No embedding of a voice is ever stored; they are computed from the recordings in memory.
 """
@@ -7,9 +7,20 @@ import asyncio
 import base64
 from collections.abc import Mapping
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
+from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
+from server.model.orders import Order
 from server.storage.ports import BlobStore
+
+
+def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
+    """The speaker options of an order; None if it does not ask who speaks."""
+    if not order.diarize:
+        return None
+    return SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known or {})
 
 
 def voices_key(job_id: str) -> str:

@@ -5,18 +5,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
+from pipeline.batch import Batch
 from server.accounts.plans import Plans
 from server.faults import keep_running
 from server.jobs.consequences import after_error, after_verdict
 from server.jobs.downloading import Downloading
 from server.jobs.end_report import report_end
-from server.jobs.leases import HeldLease, LeaseKeeper
+from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import Running, WorkerTools
-from server.jobs.transcriber import Transcriber
+from server.jobs.running import JobAttempt, Running, WorkerTools
 from server.logs import log
 from server.metrics import Metrics
 from server.model.leases import HandBack, LeaseLost, Verdict
@@ -27,34 +26,13 @@ MAX_DOWNLOADS = 32  # at the same time as the transcriptions: they wait for othe
 MAX_DOWNLOADS_PER_ACCOUNT = 2
 
 
-class JobAttempt(Protocol):
-    """The work on one job under one lease: a download or a transcription."""
-
-    @property
-    def held(self) -> HeldLease: ...
-
-    @property
-    def keeper(self) -> LeaseKeeper: ...
-
-    @property
-    def patience_s(self) -> float:
-        """Seconds to wait for the end of work() after stop()."""
-        ...
-
-    async def work(self) -> Outcome | HandBack: ...
-
-    def stop(self) -> None:
-        """The server stops."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class Workers:
     """Transcribes *count* jobs at a time and downloads the audio of others."""
 
     name: str
     tools: WorkerTools
-    batches: Mapping[str, Transcriber]  # by environment
+    batches: Mapping[str, Batch]  # by environment
     plans: Plans
     metrics: Metrics
     count: int
@@ -95,11 +73,11 @@ class Workers:
     async def _transcribe(self, held: HeldLease) -> None:
         plan, batch = await self.plans.of_job(held.job), self.batches[held.job.environment]
         began = time.monotonic()
-        if await self._work(Running(held, tools=self.tools, batch=batch, plan=plan)):
+        if await self._work(Running(held, self.tools, plan, batch)):
             self.metrics.job_run.observe(time.monotonic() - began)
 
     async def _download(self, held: HeldLease) -> None:
-        await self._work(Downloading(held, tools=self.tools, plan=await self.plans.of_job(held.job)))
+        await self._work(Downloading(held, self.tools, await self.plans.of_job(held.job)))
 
     async def _work(self, attempt: JobAttempt) -> bool:
         """Make the attempt and write how it ended. Returns False if the lease was lost on the way."""

@@ -1,6 +1,5 @@
 """How a live job ends: its chunks become the transcript, the outputs and the record, in one commit."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -19,15 +18,14 @@ from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.jobs.voices import voices_key
 from server.live.engine import LiveEngine
 from server.live.event_rendering import closed_segment, revised_event
+from server.live.parts import SessionParts
 from server.live.resuming import SessionPast
 from server.logs import log
-from server.metrics import Metrics
 from server.model.errors import BlobsAway
 from server.model.events import NewEvent
 from server.model.jobs import JobError, State, returns_quota
 from server.model.orders import Order, Source
 from server.model.outcomes import Artifact, Outcome
-from server.storage.ports import Storage
 from server.waiting import set_within
 
 AWAY_S = 2.0  # between two attempts to store something while the bucket is away
@@ -50,18 +48,15 @@ class LiveResult:
 class Endings:
     """Ends live jobs. Every method raises LeaseLost."""
 
-    storage: Storage
-    engines: Mapping[str, LiveEngine]  # by environment
-    metrics: Metrics
-    closing: asyncio.Event
+    parts: SessionParts
 
     async def complete(self, held: HeldLease, result: LiveResult) -> None:
         """End the job with all recognised words. Raises LeaseLost, DiskFull."""
-        job, engine = held.job, self.engines[held.job.environment]
-        chunks = await self.storage.jobs.chunks(job.id)
+        job, engine = held.job, self.parts.engines[held.job.environment]
+        chunks = await self.parts.storage.jobs.chunks(job.id)
         if result.speakers is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):
             await self._store_speakers(held, result, chunks)
-            chunks = await self.storage.jobs.chunks(job.id)
+            chunks = await self.parts.storage.jobs.chunks(job.id)
         size = total_bytes(chunks)
         transcript = await compute(job.account, size, _transcript, chunks, result.duration, job.order, engine)
         outputs = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
@@ -85,13 +80,13 @@ class Endings:
         while True:
             try:
                 if again:
-                    await self.storage.blobs.delete(key)
+                    await self.parts.storage.blobs.delete(key)
                 return await store()
             except BlobsAway:
                 again = True
                 held.check()
                 log.warning("a live session waits for the bucket", extra={"job": held.job.id})
-                if await set_within(self.closing, AWAY_S):
+                if await set_within(self.parts.closing, AWAY_S):
                     raise
 
     async def fail(self, held: HeldLease, error: JobError, *, received_bytes: int) -> None:
@@ -108,25 +103,15 @@ class Endings:
     async def close_open_words(self, held: HeldLease, past: SessionPast) -> SessionPast:
         """Store the words after the last closed segment of each channel as a segment of its own. Raises LeaseLost."""
         for still_open in past.open:
-            segment, channel = still_open.closed, still_open.channel
-            language, probability = past.language(channel)
-            chunk = Chunk(
-                index=len(past.chunks),
-                jobs_done=0,
-                start=past.end(channel),
-                end=segment.end,
-                segments=(segment,),
-                language=language,
-                language_probability=probability,
-                channel=channel,
-            )
+            segment = still_open.closed
+            chunk = past.next_chunk(still_open.channel, segment.end, (segment,))
             event = NewEvent("segment", orjson.dumps(closed_segment(still_open.id, segment, forced=True)))
             await held.checkpoint(chunk, [event])
             past = replace(past, chunks=(*past.chunks, chunk), open=past.open[1:])
         return past
 
     async def _write(self, name: str, transcript: Transcript, held: HeldLease, size: int) -> Artifact:
-        job, epoch, blobs = held.job, held.lease.epoch, self.storage.blobs
+        job, epoch, blobs = held.job, held.lease.epoch, self.parts.storage.blobs
         return await self.store_when_reachable(
             held,
             output_key(name, job, epoch=epoch),
@@ -151,14 +136,14 @@ class Endings:
         await held.finish(outcome)
         if held.job.order.diarize:
             await self._delete_voices(held.job.id)
-        job = await self.storage.jobs.get(held.job.id)
+        job = await self.parts.storage.jobs.get(held.job.id)
         if job is not None:
-            report_end(job, self.metrics)
+            report_end(job, self.parts.metrics)
 
     async def _delete_voices(self, job_id: str) -> None:
         """Delete the recordings of voices. What cannot be deleted now is deleted with the audio of ended jobs."""
         try:
-            await self.storage.blobs.delete(voices_key(job_id))
+            await self.parts.storage.blobs.delete(voices_key(job_id))
         except (BlobsAway, OSError) as error:
             log.warning("recordings of voices cannot be deleted yet: %s", error, extra={"job": job_id})
 
@@ -171,36 +156,15 @@ def _heard_s(held: HeldLease, duration: int) -> float | None:
 
 def _speakers_chunk(bodies: Sequence[bytes], turns: tuple[SpeakerTurn, ...], duration: int, order: Order) -> Chunk:
     """The last chunk of a session, behind the stored ones. It has no words, but the turns of all speakers."""
-    channel = order.live_channels[0]
-    end = SessionPast(tuple([unpack_chunk(body) for body in bodies])).end(channel)
-    return Chunk(
-        index=len(bodies),
-        jobs_done=0,
-        start=end,
-        end=max(end, duration),
-        segments=(),
-        language=None,
-        language_probability=None,
-        channel=channel,
-        turns=turns,
-    )
+    past = SessionPast(tuple([unpack_chunk(body) for body in bodies]))
+    chunk = past.next_chunk(order.live_channels[0], duration)
+    return replace(chunk, language=None, language_probability=None, turns=turns)
 
 
 def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:
     """The transcript of the stored chunks, with silence from the last of each channel to the end."""
-    chunks = [unpack_chunk(body) for body in bodies]
-    past = SessionPast(tuple(chunks))
+    past = SessionPast(tuple([unpack_chunk(body) for body in bodies]))
     for channel in order.live_channels:
-        language, probability = past.language(channel)
-        rest = Chunk(
-            index=len(chunks),
-            jobs_done=0,
-            start=past.end(channel),
-            end=duration,
-            segments=(),
-            language=language or order.language,
-            language_probability=probability,
-            channel=channel,
-        )
-        chunks.append(rest)
-    return assemble(chunks, duration=duration, engine=engine.engine, model=engine.model)
+        rest = past.next_chunk(channel, duration)
+        past = replace(past, chunks=(*past.chunks, replace(rest, language=rest.language or order.language)))
+    return assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.model)

@@ -1,10 +1,10 @@
 """One environment's engine, as live sessions use it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from pipeline.audio import Samples, position
+from pipeline.audio import position
 from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
@@ -18,7 +18,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import LiveRecogniser, Session, SessionStatistics, TurnEnds
+from pipeline.session import LiveRecogniser, Session, TurnEnds
 from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
@@ -27,28 +27,16 @@ from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
-from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
-from server.jobs.transcriber import speaker_options
+from server.jobs.voices import speaker_options
 from server.live.resuming import SessionPast
 from server.model.orders import SEMANTIC, Order
 
 UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 
-class LiveRecognition(Protocol):
-    """The recognition of one live stream: a Session, or one for each of its channels. See pipeline/session.py."""
-
-    async def feed(self, samples: Samples) -> None: ...
-    async def wait_for_room(self) -> None: ...
-    def finalize(self) -> int: ...
-    def end(self) -> None: ...
-    def events(self) -> AsyncIterator[TimedEvent]: ...
-    def decided_positions(self) -> Mapping[int | None, int]: ...
-    def redacted_spans(self) -> Sequence[tuple[int, int]]: ...
-    def redaction_position(self) -> int: ...
-    def statistics(self) -> SessionStatistics: ...
-    async def run(self) -> None: ...
+LiveRecognition: TypeAlias = Session | MultichannelSession
+"""The recognition of one live stream, of all its channels together or of each."""
 
 
 class Headroom(Protocol):

@@ -16,11 +16,9 @@ from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
 from server.live.event_rendering import EventRenderer, LogBatch, revised_event
+from server.live.parts import SessionParts
 from server.live.resuming import REPEATED, SessionPast, resume_position
-from server.metrics import Metrics
 from server.model.events import NewEvent
-from server.storage.job_store import EventLog
-from server.streams.partials import Partials
 
 QUIET = position(5)
 """The shortest silence on a channel that is stored together with a segment, so that a restart can skip it."""
@@ -33,11 +31,7 @@ class Journal:
         self,
         held: HeldLease,
         past: SessionPast,
-        *,
-        events: EventLog,
-        partials: Partials,
-        interim: bool,
-        metrics: Metrics,
+        parts: SessionParts,
         speakers: LiveSpeakers | None = None,
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
@@ -50,10 +44,11 @@ class Journal:
         self._base = past.offsets.position
         self._positions = past.offsets.positions
         self._renderer = EventRenderer(past.offsets, speakers)
-        self._events = events
-        self._partials = partials
-        self._interim = interim
-        self._metrics = metrics
+        assert held.job.order.live is not None
+        self._interim = held.job.order.live.interim_results
+        self._events = parts.storage.events
+        self._partials = parts.partials
+        self._metrics = parts.metrics
         self._languages = {channel: past.language(channel) for channel in past.channels}
         if (language := held.job.order.language) is not None:
             self._languages = {channel: (language, past.language(channel)[1]) for channel in past.channels}

@@ -74,6 +74,20 @@ class SessionPast:
         last = self._last(channel)
         return 0 if last is None else last.end
 
+    def next_chunk(self, channel: int | None, end: int, segments: tuple[Segment, ...] = ()) -> Chunk:
+        """A chunk of a channel that follows its last one, in the same language, up to *end*."""
+        start, (language, probability) = self.end(channel), self.language(channel)
+        return Chunk(
+            index=len(self.chunks),
+            jobs_done=0,
+            start=start,
+            end=max(start, end),
+            segments=segments,
+            language=language,
+            language_probability=probability,
+            channel=channel,
+        )
+
     @property
     def duration(self) -> int:
         """The end of the last chunk of all."""

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
-from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import MemoryPart
 from pipeline.speakers.excerpts import NOTHING_REDACTED, RedactedSpans
 from pipeline.speakers.live import LiveSpeakers
@@ -21,13 +20,12 @@ from server.live.engine import LiveRecognition
 from server.live.excerpts import KeptExcerpts
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
+from server.live.parts import SessionParts
 from server.live.recording import MARGIN, AudioRecorder, recording_key, silent_spans
 from server.live.resuming import SessionPast
-from server.live.rules import LiveRules
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
 from server.logs import log
-from server.metrics import Metrics
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError
 from server.model.jobs import JobError, LiveProgress
@@ -48,16 +46,11 @@ class LiveSession:
         past: SessionPast,
         session: LiveRecognition,
         *,
-        journal: Journal,
-        speakers: LiveSpeakers | None = None,
-        excerpts: KeptExcerpts | None = None,
-        endings: Endings,
-        isolation: Isolation,
+        parts: SessionParts,
         plan: Plan,
-        metrics: Metrics,
-        rules: LiveRules,
-        closing: asyncio.Event,
-        part: MemoryPart | None = None,
+        speakers: LiveSpeakers | None,
+        excerpts: KeptExcerpts,
+        part: MemoryPart | None,
     ) -> None:
         """Make a session that continues at the end of *past*, which must have no open words.
 
@@ -66,27 +59,26 @@ class LiveSession:
         self.job = held.job
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
-        self.rules = rules
+        self.rules = rules = parts.rules
         self.began = time.monotonic()
         self.over = asyncio.Event()  # its job has ended, or is no longer in this process
         self.ended_by: Refused | None = None  # why it ended, if its writer did not ask for it
         self._held = held
         self._session = session
-        self._journal = journal
+        self._journal = Journal(held, past, parts, speakers)
         self._speakers = None
         if speakers is not None:
-            assert excerpts is not None
+            revise, keep = self._journal.revise, excerpts.write
             self._speakers = SpeakerListener(
-                speakers, held.job, revise=journal.revise, keep=excerpts.write, hidden=self._hidden, metrics=metrics
+                speakers, held.job, revise=revise, keep=keep, hidden=self._hidden, metrics=parts.metrics
             )
-        self._endings = endings
+        self._storage = parts.storage
+        self._endings = Endings(parts)
         self._plan = plan
-        self._metrics = metrics
-        self._closing = closing
+        self._metrics = parts.metrics
+        self._closing = parts.closing
         channels = len(self.job.order.live_channels)
-        self._recorder = (
-            AudioRecorder(endings.storage.blobs.scratch, channels=channels) if self.options.record else None
-        )
+        self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels) if self.options.record else None
         self.resumed = past.begun
         self._heard = past.offsets.position  # end of the audio taken so far, on the stream's clock
         self._retractions = 0
@@ -97,9 +89,9 @@ class LiveSession:
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = intake_of(
-            self.job.order, isolation, self._take_in, room=session.wait_for_room, position=self._heard, part=part
+            self.job.order, parts.isolation, self._take_in, room=session.wait_for_room, position=self._heard, part=part
         )
-        self._writers = Writers(self, self._intake, rules, metrics, max_bytes=plan.upload_bytes)
+        self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
 
     # --- for writers -------------------------------------------------------------------------------------------------
 
@@ -169,8 +161,7 @@ class LiveSession:
         except LeaseLost:
             self._metrics.leases_lost.inc()
             log.warning("live session lost", extra={"job": self.job.id})
-            storage = self._endings.storage
-            await delete_if_gone(self.job.id, storage.jobs, storage.blobs)
+            await delete_if_gone(self.job.id, self._storage.jobs, self._storage.blobs)
         except Exception:  # noqa: BLE001  one session's surprise must not end the others
             self._metrics.faults.labels("live session").inc()
             log.exception("live session broke", extra={"job": self.job.id})
@@ -313,7 +304,7 @@ class LiveSession:
         if self._recorder is None:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)
-        blobs = self._endings.storage.blobs
+        blobs = self._storage.blobs
         audio = await self._endings.store_when_reachable(
             self._held, key, lambda: recorder.store(key, blobs, redacted=self._session.redacted_spans())
         )
@@ -355,7 +346,7 @@ class LiveSession:
             if await self._held.renew() is Renewal.LOST:
                 return Verdict.LEASE_LOST
             self._renew_at = now + self.rules.renew_s
-        job = await self._endings.storage.jobs.get(self.job.id)
+        job = await self._storage.jobs.get(self.job.id)
         if job is None:
             self.ended_by = Refused("job_not_found", "the job was deleted")
             return Verdict.LEASE_LOST

@@ -2,42 +2,35 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import orjson
 
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
-from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
-from server.accounts.plans import Plans
 from server.background import compute, total_bytes
 from server.faults import contain
 from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
 from server.live.ending import Endings, LiveResult
-from server.live.engine import LiveEngine
 from server.live.event_rendering import turn_ended
 from server.live.excerpts import KeptExcerpts
 from server.live.intake import bytes_up_to
-from server.live.journal import Journal
+from server.live.parts import SessionParts
 from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_lease import SessionLease
 from server.live.writers import finished_refusal
-from server.metrics import Metrics
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
-from server.storage.ports import Storage
-from server.streams.partials import Partials
 from server.waiting import racing
 
 STALE_AT_ONCE = 20
@@ -47,28 +40,12 @@ MEMORY_WAIT_S = 3.0  # how long a writer of a container waits for the memory of 
 WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionParts:
-    """The parts that sessions are made from."""
-
-    worker: str
-    storage: Storage
-    partials: Partials
-    engines: Mapping[str, LiveEngine]  # by environment
-    isolation: Isolation
-    plans: Plans
-    metrics: Metrics
-    closing: asyncio.Event
-    takes_writers: bool = True  # False: sessions run on other nodes
-    rules: LiveRules
-
-
 class SessionRegistry:
     """Opens sessions and finds them again. Sessions run inside run() and end with it."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        self._endings = Endings(parts.storage, parts.engines, parts.metrics, parts.closing)
+        self._endings = Endings(parts)
         self._lives: dict[str, LiveSession] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of the jobs being opened
         self._starting: dict[str, Job] = {}  # by id, of sessions that are admitted and not there yet
@@ -222,34 +199,17 @@ class SessionRegistry:
 
     async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
-        order = job.order
-        assert order.live is not None
-        engine = parts.engines[job.environment]
-        session = engine.session(order, tenant=job.account, past=before)
+        session = parts.engines[job.environment].session(job.order, tenant=job.account, past=before)
         excerpts = KeptExcerpts(held, parts.storage.blobs)
-        speakers = await self._speakers(held, before, excerpts) if order.diarize else None
-        journal = Journal(
-            held,
-            before,
-            events=parts.storage.events,
-            partials=parts.partials,
-            interim=order.live.interim_results,
-            metrics=parts.metrics,
-            speakers=speakers,
-        )
+        speakers = await self._speakers(held, before, excerpts) if job.order.diarize else None
         return LiveSession(
             held,
             before,
             session,
+            parts=parts,
+            plan=await parts.plans.of_job(job),
             speakers=speakers,
             excerpts=excerpts,
-            journal=journal,
-            endings=self._endings,
-            isolation=parts.isolation,
-            plan=await parts.plans.of_job(job),
-            metrics=parts.metrics,
-            rules=self.rules,
-            closing=parts.closing,
             part=part,
         )
 

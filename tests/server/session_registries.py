@@ -15,8 +15,9 @@ from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.engine import Headroom, LiveEngine
+from server.live.parts import SessionParts
 from server.live.rules import LiveRules
-from server.live.session_registry import SessionParts, SessionRegistry
+from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.events import NewEvent
 from server.model.jobs import State

@@ -1,0 +1,29 @@
+"""The parts of the server that live sessions are built on. app.py makes them once."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.ingest.isolation import Isolation
+from server.accounts.plans import Plans
+from server.live.engine import LiveEngine
+from server.live.rules import LiveRules
+from server.metrics import Metrics
+from server.storage.ports import Storage
+from server.streams.partials import Partials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionParts:
+    """Everything that the sessions of a process share. *closing* is set when the server stops."""
+
+    worker: str  # the name in their leases
+    storage: Storage
+    partials: Partials
+    engines: Mapping[str, LiveEngine]  # by environment
+    isolation: Isolation
+    plans: Plans
+    metrics: Metrics
+    closing: asyncio.Event
+    takes_writers: bool = True  # False: sessions run on other nodes
+    rules: LiveRules
