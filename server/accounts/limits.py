@@ -4,8 +4,9 @@ Instants are milliseconds since 1970 UTC.
 """
 
 import tomllib
-from collections import deque
-from collections.abc import Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -22,6 +23,7 @@ DAY_S = 24 * HOUR_S
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 # --- the numbers -------------------------------------------------------------------------------------------------
@@ -242,6 +244,26 @@ class RateTable:
 
     def __len__(self) -> int:
         return len(self._windows)
+
+
+class Tally(Counter[K]):
+    """How many there are of each name at the moment. A name that reaches 0 is forgotten, so that it does not grow."""
+
+    def leave(self, name: K) -> None:
+        """Subtract one."""
+        self[name] -= 1
+        if not self[name]:
+            del self[name]
+
+    @contextmanager
+    def adding(self, *names: K) -> Iterator[None]:
+        """Count one more of each of *names* while the block lasts."""
+        self.update(names)
+        try:
+            yield
+        finally:
+            for name in names:
+                self.leave(name)
 
 
 @dataclass(frozen=True, slots=True)

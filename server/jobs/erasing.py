@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
+from server.accounts.limits import Tally
 from server.clock import now_ms
 from server.faults import contain
 from server.logs import log
@@ -29,7 +29,7 @@ class Eraser:
     storage: Storage
     metrics: Metrics
     alone: bool = True  # no other process has somebody who waits for results or reads them
-    _holders: Counter[str] = field(default_factory=Counter)
+    _holders: Tally[str] = field(default_factory=Tally)
     _sending: dict[str, set[asyncio.Event]] = field(default_factory=dict)
     _erased: list[str] = field(default_factory=list)  # since the last tidy()
     _next_scrub: float = 0.0
@@ -40,16 +40,9 @@ class Eraser:
         if prefix is not None:
             await self._finish(prefix, ErasedPart.JOB, why)
 
-    @contextmanager
-    def holding(self, job_id: str) -> Iterator[None]:
+    def holding(self, job_id: str) -> AbstractContextManager[None]:
         """Keep the job's results while the block lasts, for somebody who waits for them or is reading them."""
-        self._holders[job_id] += 1
-        try:
-            yield
-        finally:
-            self._holders[job_id] -= 1
-            if not self._holders[job_id]:
-                del self._holders[job_id]
+        return self._holders.adding(job_id)
 
     @asynccontextmanager
     async def sending(self, job_id: str) -> AsyncIterator[None]:

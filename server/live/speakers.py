@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -24,28 +25,20 @@ MOST_WAITING = 60 * RATE
 """If more samples wait for their labels, the writer waits, as it does for the recogniser."""
 
 
+@dataclass(slots=True, eq=False)
 class SpeakerListener:
     """Passes the audio of a session to its LiveSpeakers. run() is a task of the session."""
 
-    def __init__(
-        self,
-        speakers: LiveSpeakers,
-        job: Job,
-        *,
-        revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]],
-        keep: Callable[[Excerpts], Awaitable[None]],
-        hidden: Callable[[], RedactedSpans],
-        metrics: Metrics,
-    ) -> None:
-        self._speakers = speakers
-        self._job = job
-        self._revise = revise
-        self._keep = keep
-        self._hidden = hidden
-        self._metrics = metrics
-        self._waiting: list[Samples] = []
-        self._changes = Changes()
-        self._ended = False
+    speakers: LiveSpeakers
+    job: Job
+    _: KW_ONLY
+    revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]]
+    keep: Callable[[Excerpts], Awaitable[None]]
+    hidden: Callable[[], RedactedSpans]
+    metrics: Metrics
+    _waiting: list[Samples] = field(init=False, default_factory=list)
+    _changes: Changes = field(init=False, default_factory=Changes)
+    _ended: bool = field(init=False, default=False)
 
     async def feed(self, samples: Samples) -> None:
         """Add samples, of shape (n, channels) if channels are separate. Waits while too many are unprocessed."""
@@ -57,7 +50,7 @@ class SpeakerListener:
 
     def note_new_words(self) -> None:
         """Note that words were sent. If they have a new label, its voice must be known after a restart too."""
-        if self._speakers.label_is_new:
+        if self.speakers.label_is_new:
             self._changes.notify()
 
     def end(self) -> None:
@@ -69,37 +62,37 @@ class SpeakerListener:
         """Listen to a second or more at a time until the end, and keep excerpts of new voices."""
         try:
             while not self._ended or self._waiting:
-                await self._changes.until(lambda: self._ended or self._length >= RATE or self._speakers.label_is_new)
+                await self._changes.until(lambda: self._ended or self._length >= RATE or self.speakers.label_is_new)
                 samples: list[Samples] = []
                 if self._ended or self._length >= RATE:
                     samples, self._waiting = self._waiting, samples
                 runs = await self._listen(np.concatenate(samples)) if samples else []
                 await self._keep_excerpts()
                 if runs:
-                    self._metrics.speaker_revisions.inc()
-                    await self._revise(runs)
+                    self.metrics.speaker_revisions.inc()
+                    await self.revise(runs)
                 self._changes.notify()
         finally:
             self.end()  # nobody waits for what failed
 
     async def _listen(self, whole: Samples) -> list[SpeakerRun]:
         each = [whole] if whole.ndim == 1 else list(whole.T)
-        by_channel = dict(zip(self._job.order.live_channels, each, strict=True))
-        with contain("speakers", self._metrics, job=self._job.id):  # words are reported all the same
-            return await asyncio.to_thread(self._time, self._speakers.listen, by_channel)
+        by_channel = dict(zip(self.job.order.live_channels, each, strict=True))
+        with contain("speakers", self.metrics, job=self.job.id):  # words are reported all the same
+            return await asyncio.to_thread(self._time, self.speakers.listen, by_channel)
         return []
 
     async def _keep_excerpts(self) -> None:
         excerpts: Excerpts | None = None
-        with contain("speakers", self._metrics, job=self._job.id):
-            excerpts = await asyncio.to_thread(self._time, self._speakers.new_excerpts, self._hidden())
+        with contain("speakers", self.metrics, job=self.job.id):
+            excerpts = await asyncio.to_thread(self._time, self.speakers.new_excerpts, self.hidden())
         if excerpts is not None:
-            await self._keep(excerpts)
+            await self.keep(excerpts)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""
-        with contain("speakers", self._metrics, job=self._job.id):
-            return await asyncio.to_thread(self._time, self._speakers.finish)
+        with contain("speakers", self.metrics, job=self.job.id):
+            return await asyncio.to_thread(self._time, self.speakers.finish)
         return (), []
 
     def _time(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -107,7 +100,7 @@ class SpeakerListener:
         try:
             return work(*args, **kwargs)
         finally:
-            self._metrics.speakers_cpu.inc(time.thread_time() - began)
+            self.metrics.speakers_cpu.inc(time.thread_time() - began)
 
     @property
     def _length(self) -> int:

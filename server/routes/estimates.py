@@ -6,7 +6,6 @@ flood of estimates delays nothing else. Only a few may wait at a time: of each a
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +18,7 @@ from starlette.responses import Response
 
 from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
 from server.accounts.addresses import anonymous_subject
-from server.accounts.limits import day_of
+from server.accounts.limits import Tally, day_of
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, parse_json
 from server.http.caller import Caller
@@ -58,7 +57,7 @@ class Estimates:
     parts: RouteParts
     estimator: Estimator
     _thread: ThreadPoolExecutor = field(init=False, default_factory=lambda: ThreadPoolExecutor(1, "estimates"))
-    _waiting: Counter[str] = field(init=False, default_factory=Counter)  # estimates at work, by whom they are for
+    _waiting: Tally[str] = field(init=False, default_factory=Tally)  # estimates at work, by whom they are for
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
@@ -176,12 +175,8 @@ class Estimates:
             )
         if self._waiting.total() >= MAX_WAITING:
             raise Problem("queue_full", "too many estimates at once", headers=soon)
-        self._waiting[asker.subject] += 1
-        try:
+        with self._waiting.adding(asker.subject):
             yield
-        finally:
-            self._waiting[asker.subject] -= 1
-            self._waiting += Counter()  # removes the zero counts
 
     async def _on_thread(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -1,11 +1,10 @@
 """How many streams, downloads and sockets may be open at once: of one job, one channel and one account."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from server.accounts.limits import StreamRules
+from server.accounts.limits import StreamRules, Tally
 from server.http.caller import Caller
 from server.http.problems import Problem
 from server.model.channels import Channel
@@ -17,7 +16,7 @@ class StreamLimits:
     """Counts open streams, downloads and sockets. A file may have few readers, a live session many."""
 
     rules: StreamRules
-    _open: Counter[str] = field(default_factory=Counter)  # by job, its downloads, channel, account and its sockets
+    _open: Tally[str] = field(default_factory=Tally)  # by job, its downloads, channel, account and its sockets
 
     def reading(self, job: Job) -> AbstractContextManager[None]:
         """A seat for one reader of *job*'s events while the block lasts. Raises Problem too_many_connections."""
@@ -59,9 +58,5 @@ class StreamLimits:
                 headers={"Retry-After": "5"},
                 members={"violated-policies": ["streams"]},
             )
-        self._open.update(most.keys())
-        try:
+        with self._open.adding(*most):
             yield
-        finally:
-            self._open.subtract(most.keys())
-            self._open += Counter()  # removes the zero counts

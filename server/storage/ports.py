@@ -180,10 +180,6 @@ class Outbox(Protocol):
         """
         ...
 
-    async def next_due(self) -> int | None:
-        """When the earliest pending delivery comes due."""
-        ...
-
     async def disable(self, account: str, url: str, *, reason: str) -> None:
         """Send nothing more to this address. Its pending deliveries become disabled."""
         ...
@@ -246,13 +242,8 @@ class Offers(Protocol):
 class Relay(Protocol):
     """Messages to the other nodes that have this storage open. Any may get lost; none is stored."""
 
-    @property
-    def max_bytes(self) -> int:
-        """A longer message is not sent."""
-        ...
-
     async def send(self, message: bytes) -> None:
-        """Send *message*. Nothing happens while the database is away."""
+        """Send *message*. Nothing happens while the database is away, or if the message is too long for it."""
         ...
 
     def listen(self, handle: Callable[[bytes], None]) -> None:

@@ -8,13 +8,12 @@ import asyncio
 import fcntl
 import termios
 from array import array
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from server.accounts.addresses import address_key, client_address
-from server.accounts.limits import RateTable
+from server.accounts.limits import RateTable, Tally
 from server.clock import now_ms
 from server.config import Network
 from server.metrics import Metrics
@@ -53,8 +52,8 @@ class Connections:
         self._trusted = trusted_proxies
         self._metrics = metrics
         self._open = 0
-        self._of_address: Counter[str] = Counter()
-        self._of_account: Counter[str] = Counter()
+        self._of_address: Tally[str] = Tally()
+        self._of_account: Tally[str] = Tally()
         self._cuts = RateTable()  # by account: connections that were cut because they sent too much
 
     @property
@@ -102,7 +101,7 @@ class Connections:
         return True
 
     def leave_account(self, account: str) -> None:
-        _count_down(self._of_account, account)
+        self._of_account.leave(account)
 
     def note_cut(self, account: str) -> None:
         self._cuts.hit(account, now=now_ms(), limit=MAX_CUTS)
@@ -115,7 +114,7 @@ class Connections:
         return True
 
     def leave_address(self, address: str) -> None:
-        _count_down(self._of_address, address)
+        self._of_address.leave(address)
 
     def release(self, address: str | None) -> None:
         """Note that a connection from *address*, as it was counted, has ended."""
@@ -124,12 +123,6 @@ class Connections:
             self.leave_address(address)
         self._metrics.connections.set(self._open)
         self.on_room()
-
-
-def _count_down(counter: Counter[str], name: str) -> None:
-    counter[name] -= 1
-    if counter[name] == 0:
-        del counter[name]
 
 
 class TrackedConnection:

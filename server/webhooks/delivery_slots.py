@@ -5,18 +5,15 @@ can delay the others.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from server.accounts.addresses import address_key
+from server.accounts.limits import Tally
 from server.config import Address
 from server.model.deliveries import Crowding
 from server.model.errors import Refused
-
-K = TypeVar("K", bound=Hashable)
 
 MAX_AT_ONCE = 64
 KEPT = 16  # of them for accounts that have none on their way
@@ -35,10 +32,10 @@ class Crowded(Exception):
 class DeliverySlots:
     """Counts the messages under way. It belongs to one event loop."""
 
-    _hosts: Counter[str] = field(default_factory=Counter)
-    _accounts: Counter[str] = field(default_factory=Counter)
-    _addresses: Counter[str] = field(default_factory=Counter)
-    _account_addresses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _hosts: Tally[str] = field(default_factory=Tally)
+    _accounts: Tally[str] = field(default_factory=Tally)
+    _addresses: Tally[str] = field(default_factory=Tally)
+    _account_addresses: Tally[tuple[str, str]] = field(default_factory=Tally)
     _turns: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
     _left: asyncio.Event = field(default_factory=asyncio.Event)  # somebody left a seat
@@ -74,8 +71,8 @@ class DeliverySlots:
         self._hosts[host] += 1
 
     def leave(self, account: str, host: str) -> None:
-        _decrease(self._accounts, account)
-        _decrease(self._hosts, host)
+        self._accounts.leave(account)
+        self._hosts.leave(host)
         self._left.set()
 
     @contextmanager
@@ -102,21 +99,9 @@ class DeliverySlots:
         mine = self._account_addresses[account, place]
         if mine >= MAX_PER_ACCOUNT_AND_ADDRESS or (mine and self._addresses[place] >= MAX_PER_ADDRESS):
             raise Crowded(f"{place} has {self._addresses[place]} messages on their way")
-        self._addresses[place] += 1
-        self._account_addresses[account, place] += 1
-        try:
+        with self._addresses.adding(place), self._account_addresses.adding((account, place)):
             yield
-        finally:
-            _decrease(self._addresses, place)
-            _decrease(self._account_addresses, (account, place))
 
 
 def crowding_refusal() -> Refused:
     return Refused("too_many_connections", "too many webhooks are on their way; try again soon", retry_after_s=5)
-
-
-def _decrease(counter: Counter[K], name: K) -> None:
-    """Subtract one. A name that reaches 0 is forgotten, so that the counter does not grow."""
-    counter[name] -= 1
-    if not counter[name]:
-        del counter[name]

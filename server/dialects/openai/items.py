@@ -7,7 +7,7 @@ are those before its end. OpenAI's clients append each delta to the text, so del
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -40,74 +40,63 @@ class Item:
     dropped: bool = False  # the client cleared it, and gets no more events about it
 
 
+@dataclass(slots=True)
 class Items:
     """The items of one session. Each method returns the events to send to the client, in order."""
 
-    def __init__(
-        self,
-        names: ItemNames,
-        *,
-        manual: bool,
-        semantic: bool = False,
-        language: str | None = None,
-        offset_s: float = 0.0,
-    ) -> None:
-        """*manual*: items end only when the client commits them; *semantic*: they end with the speaker's turns.
-
-        *offset_s* is the length of the socket's audio before this session.
-        """
-        self._names = names
-        self._manual = manual
-        self._semantic = semantic
-        self._language = language
-        self._offset_s = offset_s
-        self._items: deque[Item] = deque()  # those that are not completed, oldest first
-        self._reached = 0.0  # where the last item ended
-        self._decided = 0.0  # everything said before this is known
+    names: ItemNames
+    _: KW_ONLY
+    manual: bool  # they end only when the client commits them
+    semantic: bool = False  # they end with the speaker's turns
+    language: str | None = None
+    offset_s: float = 0.0  # the length of the socket's audio before this session
+    _items: deque[Item] = field(default_factory=deque)  # those that are not completed, oldest first
+    _reached: float = 0.0  # where the last item ended
+    _decided: float = 0.0  # everything said before this is known
 
     def receive(self, frame: Frame) -> list[ServerEvent]:
         """Take an event of the live session."""
         match frame["type"]:
-            case "speech.started" if not self._manual:
+            case "speech.started" if not self.manual:
                 return self._begin(frame["at"])
-            case "speech.ended" if not self._manual and not self._semantic and self._open:
+            case "speech.ended" if not self.manual and not self.semantic and self._open:
                 return self._end(frame["at"])
-            case "turn.ended" if not self._manual and self._open:
+            case "turn.ended" if not self.manual and self._open:
                 return self._end(frame["at"]) + self._complete_while(lambda item: item.start <= frame["at"])
             case "warning" if frame["code"] == UNAVAILABLE.code:
-                self._semantic = False
+                self.semantic = False
             case "word":
                 return self._say(frame)
-            case "segment" if not self._manual and not self._semantic and not frame["forced"]:
+            case "segment" if not self.manual and not self.semantic and not frame["forced"]:
                 return self._complete_while(lambda item: item.start <= frame["end"])
             case "finalized":
                 self._decided = frame["at"]
-                wordless = self._semantic and self._open and self._items[-1].start < frame["at"]
+                wordless = self.semantic and self._open and self._items[-1].start < frame["at"]
                 return (self._end(frame["at"]) if wordless else []) + self._complete_decided()
             case "language":
-                self._language = frame["language"]
+                self.language = frame["language"]
         return []
 
     def commit(self, at: float) -> list[ServerEvent]:
         """End an item at *at*, the place that finalize() named. In speech that also ends the turn, and so the item."""
-        if self._open and not self._manual:
+        if self._open and not self.manual:
             return []
-        begun = [] if self._open else self._begin(self._reached if self._manual else at, announced=False)
+        begun = [] if self._open else self._begin(self._reached if self.manual else at, announced=False)
         return begun + self._end(at) + self._complete_decided()
 
     def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
         """From *at* on let items end only when the client commits them, or with pauses."""
-        ended = self._end(at) + self._complete_decided() if self._open and self._manual and not manual else []
-        self._manual = manual
+        ended = self._end(at) + self._complete_decided() if self._open and self.manual and not manual else []
+        self.manual = manual
         return ended
 
     def clear(self, at: float) -> list[ServerEvent]:
         """Drop the audio up to *at* that the client has not committed: it gets no event about it."""
-        if self._manual and not self._open:
+        if self.manual and not self._open:
             self._begin(self._reached, announced=False)
         if self._open:
             self._items[-1].dropped = True
-        if self._manual:
+        if self.manual:
             self._end(at)
         return [{"type": "input_audio_buffer.cleared"}]
 
@@ -122,21 +111,21 @@ class Items:
         return bool(self._items) and self._items[-1].end is None
 
     def _begin(self, at: float, *, announced: bool = True) -> list[ServerEvent]:
-        item = Item(self._names.next(), at)
+        item = Item(self.names.next(), at)
         self._items.append(item)
         started = {"type": "input_audio_buffer.speech_started", "item_id": item.id, "audio_start_ms": self._ms(at)}
-        return [started] if announced and not self._manual else []
+        return [started] if announced and not self.manual else []
 
     def _end(self, at: float) -> list[ServerEvent]:
         item = self._items[-1]
         item.end = self._reached = max(at, item.start)
         if item.dropped:
             return []
-        place = {"previous_item_id": self._names.committed}
-        self._names.committed = item.id
+        place = {"previous_item_id": self.names.committed}
+        self.names.committed = item.id
         stopped = {"type": "input_audio_buffer.speech_stopped", "item_id": item.id, "audio_end_ms": self._ms(item.end)}
         return [
-            *([] if self._manual else [stopped]),
+            *([] if self.manual else [stopped]),
             {"type": "input_audio_buffer.committed", "item_id": item.id, **place},
             {"type": "conversation.item.added", "item": _message(item), **place},
             {"type": "conversation.item.done", "item": _message(item), **place},
@@ -148,7 +137,7 @@ class Items:
         while self._items and self._is_behind(self._items[0], middle):
             events += self._completion_events(self._items.popleft())
         if not self._items:
-            events += self._begin(self._reached if self._manual else word["start"])
+            events += self._begin(self._reached if self.manual else word["start"])
         item = self._items[0]
         space = " " if item.text and word.get("spaced", True) else ""
         item.text += space + word["word"]
@@ -156,7 +145,7 @@ class Items:
 
     def _is_behind(self, first: Item, middle: float) -> bool:
         """Whether the oldest item has all its words, because one with its *middle* here belongs to a later item."""
-        if self._manual:
+        if self.manual:
             return first.end is not None and first.end < middle
         return len(self._items) > 1 and self._items[1].start <= middle
 
@@ -180,10 +169,10 @@ class Items:
         announced = _transcription(
             "completed", item, transcript=item.text, usage={"type": "duration", "seconds": length_s}
         )
-        return [announced if self._language is None else {**announced, "languages": [{"code": self._language}]}]
+        return [announced if self.language is None else {**announced, "languages": [{"code": self.language}]}]
 
     def _ms(self, at: float) -> int:
-        return round((self._offset_s + at) * 1000)
+        return round((self.offset_s + at) * 1000)
 
 
 def _message(item: Item) -> Mapping[str, Any]:

@@ -7,8 +7,8 @@ Source: platform.openai.com/docs/guides/realtime-transcription.
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -100,8 +100,7 @@ class Realtime:
         with self.parts.stream_limits.socket_of(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
-            async with _Conversation(socket, self.parts, caller, offer, start).running() as conversation:
-                await conversation.talk()
+            await _Conversation(socket, self.parts, caller, offer, start).talk()
 
     async def _refuse_while_stopping(self) -> None:
         """Raise Problem after a moment if the server is stopping.
@@ -170,18 +169,13 @@ class _Conversation:
     _before_s: float = 0.0  # audio of earlier sessions
     _uncommitted: int = 0  # bytes
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator["_Conversation"]:
-        """End the last session with the block."""
-        try:
-            yield self
-        finally:
-            await self._stack.aclose()
-
     async def talk(self) -> None:
         """Converse until the client leaves. Raises what ends the conversation otherwise."""
-        await self._tell([{"type": "session.created", "session": self._session_object()}])
-        await until_first(self._read(), self._listen())
+        try:
+            await self._tell([{"type": "session.created", "session": self._session_object()}])
+            await until_first(self._read(), self._listen())
+        finally:
+            await self._stack.aclose()  # ends the last session
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from server.storage.sql.database import SqlStore, Transaction, write_method
 
 ENVIRONMENT = "production"  # the sandbox offers the same on every node
 MINUTE_S = 60
+MAX_MESSAGE_BYTES = (MAX_PAYLOAD_BYTES - 100) * 3 // 4  # a notification is text
 
 
 class PostgresOffers:
@@ -107,14 +108,12 @@ class PostgresRates(SqlStore):
 class PostgresRelay:
     """The Relay: notifications on a channel of their own, heard by the listening connection."""
 
-    max_bytes = (MAX_PAYLOAD_BYTES - 100) * 3 // 4  # a notification is text
-
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._handles: list[Callable[[bytes], None]] = []
 
     async def send(self, message: bytes) -> None:
-        if len(message) > self.max_bytes or not self._database.answers:
+        if len(message) > MAX_MESSAGE_BYTES or not self._database.answers:
             return
         text = f"{self._database.boot} {base64.b64encode(message).decode()}"
         with suppress(StorageError):  # as with any message that gets lost

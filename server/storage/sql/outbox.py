@@ -148,11 +148,6 @@ def _note_health(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhauste
     return AddressHealth(exhausted=row["exhausted"], failures=row["failures"], failing_since=row["failing_since"])
 
 
-def _next_due(tx: Transaction) -> int | None:
-    (row,) = tx.all("SELECT min(next_at) AS next_at FROM deliveries WHERE state = 'pending'")
-    return None if row["next_at"] is None else int(row["next_at"])
-
-
 def _disabled(tx: Transaction, account: str, url: str) -> bool:
     found = tx.one("SELECT 1 FROM addresses WHERE account = ? AND url = ? AND disabled_at IS NOT NULL", (account, url))
     return found is not None
@@ -228,7 +223,6 @@ class SqlOutbox(SqlStore):
     postpone = write_method(_postpone)
     of_job = read_method(_of_job)
     redeliver = write_method(_redeliver)
-    next_due = read_method(_next_due)
     disable = write_method(_disable)
     enable = write_method(_enable)
     disabled = read_method(_disabled)
