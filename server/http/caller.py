@@ -22,10 +22,6 @@ class Caller:
         return self.require_account()[0].id
 
     @property
-    def key_id(self) -> str:
-        return self.require_account()[1].id
-
-    @property
     def customer(self) -> Customer:
         account, key, plan = self.require_account()
         return Customer(account=account.id, environment=self.environment, plan=plan, retention=key.retention)

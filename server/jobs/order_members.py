@@ -220,9 +220,12 @@ RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with th
 CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
 LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
 LIVE_TASK = Member("task", Parser(_live_task, {"const": TRANSCRIBE}), None, "Live sessions do not translate")
+LIVE_OPTIONS: tuple[Member[Any], ...] = (
+    INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL
+)  # fmt: skip
+"""Fields of LiveOptions as they are."""
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
-    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS,
-    ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, *LIVE_OPTIONS, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip
 
 

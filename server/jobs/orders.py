@@ -76,15 +76,8 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
         encoding=encoding,
         sample_rate=members.get(declared.SAMPLE_RATE) or usual_rate,
         channels=channels,
-        interim_results=members.get(declared.INTERIM_RESULTS),
-        latency=members.get(declared.LATENCY),
-        endpointing=members.get(declared.ENDPOINTING),
-        eagerness=members.get(declared.EAGERNESS),
-        endpointing_ms=members.get(declared.ENDPOINTING_MS),
         ends_at_once=members.has(declared.ENDPOINTING_MS.name),
-        max_utterance_s=members.get(declared.MAX_UTTERANCE_S),
-        record=members.get(declared.RECORD),
-        channel=members.get(declared.CHANNEL),
+        **{member.name: members.get(member) for member in declared.LIVE_OPTIONS},
     )
     warnings = _ignored_silence(members, live)
     members.get(declared.LIVE_TASK)

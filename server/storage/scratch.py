@@ -6,9 +6,10 @@ import fcntl
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,6 +60,17 @@ async def _outlast(running: "asyncio.Future[T]") -> None:
             await asyncio.wait([running])
     if not running.cancelled():
         running.exception()  # nobody else will ask for it
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSink:
+    """A Sink over something that blocks: it calls *write_parts* with *run*, on a thread."""
+
+    write_parts: Callable[..., None]
+    run: Callable[..., Awaitable[None]]
+
+    async def write(self, *parts: bytes | memoryview) -> None:
+        await self.run(self.write_parts, *parts)
 
 
 class HalfWritten:

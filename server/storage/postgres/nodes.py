@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -12,11 +12,11 @@ import orjson
 from server.model.accounts import WindowUse
 from server.model.errors import StorageError
 from server.model.offers import Offer
-from server.model.orders import SILENCE
 from server.storage.postgres.committing import MAX_PAYLOAD_BYTES
 from server.storage.postgres.database import PostgresDatabase
 from server.storage.postgres.listening import RELAY_CHANNEL
 from server.storage.sql.database import SqlStore, Transaction, write_method
+from server.storage.sql.rows import make
 
 ENVIRONMENT = "production"  # the sandbox offers the same on every node
 MINUTE_S = 60
@@ -45,19 +45,9 @@ class PostgresOffers:
 
 
 def offer_of(text: str) -> Offer:
-    """The offer that tell() wrote. Unknown members of a newer version are ignored; an older one does not translate."""
-    members: Mapping[str, Any] = orjson.loads(text)
-    return Offer(
-        engine=members["engine"],
-        model=members["model"],
-        languages=frozenset(members["languages"]),
-        translates=members.get("translates", False),
-        speakers=members.get("speakers", False),
-        endpointing=tuple(members.get("endpointing", (SILENCE,))),
-        bundled=members["bundled"],
-        warnings=tuple(members["warnings"]),
-        aliases=tuple(members["aliases"]),
-    )
+    """The offer that publish() wrote. Unknown members of a newer version are ignored; an older one has fewer."""
+    members: dict[str, Any] = orjson.loads(text)
+    return make(Offer, {**members, "languages": frozenset(members["languages"])})
 
 
 def _hit(tx: Transaction, subject: str, *, limit: int) -> WindowUse:

@@ -5,7 +5,7 @@ Python exits, and then the process aborts.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -21,7 +21,7 @@ from server.storage.ports import Sink
 from server.storage.s3.checking import check
 from server.storage.s3.errors import as_blobs_away
 from server.storage.s3.upload import Upload, size_of
-from server.storage.scratch import PIECE_BYTES, HalfWritten, checked_key, run_in, sweep
+from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, checked_key, run_in, sweep
 
 THREADS = 64  # each waits for one answer of the bucket
 PRIVATE_FOLDER = 0o700
@@ -54,7 +54,7 @@ class BucketBlobs:
     async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:  # noqa: ARG002  no disk
         upload = Upload(self._bucket, checked_key(key))
         try:
-            yield _BucketSink(upload, self._ask)
+            yield ThreadSink(upload.write, self._ask)
             await self._ask(upload.finish)
         except BaseException:
             await self._discard(upload)
@@ -133,15 +133,6 @@ class Listing:
         name = last.partition("/")[0]
         del found[name]
         return name
-
-
-class _BucketSink:
-    def __init__(self, upload: Upload, ask: Callable[..., Awaitable[None]]) -> None:
-        self._upload = upload
-        self._ask = ask
-
-    async def write(self, *parts: bytes | memoryview) -> None:
-        await self._ask(self._upload.write, *parts)
 
 
 def _pieces(bucket: S3Store, key: str, start: int, stop: int | None) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from pipeline.documents.cues import SubtitleShape
 from pipeline.text.options import TextOptions
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
+from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order, Source
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ UNBOUNDED = 2**62  # rows, where SQL wants a number and there is no limit
 
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions)
+    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer)
 }
 """The members of values that are stored as JSON."""
 
@@ -54,7 +55,7 @@ def job_of(row: SqlRow) -> Job:
     return Job(
         state=State(row["state"]),
         order=order_of(row["options"]),
-        source=_make(Source, orjson.loads(row["source"])),
+        source=make(Source, orjson.loads(row["source"])),
         error=error_of(row["error"]),
         warnings=tuple(orjson.loads(row["warnings"])),
         speakers=None if row["speakers"] is None else orjson.loads(row["speakers"]),
@@ -66,12 +67,12 @@ def order_of(text: str) -> Order:
     members: dict[str, Any] = orjson.loads(text)
     for name, (kind, usual, as_stored) in PARTS.items():
         if name in members:
-            members[name] = usual if members[name] == as_stored else _make(kind, members[name])
+            members[name] = usual if members[name] == as_stored else make(kind, members[name])
     if members["live"] is not None:
-        members["live"] = _make(LiveOptions, members["live"])
+        members["live"] = make(LiveOptions, members["live"])
     if members.get("callback") is not None:
         members["callback"] = {"dialect": FIRST_DIALECT, **members["callback"]}
-    return _make(Order, members)
+    return make(Order, members)
 
 
 def error_of(text: str | None) -> JobError | None:
@@ -82,7 +83,7 @@ def quotas_of(text: str) -> list[Quota]:
     return [Quota(**members) for members in orjson.loads(text)]
 
 
-def _make(kind: type[T], members: dict[str, Any]) -> T:
+def make(kind: type[T], members: dict[str, Any]) -> T:
     """Make a dataclass from its stored members. During an update a newer node may have stored unknown ones."""
     for name in TUPLES[kind]:
         if name in members:

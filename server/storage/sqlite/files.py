@@ -5,7 +5,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from server.model.errors import BlobExists, NoSuchBlob
 from server.storage.ports import Sink
-from server.storage.scratch import PIECE_BYTES, HalfWritten, checked_key, run_in, sweep
+from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, checked_key, run_in, sweep
 from server.storage.sqlite.folder import PRIVATE_FOLDER, sync_folder
 
 THREADS = 8  # waiting for disks, not computing
@@ -43,7 +43,7 @@ class FileBlobs:
         half = HalfWritten(self._incoming, free_bytes=self._reserve_bytes if leave_reserve else 0)
         try:
             await self._run(half.open)
-            yield _FileSink(half, self._run)
+            yield ThreadSink(half.write, self._run)
             await self._run(_publish, half, path, self._blobs)
         finally:
             await self._run(half.discard)
@@ -126,15 +126,6 @@ def _sync_names(folder: Path, top: Path) -> None:
         sync_folder(folder)
         folder = folder.parent
     sync_folder(top)
-
-
-class _FileSink:
-    def __init__(self, half: HalfWritten, run: Callable[..., Awaitable[None]]) -> None:
-        self._half = half
-        self._run = run
-
-    async def write(self, *parts: bytes | memoryview) -> None:
-        await self._run(self._half.write, *parts)
 
 
 class _Opened:
