@@ -14,6 +14,8 @@ from server.routes.parts import RouteParts
 from server.routes.requests import deliver_results
 
 HOLD_S = 600  # such a client knows no way to ask again
+RESULT_CODES = ("engine_error", "engine_timeout", "unfinished", "job_not_completed", "output_not_found")
+"""Error codes of every operation that calls answer_finished()."""
 
 
 async def answer_finished(

@@ -83,3 +83,6 @@ CODES: Mapping[str, tuple[int, str]] = {
     "unfinished": (504, "Not finished in time"),
 }
 """code -> (status, title). The error table of api.md is checked against it."""
+
+UNDECODABLE = ("unsupported_audio_format", "invalid_audio", "no_audio_stream", "decode_timeout")
+"""The codes of bytes that are no audio."""

@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
 from server.http.address_limits import PAUSE_S, IdleReport
+from server.http.codes import UNDECODABLE
 from server.http.operation import problem_response
 from server.http.problems import Problem, problem_of
 from server.logs import log, path_for_log
@@ -37,10 +38,7 @@ MAX_COMMAS = 4000  # in a message: each may be another value, and parsing millio
 _CODES = {
     "ingest_finished": 4410,
     "shutting_down": GOING_AWAY,
-    "unsupported_audio_format": 4415,
-    "invalid_audio": 4415,
-    "no_audio_stream": 4415,
-    "decode_timeout": 4415,
+    **dict.fromkeys(UNDECODABLE, 4415),
 }
 TOO_MANY, SERVER_ERROR, UNAVAILABLE = 429, 500, 503
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from server.clock import now_ms
 from server.http.bodies import MAX_BODY_WITH_RECORDINGS, json_object
 from server.http.caller import Caller
+from server.http.codes import UNDECODABLE
 from server.http.headers import warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
@@ -99,15 +100,7 @@ class LiveRequests:
                     TOKEN,
                     Parameter("final", "query", {"type": "boolean"}, "This was all: finish, and wait for the result"),
                 ),
-                codes=(
-                    *codes,
-                    "ingest_idle",
-                    "audio_too_long",
-                    "unsupported_audio_format",
-                    "invalid_audio",
-                    "no_audio_stream",
-                    "decode_timeout",
-                ),
+                codes=(*codes, "ingest_idle", "audio_too_long", *UNDECODABLE),
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/finish", self.finish, "finishLive"),

@@ -10,6 +10,7 @@ from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED
 from server.http.caller import Caller
+from server.http.codes import UNDECODABLE
 from server.http.headers import WARNING, Preference, preference, warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
@@ -36,12 +37,9 @@ FILE_CODES = (
     *ACCEPTING_CODES,
     "invalid_multipart",
     "audio_too_long",
-    "unsupported_audio_format",
     "missing_input",
     "empty_file",
-    "invalid_audio",
-    "no_audio_stream",
-    "decode_timeout",
+    *UNDECODABLE,
 )
 """Error codes of every operation that makes a job of a file."""
 

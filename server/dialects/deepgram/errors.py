@@ -8,13 +8,13 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from server.http.codes import UNDECODABLE
 from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, SocketErrorStyle
 
 REQUEST_ID = "dg-request-id"
 UNPROCESSABLE, BAD_REQUEST = 422, 400
-UNDECODABLE = frozenset({"unsupported_audio_format", "invalid_audio", "no_audio_stream", "decode_timeout"})
 THEIR_CODES = {
     "invalid_key": "INVALID_AUTH",
     "missing_credentials": "INVALID_AUTH",

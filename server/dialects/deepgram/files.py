@@ -13,7 +13,7 @@ from server.background import compute, total_bytes
 from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
 from server.dialects.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
 from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
-from server.dialects.finished_jobs import answer_finished
+from server.dialects.finished_jobs import RESULT_CODES, answer_finished
 from server.http.bodies import JSON
 from server.http.caller import Caller
 from server.http.headers import WARNING, warning_headers
@@ -56,16 +56,7 @@ class FileHandler:
                         headers=(REQUEST_ID, WARNING),
                     )
                 },
-                codes=(
-                    *FILE_CODES,
-                    "url_not_allowed",
-                    "source_failed",
-                    "engine_error",
-                    "engine_timeout",
-                    "unfinished",
-                    "job_not_completed",
-                    "output_not_found",
-                ),
+                codes=(*FILE_CODES, "url_not_allowed", "source_failed", *RESULT_CODES),
                 errors_as=LISTEN_SHAPE,
             )
         ]

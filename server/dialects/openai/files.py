@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from server.background import compute, total_bytes
-from server.dialects.finished_jobs import answer_finished, unsuccessful
+from server.dialects.finished_jobs import RESULT_CODES, answer_finished, unsuccessful
 from server.dialects.openai.bodies import (
     diarized_body,
     segment_name,
@@ -147,15 +147,7 @@ def _operation(endpoint: Endpoint, *, form: str, **shown: Any) -> Operation:
         body_required=True,
         bodies={MULTIPART: ref(form)},
         answers={200: Answer("The text, in the shape of response_format", media_type="*/*")},
-        codes=(
-            *FILE_CODES,
-            "model_not_found",
-            "engine_error",
-            "engine_timeout",
-            "unfinished",
-            "job_not_completed",
-            "output_not_found",
-        ),
+        codes=(*FILE_CODES, "model_not_found", *RESULT_CODES),
         errors_as=SHAPE,
         **shown,
     )
