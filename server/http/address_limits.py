@@ -13,19 +13,15 @@ class ConnectionUse(Protocol):
 
     def count_for(self, account: str) -> bool:
         """Count it as one of *account* until it is idle. Returns False if the account has too many."""
-        ...
 
     def count_forwarded(self, address: str) -> bool:
         """The same for an address that a trusted proxy forwarded."""
-        ...
 
     def work(self) -> None:
         """Note that it is needed, so it must not be closed to make room."""
-        ...
 
     def idle(self) -> None:
         """Note that nothing is sent over it for now, so it may be closed if others need the room."""
-        ...
 
 
 class IdleReport:
@@ -51,12 +47,9 @@ class AddressLimits(Protocol):
 
     def check_connections(self, scope: Scope) -> None:
         """Count the connection for the address that a proxy forwarded. Raises Problem too_many_connections."""
-        ...
 
     def check_refusals(self, scope: Scope) -> None:
         """Count a refusal of a client without a key. Raises RateLimited if its address was refused too often."""
-        ...
 
     def may_log(self, scope: Scope, line_bytes: int) -> bool:
         """Whether a line of this length may be logged about the request of *scope*. Left-out lines are counted."""
-        ...

@@ -150,7 +150,6 @@ class Admission(Protocol):
     async def admit(self, request: Request, operation: Operation) -> Caller: ...
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """Headers with the caller's remaining limits after a request, which may have been refused."""
-        ...
 
 
 CUT_OFF = Refused("shutting_down", "the server is restarting; send the request again", retry_after_s=5)

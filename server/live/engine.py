@@ -44,7 +44,6 @@ class Headroom(Protocol):
 
     def admit(self, growth: float) -> None:
         """Return if the model can take *growth* times its recent load. Raises PipelineError if not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

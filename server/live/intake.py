@@ -38,15 +38,12 @@ class Intake(Protocol):
 
     async def end(self) -> None:
         """Take no more bytes, not even the rest of a take() in progress. run() ends when the sink has everything."""
-        ...
 
     async def run(self) -> None:
         """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
-        ...
 
     def close(self) -> None:
         """Called at the end of the session, also of one that never came to run()."""
-        ...
 
 
 def raw_frame_bytes(live: LiveOptions) -> int:

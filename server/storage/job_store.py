@@ -28,11 +28,9 @@ class JobStore(Protocol):
         earlier request made that job; submit() will compare the fingerprints. A reservation ends with the process that
         made it. Raises IdempotencyInProgress.
         """
-        ...
 
     async def abandon(self, key: IdempotencyKey) -> None:
         """Free a key that begin() reserved if no job came of it."""
-        ...
 
     async def check_room(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
@@ -41,7 +39,6 @@ class JobStore(Protocol):
 
         It reserves nothing: submit() checks again. Raises QuotaExceeded, ConcurrencyLimited, QueueFull.
         """
-        ...
 
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
         """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
@@ -49,7 +46,6 @@ class JobStore(Protocol):
         If the request is a repetition, the earlier job is returned, and the caller deletes the audio of *new*. Raises
         QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
         """
-        ...
 
     async def claim(self, worker: str, *, wait_s: float = 0.0, **terms: Unpack[ClaimTerms]) -> Lease | None:
         """Take the next queued batch job; None if none came within *wait_s*.
@@ -66,28 +62,23 @@ class JobStore(Protocol):
         A submitted or released job ends the wait at once, even if another process did it. A delayed job
         (NewJob.delay_s, release) ends it when its time comes. A cancelled call leaves no lease behind.
         """
-        ...
 
     async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
         """Take this live job for the process that has its writer. It may be taken again after its lease has ended.
 
         None if it is not a live job, has ended, or is still leased (a second writer).
         """
-        ...
 
     async def checkpoint(
         self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
     ) -> bool:
         """Store a chunk with its events and extend the lease, in one commit. *index*: the number of chunks before."""
-        ...
 
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
         """Append events under the lease; None if it is lost. Many logs may share one commit."""
-        ...
 
     async def note(self, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
         """Record what became known while working: stage, format, length, the blob of the fetched audio."""
-        ...
 
     async def renew(self, lease: Lease, *, lease_s: float) -> Renewal: ...
 
@@ -97,32 +88,27 @@ class JobStore(Protocol):
         The allowance is returned if outcome.return_quota says so and no client can have read a word: the job has no
         chunk, and its log no event "word". The same rule holds when this store ends a job by itself.
         """
-        ...
 
     async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
         """Put the job back. A job without attempts left fails.
 
         With *count* False the attempt does not count: at a shutdown, or after a download whose blob note() has named.
         """
-        ...
 
     async def reap(self, *, limit: int) -> int:
         """End expired leases and jobs that waited for too long: back to the queue, or failed. Returns how many.
 
         A live job goes back without counting the attempt. It waits for its writer; if none comes, stale_live() has it.
         """
-        ...
 
     async def lapse(self, owner: str) -> int:
         """End the leases of dead workers, whose names begin with *owner*. Returns how many there were."""
-        ...
 
     async def stale_live(self, *, limit: int) -> list[Job]:
         """Live jobs without a writer for longer than LIVE_GRACE_MS.
 
         Use claim_live(), and finish them with their words.
         """
-        ...
 
     async def get(self, job_id: str) -> Job | None: ...
 
@@ -134,7 +120,6 @@ class JobStore(Protocol):
 
     async def cancel(self, job_id: str) -> Job | None:
         """Cancel a queued job now, as finish() would; request it of a processing one. Returns the job afterwards."""
-        ...
 
     async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
         """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
@@ -142,18 +127,15 @@ class JobStore(Protocol):
         Returns the blob prefix to delete, None if there is no job. A worker on the job finds its lease lost. The
         backend's own files may still contain bytes of the job until Upkeep.scrub().
         """
-        ...
 
     async def note_answered(self, job_id: str) -> None:
         """Note that the client has all results of a job whose order keeps none."""
-        ...
 
     async def to_erase(self, *, limit: int) -> list[Job]:
         """Ended jobs whose order keeps no results, and whose results may be erased now.
 
         The client has the results, or there are none because the job did not complete. No webhook of it is pending.
         """
-        ...
 
     async def erase_outputs(self, job_id: str) -> str | None:
         """Erase the results of a job that to_erase() would name, and record the erasure, in one commit.
@@ -161,15 +143,12 @@ class JobStore(Protocol):
         Text, words, prompt, artifacts and the events with words go; the record, its metadata and its deliveries stay.
         Returns the blob prefix to delete; None if to_erase() would not name the job.
         """
-        ...
 
     async def list_expired(self, *, limit: int) -> list[str]:
         """Ids of jobs whose retention is over."""
-        ...
 
     async def spent(self, *, limit: int) -> list[str]:
         """Ids of jobs that have ended but whose audio may still be stored: delete it, then call audio_deleted()."""
-        ...
 
     async def audio_deleted(self, job_ids: Sequence[str]) -> None: ...
 
@@ -178,11 +157,9 @@ class JobStore(Protocol):
 
         The caller passes the job that it has, so no change between reading and waiting is missed.
         """
-        ...
 
     async def counts(self) -> Mapping[str, int]:
         """Jobs per state, only queued and processing, for metrics."""
-        ...
 
 
 class EventLog(Protocol):
@@ -192,11 +169,9 @@ class EventLog(Protocol):
 
     async def read_all(self, stream: str) -> list[Event]:
         """Every event so far, read page by page: a long session has tens of thousands."""
-        ...
 
     async def last(self, stream: str) -> int:
         """The highest number, 0 if the stream is empty or unknown."""
-        ...
 
     def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
         """Every event after number *after*, then new ones as they come, without gaps or repetitions.
@@ -204,4 +179,3 @@ class EventLog(Protocol):
         Ends after the last event of a job, or when the job is deleted. A wait for the next event may be cancelled, for
         example to send a keep-alive, and begun again: no event is lost.
         """
-        ...

@@ -23,7 +23,6 @@ class Sink(Protocol):
 
     async def write(self, *parts: bytes | memoryview) -> None:
         """Append the *parts* in their order. Raises DiskFull."""
-        ...
 
 
 class BlobStore(Protocol):
@@ -35,7 +34,6 @@ class BlobStore(Protocol):
     @property
     def scratch(self) -> Path:
         """A private folder for files without a name, such as a recording that is not a blob yet."""
-        ...
 
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It is stored durably at the end of the block; nothing is left of it if the block raises.
@@ -45,31 +43,26 @@ class BlobStore(Protocol):
         is raised if the key is taken. ValueError means that the key is not made of plain names. In a bucket, two
         writers of one key that end at the same moment may both succeed, so writers use keys of their own.
         """
-        ...
 
     async def size(self, key: str) -> int | None: ...
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
         """The bytes [start, stop) in pieces of at most 256 KiB. Raises NoSuchBlob with the first piece."""
-        ...
 
     def local(self, key: str) -> AbstractAsyncContextManager[Path]:
         """A file with the blob's bytes while the block lasts. Its name says nothing about the content.
 
         A backend without files makes a copy in *scratch*. Raises NoSuchBlob, and DiskFull if the copy has no room.
         """
-        ...
 
     async def delete(self, prefix: str) -> None:
         """Delete everything under *prefix* ("job_1" does not touch "job_12"). It is fine if there is nothing."""
-        ...
 
     async def prefixes(self) -> list[tuple[str, int]]:
         """Top-level prefixes with the instant of their last change, to find those that belong to no job.
 
         A backend that may have millions returns a part of them, and the next part at the next call.
         """
-        ...
 
 
 class AccountStore(Protocol):
@@ -78,18 +71,15 @@ class AccountStore(Protocol):
     async def create_account(self, account: Account, key: ApiKey) -> None: ...
     async def add_key(self, key: ApiKey) -> None:
         """Store another key of an account. Raises TooManyKeys if bounds.MAX_KEYS of the account work."""
-        ...
 
     async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
         """The key and its account, also if it is revoked or expired: the caller decides."""
-        ...
 
     async def account(self, account_id: str) -> Account | None: ...
     async def accounts(self) -> list[Account]: ...
     async def keys(self, account_id: str) -> list[ApiKey]: ...
     async def touch(self, key_id: str, at: int) -> None:
         """Remember the last use. It may be written late, and is lost in a crash."""
-        ...
 
     async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool: ...
     async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
@@ -97,7 +87,6 @@ class AccountStore(Protocol):
 
         Raises TooManyKeys.
         """
-        ...
 
     async def set_plan(self, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool: ...
     async def rotate_webhook_secret(self, account_id: str, environment: str, secret: WebhookSecret) -> bool: ...
@@ -111,17 +100,14 @@ class ChannelStore(Protocol):
 
         Raises TooManyChannels if it has bounds.MAX_CHANNELS there.
         """
-        ...
 
     async def all(self, account: str, environment: str) -> list[Channel]:
         """The account's channels in that environment, by name."""
-        ...
 
     async def get(self, channel_id: str) -> Channel | None: ...
     async def find_named(self, account: str, environment: str, name: str) -> Channel | None: ...
     async def show(self, channel_id: str, job_id: str) -> None:
         """Show this session there, unless one with a higher id, a newer one, is shown. Other ids change nothing."""
-        ...
 
     async def delete(self, account: str, environment: str, channel_id: str) -> bool: ...
 
@@ -131,13 +117,11 @@ class Counter(Protocol):
 
     async def take(self, subject: str, quota: Quota) -> Count:
         """Take quota.amount if it fits, otherwise nothing."""
-        ...
 
     async def give_back(self, subject: str, quota: Quota) -> None: ...
 
     async def amounts_used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
         """How much of each (name, window) is used."""
-        ...
 
 
 class Outbox(Protocol):
@@ -158,7 +142,6 @@ class Outbox(Protocol):
         out and delay no others. Its numbers are read again whenever an attempt was recorded. The time of a call depends
         on the number of accounts with pending deliveries, not on how many each of them has.
         """
-        ...
 
     async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
         """Log the attempt, count it for its address, and return the counts. None if the delivery was deleted.
@@ -166,11 +149,9 @@ class Outbox(Protocol):
         A pending delivery is due again at attempt.next_attempt_at. A delivered one stays delivered. A disabled one
         changes only after a success.
         """
-        ...
 
     async def postpone(self, delivery_id: str, *, until: int) -> None:
         """Make a pending delivery due at *until*, without an attempt."""
-        ...
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
@@ -178,11 +159,9 @@ class Outbox(Protocol):
 
         Raises QueueFull if too many deliveries are pending.
         """
-        ...
 
     async def disable(self, account: str, url: str, *, reason: str) -> None:
         """Send nothing more to this address. Its pending deliveries become disabled."""
-        ...
 
     async def enable(self, account: str, url: str) -> None: ...
     async def disabled(self, account: str, url: str) -> bool: ...
@@ -194,21 +173,18 @@ class Upkeep(Protocol):
 
     async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
         """The erasures of one job or of all, the newest first. They are kept for ERASURES_KEPT_MS."""
-        ...
 
     async def scrub(self) -> bool:
         """Overwrite what was erased since the last call in the backend's own files, so that no byte of it is left.
 
         Returns False if that was not possible at the moment; call it again soon. It does not touch blobs.
         """
-        ...
 
     async def forget_passed(self) -> None:
         """Delete what is out of date after minutes or a day: Idempotency-Keys, windows of allowances, marks of commits.
 
         It is cheap; call it every few seconds.
         """
-        ...
 
     async def forget_old(self) -> int:
         """Delete what is older than model/erasures.py allows, and return the number of rows.
@@ -216,7 +192,6 @@ class Upkeep(Protocol):
         That is: usage of ended jobs, the health of webhook addresses, keys that have ended, accounts without use, old
         erasures, and the virtual times of accounts that no longer matter.
         """
-        ...
 
 
 class RateCounter(Protocol):
@@ -224,7 +199,6 @@ class RateCounter(Protocol):
 
     async def hit(self, subject: str, *, limit: int) -> WindowUse:
         """Count a request of *subject* if fewer than *limit* were counted within the last minute, to the second."""
-        ...
 
 
 class Offers(Protocol):
@@ -232,11 +206,9 @@ class Offers(Protocol):
 
     async def publish(self, offer: Offer) -> None:
         """Store *offer* in place of the last one."""
-        ...
 
     async def last(self) -> Offer | None:
         """The last offer; None if no node with a model has started yet."""
-        ...
 
 
 class Relay(Protocol):
@@ -244,11 +216,9 @@ class Relay(Protocol):
 
     async def send(self, message: bytes) -> None:
         """Send *message*. Nothing happens while the database is away, or if the message is too long for it."""
-        ...
 
     def listen(self, handle: Callable[[bytes], None]) -> None:
         """Call *handle* in the running event loop with each message of another node from now on."""
-        ...
 
 
 class Storage(Protocol):
@@ -273,8 +243,6 @@ class Storage(Protocol):
 
         Usually one process does. If two do for a moment, they only do the same work twice.
         """
-        ...
 
     async def close(self) -> None:
         """Finish all writes, and release threads and files. No store may be used afterwards."""
-        ...

@@ -24,27 +24,22 @@ class Transaction(Protocol):
     @property
     def now(self) -> int:
         """The store's time (ms since 1970 UTC). It is the same instant for all of the transaction."""
-        ...
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
         """Execute a statement without FOR UPDATE; returns the number of changed rows."""
-        ...
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None: ...
 
     def one(self, sql: str, parameters: Parameters = ()) -> SqlRow | None:
         """The first row, if any."""
-        ...
 
     def all(self, sql: str, parameters: Parameters = ()) -> Sequence[SqlRow]: ...
 
     def announce(self, topic: str) -> None:
         """Wake everything that watches *topic*, in any process, once this is committed."""
-        ...
 
     def forget_passed(self) -> None:
         """Forget what the backend itself has noted and nobody asks for any more."""
-        ...
 
 
 class Database(Protocol):
@@ -53,7 +48,6 @@ class Database(Protocol):
     @property
     def leads(self) -> bool:
         """Whether this process is the one that sweeps, of all that have the database open."""
-        ...
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
@@ -61,34 +55,27 @@ class Database(Protocol):
         It may run again, if its transaction could not be committed. Raises what it raises, DiskFull, StorageBusy,
         StorageError.
         """
-        ...
 
     async def write_together(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
-        ...
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* on all committed data. It cannot write."""
-        ...
 
     def version(self, topic: str) -> int | None:
         """A number that changes with every commit, of any process, that announces *topic*. It does not wait.
 
         None if it is unknown. Then nothing that was read before may be used as an answer.
         """
-        ...
 
     async def scrub(self) -> bool:
         """Leave no byte of deleted rows in the database's files, as Upkeep.scrub() says."""
-        ...
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
         """Look after entering the block, then wait: no announcement in between is missed."""
-        ...
 
     async def close(self) -> None:
         """Commit every write so far, then close threads, connections and files."""
-        ...
 
 
 class SqlStore:
