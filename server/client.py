@@ -36,9 +36,7 @@ MAX_UNSENT = 64 * MESSAGE_BYTES  # bytes that may wait before send() does
 REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
 PASSING_STATUS = frozenset({502, 503, 504})  # the server, or one behind a proxy, is restarting
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
-JSON_LISTS = frozenset(
-    {"replace", "search", "known_speaker_names", "known_speaker_references"}
-)  # items may have commas
+JSON_LISTS = frozenset({"replace", "search", "known_speaker_names", "known_speaker_references"})  # with commas inside
 KEEP_ALIVE_S = 10
 SECOND_WRITER = 4409  # except this one: the server may still hold our own broken connection open
 

@@ -26,9 +26,7 @@ def fresh_id(prefix: Prefix) -> str:
     return new_id(prefix, ms=now_ms(), chance=_chance())
 
 
-_CHANCES = (
-    256  # fetched from the system at once: asking it costs more than the rest of an id, and every request has one
-)
+_CHANCES = 256  # fetched from the system at once, which costs more than the rest of an id; every request has one
 _chances: deque[bytes] = deque()
 
 

@@ -92,11 +92,8 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
 def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:
     """A warning if a request has a length of silence although its turns end by meaning."""
     if live.endpointing == SEMANTIC:
-        return (
-            ({"code": "ignored_parameter", "param": "endpointing_ms"},)
-            if members.has(declared.ENDPOINTING_MS.name)
-            else ()
-        )
+        given = members.has(declared.ENDPOINTING_MS.name)
+        return ({"code": "ignored_parameter", "param": "endpointing_ms"},) if given else ()
     if members.has(declared.EAGERNESS.name):
         members.refuse(declared.EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}")
     return ()

@@ -70,11 +70,9 @@ class Pool:
             lease_s=self.rules.lease_s,
             wait_s=self.rules.claim_s,
         )
-        return (
-            None
-            if lease is None
-            else HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, requested_at=requested_at)
-        )
+        if lease is None:
+            return None
+        return HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, requested_at=requested_at)
 
     def _open_environments(self) -> list[str]:
         """The environments whose jobs may be claimed now, production first."""

@@ -125,11 +125,9 @@ class LiveEngine:
             open_until = past.open_turns.get(channel)
             options = with_turn_checks(options, eagerness, None if open_until is None else open_until - origin)
         vad = self.voice.stream() if self.voice else _all_speech
-        recogniser = (
-            _OffsetRecogniser(self.recogniser, origin, settled, past.last_units(channel))
-            if settled
-            else self.recogniser
-        )
+        recogniser = self.recogniser
+        if settled:
+            recogniser = _OffsetRecogniser(recogniser, origin, settled, past.last_units(channel))
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]

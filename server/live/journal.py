@@ -35,9 +35,8 @@ class Journal:
         speakers: LiveSpeakers | None = None,
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
-        self._settled = {
-            channel: past.settled_position(channel) for channel in past.channels
-        }  # what is before is decided
+        # By channel, the place before which everything is decided.
+        self._settled = {channel: past.settled_position(channel) for channel in past.channels}
         self._said = {channel: past.last_words(channel, REPEATED) for channel in past.channels}  # the last words
         self._held = held
         self._job_id = held.job.id

@@ -244,11 +244,9 @@ class SessionRegistry:
         requested_at, lease_s = time.monotonic(), self.rules.lease_s
         jobs, worker = self._parts.storage.jobs, self._parts.worker
         lease = await jobs.claim_live(job.id, worker, lease_s=lease_s)
-        return (
-            None
-            if lease is None
-            else SessionLease(lease, jobs, worker=worker, lease_s=lease_s, requested_at=requested_at)
-        )
+        if lease is None:
+            return None
+        return SessionLease(lease, jobs, worker=worker, lease_s=lease_s, requested_at=requested_at)
 
     async def _claim_from_elsewhere(self, job: Job) -> HeldLease | None:
         """Ask the other nodes for the session. The one that has it gives it up if its writer has left."""

@@ -9,9 +9,8 @@ from server.model.errors import StorageError
 from server.storage.postgres.connecting import Connection, translate_error
 from server.storage.postgres.schema import MIGRATIONS, Migration
 
-LOCK = (
-    7_269_001  # only keeps nodes that start together from waiting for each other's tables; the versions are the truth
-)
+LOCK = 7_269_001
+"""It spares nodes that start together the wait for each other's tables. The table of versions decides what is done."""
 VERSIONS = """
     CREATE TABLE IF NOT EXISTS schema_versions (
         version BIGINT PRIMARY KEY,
