@@ -43,7 +43,7 @@ class IdleReport:
 
 
 class AddressLimits(Protocol):
-    """Counts by address. routes/address_counters.py implements it."""
+    """Refuses what is too much from one network address. routes/address_counters.py implements it."""
 
     def check_connections(self, scope: Scope) -> None:
         """Count the connection for the address that a proxy forwarded. Raises Problem too_many_connections."""

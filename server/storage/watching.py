@@ -41,7 +41,7 @@ class Watches:
 
     @contextmanager
     def watch(self, topic: str) -> Iterator[Watch]:
-        """Look after entering the block, then wait: no announcement in between is missed."""
+        """See Database.watch()."""
         watch = Watch()
         with self._lock:
             self._watches.setdefault(topic, set()).add(watch)

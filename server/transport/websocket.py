@@ -185,7 +185,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         self.transport.close()
 
     def _pause_if_held(self) -> None:
-        """Read nothing more while something is held; parse that in the next turn, or when the route has taken all."""
+        """Stop reading while data is not parsed. A later turn parses it, once the route has taken all messages."""
         if not self.conn.held or self._cut or self.transport.is_closing():
             return
         if not self.read_paused:

@@ -1,8 +1,10 @@
 """The interface of a database for the statements of this folder. Each backend implements it.
 
-The statements use what SQLite and PostgreSQL have in common, with two exceptions that a backend translates. Parameters
-are `?` or `:name`. Rows that must not change before the commit are read `FOR UPDATE`; SQLite has one writer at a time,
-so its backend removes these words.
+The statements use what SQLite and PostgreSQL have in common, with three exceptions that a backend translates:
+- Parameters are `?` or `:name`, as in SQLite.
+- Rows that must not change before the commit are read `FOR UPDATE`. SQLite's backend removes these words, because it
+  has one writer at a time.
+- `json_extract(source, '$.type')` is a column of its own in PostgreSQL.
 """
 
 import time
@@ -72,7 +74,10 @@ class Database(Protocol):
         """Leave no byte of deleted rows in the database's files, as Upkeep.scrub() says."""
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
-        """Look after entering the block, then wait: no announcement in between is missed."""
+        """A Watch that is woken when *topic* is announced, while the block lasts.
+
+        Read the database inside the block, then wait for the Watch. So no announcement between the two is missed.
+        """
 
     async def close(self) -> None:
         """Commit every write so far, then close threads, connections and files."""

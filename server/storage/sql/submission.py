@@ -162,7 +162,7 @@ def _claimed_key(tx: Transaction, key: IdempotencyKey) -> SqlRow:
 
 
 def _keep_key(tx: Transaction, key: IdempotencyKey, job_id: str | None, boot: str) -> None:
-    """Say in the key's locked row whose request it is, or which job came of it."""
+    """Write the process *boot* that handles the request, or the job that it made, into the row of the locked key."""
     tx.run(
         "UPDATE idempotency SET fingerprint = ?, job = ?, boot = ?, created_at = ?"
         " WHERE account = ? AND path = ? AND key = ?",
