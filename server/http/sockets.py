@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from starlette.requests import HTTPConnection
-from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
 from server.http.address_limits import PAUSE_S, IdleReport
 from server.http.codes import UNDECODABLE
-from server.http.operation import problem_response
+from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem, problem_of
 from server.logs import log, path_for_log
 from server.metrics import Metrics
@@ -86,12 +85,28 @@ def own_error_frame(problem: Problem, path: str, request_id: str) -> bytes:
 class SocketErrorStyle:
     """The form of a socket's errors. By default it is that of our own API."""
 
-    denial: Callable[[HTTPConnection, Exception], Response] = problem_response  # before the WebSocket opens
+    refusal: ErrorShape | None = None  # of the HTTP answer in place of a WebSocket
     error_frame: Callable[[Problem, str, str], bytes] = own_error_frame  # of a problem, a path and a request id
     close_code: Callable[[Problem], int] = close_code
 
 
 OWN_ERROR_STYLE = SocketErrorStyle()
+
+
+def socket_route(
+    path: str,
+    converse: Callable[["Socket"], Awaitable[None]],
+    *,
+    metrics: Metrics,
+    error_style: SocketErrorStyle = OWN_ERROR_STYLE,
+) -> WebSocketRoute:
+    """The route of a WebSocket. *converse* opens it and is its conversation."""
+
+    async def serve(websocket: WebSocket) -> None:
+        socket = Socket(websocket, route=path, metrics=metrics, error_style=error_style)
+        await socket.serve(converse(socket))
+
+    return WebSocketRoute(path, serve)
 
 
 class Socket:
@@ -179,7 +194,7 @@ class Socket:
     async def _refuse(self, error: Exception) -> None:
         error, reads_http = await self._count_refusal(error), "token" not in self.websocket.query_params
         if self._connecting and (reads_http or isinstance(error, RateLimited)):
-            response = self._error_style.denial(self.websocket, error)
+            response = problem_response(self.websocket, error, shape=self._error_style.refusal)
             response.headers["X-Request-Id"] = self.websocket.state.request_id
             self._code = response.status_code
             await self.websocket.send_denial_response(response)

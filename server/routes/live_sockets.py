@@ -7,12 +7,12 @@ import asyncio
 from dataclasses import dataclass
 
 import orjson
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.accounts.signed import Scope
 from server.http.problems import Problem
-from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, text_frame
+from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, socket_route, text_frame
 from server.http.sse import last_event_id
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession
@@ -37,13 +37,10 @@ class LiveSockets:
     parts: RouteParts
 
     def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute(AUDIO_SOCKET, self.audio), WebSocketRoute(EVENT_SOCKET, self.stream)]
+        served = ((AUDIO_SOCKET, self._write), (EVENT_SOCKET, self._read))
+        return [socket_route(path, converse, metrics=self.parts.metrics) for path, converse in served]
 
     # --- writers -----------------------------------------------------------------------------------------------------
-
-    async def audio(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=AUDIO_SOCKET, metrics=self.parts.metrics)
-        await socket.serve(self._write(socket))
 
     async def _write(self, socket: Socket) -> None:
         self.parts.access.check_page(socket.websocket)
@@ -123,10 +120,6 @@ class LiveSockets:
                 await socket.send(orjson.dumps({"type": "ack", **progress.to_json()}))
 
     # --- readers -----------------------------------------------------------------------------------------------------
-
-    async def stream(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=EVENT_SOCKET, metrics=self.parts.metrics)
-        await socket.serve(self._read(socket))
 
     async def _read(self, socket: Socket) -> None:
         websocket = socket.websocket

@@ -5,11 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from starlette.requests import HTTPConnection
-from starlette.responses import Response
 
-from server.http.codes import UNDECODABLE
-from server.http.operation import ErrorShape, problem_response
+from server.http.codes import CODES, UNDECODABLE
+from server.http.operation import ErrorShape
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, SocketErrorStyle
 
@@ -36,6 +34,10 @@ SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_header
 REFUSED = ("invalid_parameter", "source_failed", "empty_file", *UNDECODABLE)
 LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(REFUSED, BAD_REQUEST))
 """For parameters of /v1/listen, addresses that fail, and bytes that are no audio: Deepgram has neither 422 nor 415."""
+OPENING_SHAPE = replace(
+    SHAPE, statuses={code: BAD_REQUEST for code, (status, _) in CODES.items() if status == UNPROCESSABLE}
+)
+"""For the answer in place of a WebSocket."""
 
 
 def close_code(problem: Problem) -> int:
@@ -44,17 +46,9 @@ def close_code(problem: Problem) -> int:
     return 1008 if problem.code in UNDECODABLE else 1011
 
 
-def _denial(connection: HTTPConnection, error: Exception) -> Response:
-    """The answer in place of a WebSocket. Deepgram has no 422, so a wrong parameter is 400."""
-    response = problem_response(connection, error, shape=SHAPE)
-    if response.status_code == UNPROCESSABLE:
-        response.status_code = BAD_REQUEST
-    return response
-
-
 def _error_frame(problem: Problem, _path: str, request_id: str) -> bytes:
     said = {"type": "Error", "variant": problem.code, "description": problem.detail, "request_id": request_id}
     return orjson.dumps(said)
 
 
-ERROR_STYLE = SocketErrorStyle(denial=_denial, error_frame=_error_frame, close_code=close_code)
+ERROR_STYLE = SocketErrorStyle(refusal=OPENING_SHAPE, error_frame=_error_frame, close_code=close_code)

@@ -11,8 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
-from starlette.routing import BaseRoute, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.routing import BaseRoute
 
 from server.clock import now_ms
 from server.dialects.deepgram.answers import Message
@@ -22,7 +21,7 @@ from server.dialects.deepgram.results import Results
 from server.dialects.live_sessions import Frame, SocketSession, open_session
 from server.http.headers import warning_headers
 from server.http.problems import Problem
-from server.http.sockets import MessageTooBig, Socket, message_of
+from server.http.sockets import MessageTooBig, Socket, message_of, socket_route
 from server.model.errors import Refused
 from server.model.instants import iso
 from server.routes.access_control import bearer
@@ -42,11 +41,7 @@ class LiveHandler:
     parts: RouteParts
 
     def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute(ROUTE, self.listen)]
-
-    async def listen(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=ROUTE, metrics=self.parts.metrics, error_style=ERROR_STYLE)
-        await socket.serve(self._serve(socket))
+        return [socket_route(ROUTE, self._serve, metrics=self.parts.metrics, error_style=ERROR_STYLE)]
 
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 import orjson
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute
 from starlette.websockets import WebSocket
 
 from server.accounts.issuing import fresh_id
@@ -27,9 +27,8 @@ from server.dialects.openai.items import ItemNames, Items, ServerEvent
 from server.dialects.openai.secrets import ClientSecrets
 from server.dialects.openai.session_config import NO_REDACTION, TranscriptionConfig
 from server.http.caller import Caller
-from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of
+from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of, socket_route
 from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
@@ -66,7 +65,7 @@ def error_event(problem: Problem, event_id: str | None = None) -> ServerEvent:
 
 
 ERROR_STYLE = SocketErrorStyle(
-    denial=lambda connection, error: problem_response(connection, error, shape=SHAPE),
+    refusal=SHAPE,
     error_frame=lambda problem, _path, request_id: orjson.dumps(
         {**error_event(problem), "event_id": f"event_{request_id}"}
     ),
@@ -82,11 +81,7 @@ class Realtime:
     secrets: ClientSecrets
 
     def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute(ROUTE, self.transcribe)]
-
-    async def transcribe(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route=ROUTE, metrics=self.parts.metrics, error_style=ERROR_STYLE)
-        await socket.serve(self._serve(socket))
+        return [socket_route(ROUTE, self._serve, metrics=self.parts.metrics, error_style=ERROR_STYLE)]
 
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket

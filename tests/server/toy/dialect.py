@@ -10,8 +10,6 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket
 
 from server.dialects.dialect import Dialect, DialectRoutes
 from server.dialects.finished_jobs import answer_finished
@@ -19,7 +17,7 @@ from server.dialects.live_sessions import open_session
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
 from server.http.schema_parts import TEXT, object_of, ref
-from server.http.sockets import Socket
+from server.http.sockets import Socket, socket_route
 from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
@@ -70,11 +68,7 @@ class ToyRoutes:
             return json_response({"number": submitted.job.id})
         return await answer_finished(request, submitted.job, _say, self.parts)
 
-    async def converse(self, websocket: WebSocket) -> None:
-        socket = Socket(websocket, route="/v1/toy", metrics=self.parts.metrics)
-        await socket.serve(self._converse(socket))
-
-    async def _converse(self, socket: Socket) -> None:
+    async def converse(self, socket: Socket) -> None:
         caller = await self.parts.access.identify(socket.websocket)
         order = Order(live=LiveOptions())
         async with open_session(self.parts, socket.websocket, caller, order) as session:
@@ -105,7 +99,9 @@ def callback_body(job: Job, chunks: Any) -> dict[str, Any]:
 
 def build(parts: RouteParts) -> DialectRoutes:
     routes = ToyRoutes(parts)
-    return DialectRoutes(operations=routes.operations(), sockets=[WebSocketRoute("/v1/toy", routes.converse)])
+    return DialectRoutes(
+        operations=routes.operations(), sockets=[socket_route("/v1/toy", routes.converse, metrics=parts.metrics)]
+    )
 
 
 TOY = Dialect(name=NAME, summary="The same service for toys", build=build, schemas=SCHEMAS, callback=callback_body)
