@@ -22,7 +22,7 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
-def bundled() -> Path:
+def bundled_model() -> Path:
     """Return the folder of tiny.en, the real model of the installation."""
     folder = bundled_folder()
     assert folder is not None, "the bundled model is not installed: run scripts/setup model"

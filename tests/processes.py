@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def printed(program: str, *arguments: str, **variables: str) -> str:
+def output_of(program: str, *arguments: str, **variables: str) -> str:
     """Run a Python *program*, which can import this project's packages, and return its standard output."""
     words = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(words, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import printed
+from tests.processes import output_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("server", "pipeline", "estimator")
@@ -246,7 +246,7 @@ def test_only_the_command_line_chooses_the_storage_backend() -> None:
 
 def test_the_embedded_form_loads_nothing_of_the_cluster_form() -> None:
     program = "import sys, server.app, server.commands.serve, server.commands.worker; print(*sys.modules)"
-    loaded = printed(program).split()
+    loaded = output_of(program).split()
     assert "server.storage.sqlite.open" in loaded
     assert not {module.split(".")[0] for module in loaded} & CLUSTER_ONLY
     assert not [module for module in loaded if module.startswith("server.storage.s3")]
@@ -311,7 +311,7 @@ def test_nobody_names_a_room_for_everything() -> None:
     assert not [name(path) for path in sources() if path.stem in banned or path.parent.name in banned]
 
 
-def written() -> list[Path]:
+def python_files() -> list[Path]:
     """Return every Python file of the project, tests and benchmarks included."""
     folders = (*PACKAGES, "benchmarks", "scripts", "tests")
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -324,12 +324,14 @@ def is_table(function: ast.AST) -> bool:
 
 
 def test_no_file_is_longer_than_its_reader_can_bear() -> None:
-    assert not {name(path): lines for path in written() if (lines := len(path.read_text().splitlines())) > MOST_LINES}
+    assert not {
+        name(path): lines for path in python_files() if (lines := len(path.read_text().splitlines())) > MOST_LINES
+    }
 
 
 def test_functions_fit_on_a_screen() -> None:
     lengths, long = [], {}
-    for path in written():
+    for path in python_files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_table(node):
                 lines = (node.end_lineno or 0) - node.lineno + 1

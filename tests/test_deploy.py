@@ -26,7 +26,7 @@ PROXY = (DEPLOY / "Caddyfile").read_text()
 IN_SECRET = {"SCRIBEWIRE_DATABASE_URL": "postgresql://user@host/name"}
 
 
-def named(kind: str, name: str) -> dict[str, Any]:
+def find(kind: str, name: str) -> dict[str, Any]:
     [found] = [one for one in OBJECTS if one["kind"] == kind and one["metadata"]["name"] == name]
     return found
 
@@ -39,7 +39,7 @@ def ours() -> Iterator[tuple[str, dict[str, str]]]:
     for deployment in DEPLOYMENTS:
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         env = {one["name"]: one.get("value", "pod-1") for one in container["env"]}
-        yield deployment["metadata"]["name"], {**named("ConfigMap", "scribewire")["data"], **IN_SECRET, **env}
+        yield deployment["metadata"]["name"], {**find("ConfigMap", "scribewire")["data"], **IN_SECRET, **env}
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
@@ -82,13 +82,13 @@ def test_selectors_find_their_pods_and_scalers_their_deployments() -> None:
     labels = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"] for one in DEPLOYMENTS}
     for deployment in DEPLOYMENTS:
         assert deployment["spec"]["selector"]["matchLabels"] == labels[deployment["metadata"]["name"]]
-        assert named("PodDisruptionBudget", deployment["metadata"]["name"])["spec"]["selector"]["matchLabels"] in [
+        assert find("PodDisruptionBudget", deployment["metadata"]["name"])["spec"]["selector"]["matchLabels"] in [
             *labels.values()
         ]
         assert (
-            named("HorizontalPodAutoscaler", deployment["metadata"]["name"])["spec"]["scaleTargetRef"]["name"] in labels
+            find("HorizontalPodAutoscaler", deployment["metadata"]["name"])["spec"]["scaleTargetRef"]["name"] in labels
         )
-    assert named("Service", "scribewire")["spec"]["selector"] == labels["scribewire-node"]
+    assert find("Service", "scribewire")["spec"]["selector"] == labels["scribewire-node"]
 
 
 def test_the_metrics_that_scale_are_there() -> None:

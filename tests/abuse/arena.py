@@ -21,7 +21,7 @@ from server.client import Client
 from tests.server.receiving import Receiver, receiver
 from tests.server.running import Server, running
 from tests.server.serving import TLS, wav
-from tests.server.talking import silence, spoken
+from tests.server.talking import script_words, silence
 
 PARTS = ("file", "webhook", "live", "estimate")
 FILE_S = 30.0
@@ -94,7 +94,7 @@ class Innocent:
             await stream.send(silence(LIVE_S))
             stream.close()
             events = [event async for event in stream.events()]
-        assert [event["word"] for event in events if event["type"] == "word"] == spoken(LIVE_S)
+        assert [event["word"] for event in events if event["type"] == "word"] == script_words(LIVE_S)
         seconds["live"] = time.monotonic() - began
 
     async def _estimate(self, seconds: dict[str, float]) -> None:

@@ -8,13 +8,13 @@ from tests.abuse.arena import Arena, arena
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+def shared_arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     with arena(tmp_path_factory.mktemp("abuse")) as started:
         yield started
 
 
 @pytest.fixture
-def ring(shared: Arena) -> Iterator[Arena]:
+def ring(shared_arena: Arena) -> Iterator[Arena]:
     """The shared server; strangers leave it after the test."""
-    yield shared
-    shared.leave()
+    yield shared_arena
+    shared_arena.leave()

@@ -26,7 +26,7 @@ def jobs_of(client: httpx.Client) -> Iterator[None]:
             client.delete(f"/v1/jobs/{job['job_id']}", params={"force": True})
 
 
-def uploaded(client: httpx.Client, audio: bytes, **members: object) -> httpx.Response:
+def post_audio(client: httpx.Client, audio: bytes, **members: object) -> httpx.Response:
     return client.post("/v1/transcribe", files={"file": audio}, data=members, headers=AT_ONCE)
 
 
@@ -51,7 +51,7 @@ def test_slow_rehearsals_in_the_sandbox_hold_up_nobody_else(ring: Arena) -> None
     client = ring.stranger().new_client(sandbox=True)
     with jobs_of(client):
         for _ in range(12):
-            uploaded(client, wav(), sandbox_scenario="slow").raise_for_status()
+            post_audio(client, wav(), sandbox_scenario="slow").raise_for_status()
         ring.innocent.is_unharmed()
 
 
@@ -60,7 +60,7 @@ def test_files_that_never_decode_hold_up_nobody_else(ring: Arena) -> None:
     clients = [ring.stranger().new_client() for _ in range(2)]
     answers: list[int] = []
     sending = [
-        threading.Thread(target=lambda client: answers.append(uploaded(client, audio).status_code), args=(client,))
+        threading.Thread(target=lambda client: answers.append(post_audio(client, audio).status_code), args=(client,))
         for client in clients
         for _ in range(8)
     ]
@@ -79,7 +79,7 @@ def test_a_body_that_the_allowance_cannot_take_is_refused_before_it_is_sent(ring
     key = stranger.key()
     client = stranger.client(key)
     for _ in range(5):
-        until(lambda: uploaded(client, wav()).status_code == 202)
+        until(lambda: post_audio(client, wav()).status_code == 202)
     with RawClient(ring.server.base) as raw:
         raw.send(head_of_upload(key, 400_000_000))
         assert raw.answer()[0] == 429
@@ -109,15 +109,15 @@ def test_members_that_nobody_knows_are_not_kept(ring: Arena) -> None:
 def test_a_file_of_negative_length_gives_nothing_back(ring: Arena) -> None:
     client = ring.stranger().client(ring.server.new_key("pro"))
     with jobs_of(client):
-        assert uploaded(client, wav(60)).status_code == 202
+        assert post_audio(client, wav(60)).status_code == 202
         before = used(client, "audio_seconds")
-        assert uploaded(client, of_negative_length(-3_600_000.0)).status_code in (202, 422)
+        assert post_audio(client, of_negative_length(-3_600_000.0)).status_code in (202, 422)
         assert used(client, "audio_seconds") >= before
 
 
 def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring: Arena) -> None:
     client = ring.stranger().new_client()
-    job = uploaded(client, long_and_unstated(1500), word_timestamps="true").json()["job_id"]
+    job = post_audio(client, long_and_unstated(1500), word_timestamps="true").json()["job_id"]
     with client.stream("GET", f"/v1/jobs/{job}/events") as events:
         for line in events.iter_lines():
             if line == "event: word":
@@ -134,15 +134,15 @@ def test_a_list_with_a_thousand_filters_is_refused(ring: Arena) -> None:
 
 def test_a_job_that_is_deleted_while_it_works_leaves_nothing_behind(ring: Arena) -> None:
     client = ring.stranger().new_client(sandbox=True)
-    before = stored(ring)
+    before = blobs(ring)
     for number in range(60):
-        job = uploaded(client, wav(), output_formats="srt,vtt,txt,json").json()["job_id"]
+        job = post_audio(client, wav(), output_formats="srt,vtt,txt,json").json()["job_id"]
         time.sleep(number % 30 / 1000)
         client.delete(f"/v1/jobs/{job}", params={"force": True}).raise_for_status()
-    until(lambda: stored(ring) <= before, max_s=10)
+    until(lambda: blobs(ring) <= before, max_s=10)
 
 
-def stored(ring: Arena) -> set[str]:
+def blobs(ring: Arena) -> set[str]:
     """The blobs of all jobs."""
     return {path.name for path in (ring.server.data_dir / "blobs").iterdir()}
 

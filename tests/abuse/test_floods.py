@@ -38,7 +38,7 @@ def stranger(ring: Arena) -> Iterator[Stranger]:
     ring.leave()
 
 
-def filled(path: str, job: str) -> str:
+def fill_path(path: str, job: str) -> str:
     """The path with the job in it, and something unknown for everything else."""
     return "/sandbox" + re.sub(r"\{\w+\}", "unknown", path.replace("{job_id}", job))
 
@@ -52,7 +52,7 @@ def test_small_things_at_any_door_hold_up_nobody(
     key = stranger.key("sandbox")
     job = stranger.client(key, sandbox=True).post("/v1/live", json={}).json()["job_id"]
     token = "" if keyed or not sockets else "?token=st_bad"
-    open_to = tuple((method, filled(path, job) + token) for method, path in doors if (method == "WS") is sockets)
+    open_to = tuple((method, fill_path(path, job) + token) for method, path in doors if (method == "WS") is sockets)
     kinds = tuple(FRAMES) if sockets else HTTP_KINDS
     floods = [
         Flood(

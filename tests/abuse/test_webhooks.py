@@ -10,7 +10,7 @@ from tests.server.serving import until, wav
 NEVER = {"Retry-After": "Fri, 01 Jan 99999999999999999999 00:00:00 GMT"}
 
 
-def called(client: httpx.Client, url: str) -> str:
+def submit_with_webhook(client: httpx.Client, url: str) -> str:
     """The id of a job whose end is told to *url*."""
     answer = client.post(
         "/v1/transcribe", files={"file": wav()}, data={"webhook_url": url}, headers={"Prefer": "respond-async"}
@@ -30,7 +30,7 @@ def test_receivers_that_never_answer_hold_up_nobody_elses_webhooks(ring: Arena) 
     with silent() as port:
         clients = [ring.stranger().new_client(sandbox=True) for _ in range(4)]
         jobs = [
-            (client, called(client, f"http://127.0.3.{host + 1}:{port}/"))
+            (client, submit_with_webhook(client, f"http://127.0.3.{host + 1}:{port}/"))
             for number, client in enumerate(clients)
             for host in range(16 * number, 16 * number + 20)
         ]
@@ -44,7 +44,7 @@ def test_a_receiver_that_asks_for_another_age_gets_no_endless_webhook(ring: Aren
     client = ring.stranger().new_client(sandbox=True)
     with receiver() as hook:
         hook.answer = lambda _got: (503, NEVER, b"")
-        job = called(client, hook.url)
+        job = submit_with_webhook(client, hook.url)
         hook.wait_for(1)
         until(lambda: attempts(client, job), max_s=5)
         assert client.post("/v1/webhooks/test", json={"url": hook.url}).status_code == 200

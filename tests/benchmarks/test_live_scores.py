@@ -15,14 +15,14 @@ def final(*texts: str) -> tuple[Shown, ...]:
     return tuple(map(Shown, texts))
 
 
-def scored(*seen: Seen, offline: str = "one two three four") -> Scores:
+def score(*seen: Seen, offline: str = "one two three four") -> Scores:
     scores = Scores()
     scores.add(TRUTH, seen, offline=offline)
     return scores
 
 
 def test_a_word_is_late_by_the_time_from_its_end_to_its_final_event() -> None:
-    scores = scored(Seen(1.6, partial=("one",)), Seen(2.4, final=final("one", "two")), Seen(5.0, final=final("four")))
+    scores = score(Seen(1.6, partial=("one",)), Seen(2.4, final=final("one", "two")), Seen(5.0, final=final("four")))
     assert scores.commit == pytest.approx([1.0, 0.5, 0.6])
     assert scores.first_seen == pytest.approx([0.2, 0.5, 0.6])
     assert (scores.said, scores.matched, scores.errors) == (4, 3, 1)
@@ -45,18 +45,18 @@ def test_words_before_the_warm_up_is_over_count_for_accuracy_alone() -> None:
     ],
 )
 def test_what_was_shown_and_is_taken_back_is_erased(seen: tuple[Seen, ...], erased: int) -> None:
-    assert scored(*seen).erased == erased
+    assert score(*seen).erased == erased
 
 
 def test_a_word_that_never_comes_is_lost_at_the_end_only_where_it_could_be_heard() -> None:
     heard = Seen(3.0, final=final("one", "two", "three"))
-    assert scored(heard).lost_at_end == 1
-    assert scored(heard, offline="one two three").lost_at_end == 0
-    assert scored(heard, Seen(5.0, final=final("for"))).lost_at_end == 0, "misheard is not lost"
+    assert score(heard).lost_at_end == 1
+    assert score(heard, offline="one two three").lost_at_end == 0
+    assert score(heard, Seen(5.0, final=final("for"))).lost_at_end == 0, "misheard is not lost"
 
 
 def test_an_utterance_is_over_when_its_last_word_is_final_and_it_was_closed() -> None:
-    scores = scored(
+    scores = score(
         Seen(3.0, final=final("one", "two", "three")), Seen(3.2, partial=(), closed=True), Seen(5, final=final("four"))
     )
     assert scores.first_commit == pytest.approx([2.0, 1.0])
@@ -64,19 +64,19 @@ def test_an_utterance_is_over_when_its_last_word_is_final_and_it_was_closed() ->
 
 
 def test_an_utterance_that_comes_all_at_once_lags_by_the_time_since_it_began() -> None:
-    scores = scored(Seen(3.0, final=final("one", "two", "three")), Seen(5.0, final=final("four")))
+    scores = score(Seen(3.0, final=final("one", "two", "three")), Seen(5.0, final=final("four")))
     assert scores.laal == pytest.approx([2.0, 1.0])
 
 
 def test_lagging_is_counted_from_a_speaker_who_says_all_words_at_an_even_pace() -> None:
     """Three words in 1.4 s are due at 0, 0.467 and 0.933 s, and are final after 0.7, 1.2 and 1.5 s."""
-    scores = scored(Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.5, final=final("three")))
+    scores = score(Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.5, final=final("three")))
     assert scores.laal == pytest.approx([(0.7 + 1.2 - 1.4 / 3 + 1.5 - 2.8 / 3) / 3])
 
 
 def test_words_that_nobody_said_belong_to_the_utterance_before_them() -> None:
     """With four words instead of three the pace is that of the four, so that more words do not look faster."""
-    scores = scored(
+    scores = score(
         Seen(1.7, final=final("one")), Seen(2.2, final=final("two")), Seen(2.3, final=final("three")),
         Seen(5.0, final=final("uh", "four")),
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_words_that_nobody_said_belong_to_the_utterance_before_them() -> None:
 
 
 def test_closing_an_utterance_is_measured_beside_the_silence_that_it_needs() -> None:
-    table = scored(Seen(3.0, final=final("one", "two", "three")), Seen(3.2, partial=(), closed=True)).table()
+    table = score(Seen(3.0, final=final("one", "two", "three")), Seen(3.2, partial=(), closed=True)).table()
     assert (table["final_s"]["p50"], table["final_beyond_endpointing_s"]["p50"]) == (0.8, 0.3)
 
 

@@ -10,7 +10,7 @@ from scripts.chaos_cluster import facts
 from server.storage.sql import leases
 from tests.processes import ROOT
 from tests.server.postgres import programs
-from tests.server.storing import BACKENDS, LEASE_S, WORD, ManualClock, completed, in_a_loop, submit
+from tests.server.storing import BACKENDS, LEASE_S, WORD, ManualClock, completion, in_a_loop, submit
 
 BELIEVING = "SELECT * FROM jobs WHERE id = :id FOR UPDATE"  # a fence that lets everybody through
 
@@ -36,7 +36,7 @@ async def test_what_a_superseded_process_writes_is_found_where_the_store_lets_it
         early = await storage.jobs.claim_live(job_id, "one", lease_s=LEASE_S)
         clock.advance(s=LEASE_S)
         late = await storage.jobs.claim_live(job_id, "other", lease_s=LEASE_S)
-        assert await storage.jobs.finish(late, completed())
+        assert await storage.jobs.finish(late, completion())
         monkeypatch.setattr(leases, "FENCE", fence)
         await storage.jobs.log(early, [WORD])
     assert judge(facts((tmp_path / "data" / "database-url").read_text()), Seen()) == faults

@@ -15,7 +15,7 @@ from estimator import Estimator, estimate_id
 from estimator.tokens import BadRankFile
 from tests.estimator.asking import PROMPT_2000, ask, codes, only, usd
 from tests.estimator.pricing import NOON
-from tests.processes import printed
+from tests.processes import output_of
 
 # --- the worked example, from text to JSON
 
@@ -302,7 +302,7 @@ def test_many_threads_may_ask_an_estimator_that_has_loaded_nothing_yet() -> None
 
 
 def test_importing_the_package_loads_neither_prices_nor_their_dependencies() -> None:
-    loaded = printed("import sys, estimator, estimator.__main__; print(*sys.modules)").split()
+    loaded = output_of("import sys, estimator, estimator.__main__; print(*sys.modules)").split()
     assert "estimator.tokens" in loaded
     assert not {"genai_prices", "pydantic"} & set(loaded)
 

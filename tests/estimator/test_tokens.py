@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from estimator.families import CL100K, O200K
 from estimator.tokens import _RANKS, LONGEST_PIECE, BadRankFile, TokenCounter, guess_tokens, pieces
-from tests.processes import printed
+from tests.processes import output_of
 
 PUBLISHED = Path(str(metadata.distribution("bpe-openai").locate_file("bpe_openai/data")))
 
@@ -122,7 +122,7 @@ def test_the_guess_is_four_characters_or_three_bytes_a_token(text: str, tokens: 
 
 def test_the_package_that_carries_the_ranks_is_never_imported() -> None:
     counting = "import sys; from estimator.tokens import TokenCounter; print(TokenCounter().count('hi').exact)"
-    assert printed(counting + "; print('bpe_openai' in sys.modules)").split() == ["True", "False"]
+    assert output_of(counting + "; print('bpe_openai' in sys.modules)").split() == ["True", "False"]
 
 
 @given(st.text(max_size=300), st.integers(1, 50))

@@ -146,7 +146,7 @@ def encode_audio(
     return file.getvalue()
 
 
-def written_by_ffmpeg(folder: Path, suffix: str, how: str) -> bytes:
+def encode_with_ffmpeg(folder: Path, suffix: str, how: str) -> bytes:
     """CLIP as the ffmpeg program writes it. Skips the test where the program is not installed."""
     program = shutil.which("ffmpeg")
     if program is None:

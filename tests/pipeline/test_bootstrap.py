@@ -16,7 +16,7 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from tests.processes import printed
+from tests.processes import output_of
 
 
 def flags() -> str:
@@ -29,11 +29,11 @@ PREPARED = "import os; from pipeline.recognition.engines import bootstrap; boots
 
 @pytest.mark.skipif("avx512bw" not in flags(), reason="this CPU has no AVX512")
 def test_the_widest_instructions_are_chosen() -> None:
-    assert printed(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])") == "AVX512"
+    assert output_of(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])") == "AVX512"
 
 
 def test_what_the_user_chose_is_left() -> None:
-    chosen = printed(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
+    chosen = output_of(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
     assert chosen == "GENERIC"
 
 
@@ -47,12 +47,12 @@ def test_large_buffers_come_from_memory_that_is_kept() -> None:
         "libc.mallinfo2.restype, libc.malloc.restype = Info, ctypes.c_void_p\n"
         "before = libc.mallinfo2().f4; libc.malloc(ctypes.c_size_t(64 << 20)); print(libc.mallinfo2().f4 - before)"
     )
-    assert int(printed(mapped)) >= 64 << 20
-    assert int(printed(PREPARED + "bootstrap.keep_memory()\n" + mapped)) == 0
+    assert int(output_of(mapped)) >= 64 << 20
+    assert int(output_of(PREPARED + "bootstrap.keep_memory()\n" + mapped)) == 0
 
 
 def test_preparing_again_does_nothing_more() -> None:
-    assert printed(PREPARED + "before = dict(os.environ); bootstrap.prepare(); print(before == os.environ)") == "True"
+    assert output_of(PREPARED + "before = dict(os.environ); bootstrap.prepare(); print(before == os.environ)") == "True"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_inference_threads_give_way_and_ours_do_not() -> None:
         "print(max(level for task, level in nice.items() if task in ours), min(nice.values()), max(nice.values()))"
     )
     own = os.getpriority(os.PRIO_PROCESS, 0)  # the tests may give way to others themselves
-    assert printed(program) == f"{own} {own} {max(own, 10)}"
+    assert output_of(program) == f"{own} {own} {max(own, 10)}"
 
 
 def test_a_thread_of_python_is_never_slowed() -> None:

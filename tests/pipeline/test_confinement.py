@@ -15,8 +15,8 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.isolation import Isolation, _reason
 from pipeline.ingest.seccomp import ALLOWED, ARCHITECTURES, FATAL, MEMORY, STOPPED_BY_FILTER, program
-from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, Made, encode_audio, read, written_by_ffmpeg
-from tests.processes import ROOT, printed
+from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, Made, encode_audio, encode_with_ffmpeg, read
+from tests.processes import ROOT, output_of
 
 ANY = DecodeLimits()
 
@@ -138,7 +138,7 @@ def test_a_file_that_is_held_open_does_not_grow_on_any_system(precious: Path) ->
 def test_where_calls_cannot_be_filtered_nothing_can_be_opened_all_the_same(precious: Path) -> None:
     program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing_support = lambda: 'no seccomp'; cell._confine")
     for attempt in ("open('/etc/hostname')", "socket.socket()", "os.pipe()"):
-        assert printed(program, attempt, str(precious), "0", "0") == "EMFILE"
+        assert output_of(program, attempt, str(precious), "0", "0") == "EMFILE"
 
 
 def test_the_limits_hold_on_any_system(precious: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_limits_hold_on_any_system(precious: Path) -> None:
     program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing_support = lambda: 'no seccomp'; cell._confine")
     names = ("CORE", "FSIZE", "NOFILE", "NPROC", "CPU", *(["AS"] if sys.platform == "linux" else []))
     attempt = f"print([resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in {names}])"
-    limits, done = printed(program, attempt, str(precious), "0", "0").splitlines()
+    limits, done = output_of(program, attempt, str(precious), "0", "0").splitlines()
     memory = [(1 << 30, 1 << 30)] * (sys.platform == "linux")
     assert (limits, done) == (str([(0, 0)] * 4 + [(70, 75), *memory]), "allowed")
 
@@ -173,7 +173,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 def test_a_decoder_that_the_filter_stopped_is_reported_as_such(
     precious: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code = int(printed(STOPPED, str(precious)))
+    code = int(output_of(STOPPED, str(precious)))
     assert precious.exists()
     error = _reason(code)
     assert isinstance(error, InvalidAudio)
@@ -223,7 +223,7 @@ def test_formats_that_only_the_ffmpeg_program_writes_are_decoded_under_the_filte
     isolation: Isolation, tmp_path: Path, suffix: str, how: str
 ) -> None:
     path = tmp_path / "file"
-    path.write_bytes(written_by_ffmpeg(tmp_path, suffix, how))
+    path.write_bytes(encode_with_ffmpeg(tmp_path, suffix, how))
     both_ways(isolation, path)
 
 
@@ -238,7 +238,7 @@ print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_process_can_close_its_memory_to_others_of_its_user() -> None:
-    assert printed(MEMORY_OF_ANOTHER).split() == ["1", "0"]
+    assert output_of(MEMORY_OF_ANOTHER).split() == ["1", "0"]
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)

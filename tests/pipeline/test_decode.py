@@ -28,12 +28,12 @@ from tests.pipeline.sounds import (
     LOSSY,
     Made,
     encode_audio,
+    encode_with_ffmpeg,
     film,
     likeness,
     one_byte_packets,
     read,
     tone,
-    written_by_ffmpeg,
 )
 
 ANY = DecodeLimits()
@@ -104,7 +104,7 @@ def test_a_lossy_file_gives_the_same_sound_at_the_same_time(clip: Samples, made:
 @pytest.mark.parametrize(("suffix", "how"), FFMPEG_ALONE)
 def test_formats_that_only_the_ffmpeg_program_writes_are_read(tmp_path: Path, suffix: str, how: str) -> None:
     clip = read(CLIP)
-    samples, _ = decode_all(written_by_ffmpeg(tmp_path, suffix, how))
+    samples, _ = decode_all(encode_with_ffmpeg(tmp_path, suffix, how))
     assert abs(len(samples) - len(clip)) / RATE <= 0.1
     assert max(likeness(samples, clip, lag) for lag in range(-5, 6)) > 0.93
 

@@ -237,7 +237,7 @@ def clock_ms(text: str) -> int:
     return ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1000 + int(fraction)
 
 
-def parsed_srt(data: bytes) -> list[tuple[int, int, str]]:
+def parse_srt(data: bytes) -> list[tuple[int, int, str]]:
     """Read SRT as players do: blocks with a counter, a line of times and text, separated by blank lines."""
     blocks = [block for block in data.decode().split("\n\n") if block]
     read = []
@@ -250,7 +250,7 @@ def parsed_srt(data: bytes) -> list[tuple[int, int, str]]:
     return read
 
 
-def parsed_vtt(data: bytes) -> list[tuple[int, int, str]]:
+def parse_vtt(data: bytes) -> list[tuple[int, int, str]]:
     header, *blocks = data.decode().removesuffix("\n\n").split("\n\n")
     assert header == "WEBVTT"
     read = []
@@ -268,7 +268,7 @@ def parsed_vtt(data: bytes) -> list[tuple[int, int, str]]:
 def test_srt_and_vtt_parse_back_to_the_same_cues(transcript):
     found = cues(transcript.words, transcript.duration)
     expected = [(cue.start_ms, cue.end_ms, " ".join(cue.lines)) for cue in found]
-    assert parsed_srt(srt(transcript)) == parsed_vtt(vtt(transcript)) == expected
+    assert parse_srt(srt(transcript)) == parse_vtt(vtt(transcript)) == expected
 
 
 @settings(max_examples=200)
@@ -280,8 +280,8 @@ def test_all_four_files_hold_the_same_words(transcript):
     assert " ".join(segment["text"] for segment in document["segments"]).split() == words
     assert document["text"].split() == words
     assert txt(transcript).decode().split() == words
-    assert " ".join(text for _, _, text in parsed_srt(srt(transcript))).split() == words
-    assert " ".join(text for _, _, text in parsed_vtt(vtt(transcript))).split() == words
+    assert " ".join(text for _, _, text in parse_srt(srt(transcript))).split() == words
+    assert " ".join(text for _, _, text in parse_vtt(vtt(transcript))).split() == words
 
 
 @settings(max_examples=200)
@@ -289,7 +289,7 @@ def test_all_four_files_hold_the_same_words(transcript):
 def test_every_word_is_on_the_screen_when_it_begins(transcript):
     """Exact to the millisecond, except for words with equal times, whose cues are moved apart."""
     said = [(milliseconds(word.start), word.text) for word in transcript.words]
-    for start_ms, end_ms, text in parsed_srt(srt(transcript)):
+    for start_ms, end_ms, text in parse_srt(srt(transcript)):
         shown, said = said[: len(text.split())], said[len(text.split()) :]
         assert [word for _, word in shown] == text.split()
         assert 0 <= start_ms - shown[0][0] <= len(transcript.words)

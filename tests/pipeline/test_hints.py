@@ -29,12 +29,12 @@ def noise() -> list[Track]:
     return [track for draw in draws for track in draw]
 
 
-def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled: Path, noise: list[Track]) -> None:
+def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled_model: Path, noise: list[Track]) -> None:
     """Names of other things are in the list as well, because a client does not know what will be said.
 
     How many words are found depends on the processor, because those that tiny.en just misses hang on rounding.
     """
-    engine = load(EngineSettings(model=str(bundled)))
+    engine = load(EngineSettings(model=str(bundled_model)))
 
     def transcribe(track: Track, hint: str) -> str:
         return join_words(engine.recognise([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)

@@ -33,7 +33,7 @@ from pipeline.ingest.decode import TRUNCATED, recording
 from pipeline.ingest.isolation import Decoding, Isolation, _reason
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
 from tests.pipeline.sounds import CLIP, encode_audio, film, read
-from tests.processes import await_true, gone, printed
+from tests.processes import await_true, gone, output_of
 
 HALF_AN_HOUR = DecodeLimits(longest_s=1800)
 
@@ -270,7 +270,7 @@ def test_where_no_process_can_be_had_the_answer_says_so_and_nothing_is_left_open
         cell.serve(inner)
         print(outer.recv(99).decode(), before - len(os.listdir("/dev/fd")))
     """
-    assert printed(textwrap.dedent(script)).split() == ["{}", "0"]
+    assert output_of(textwrap.dedent(script)).split() == ["{}", "0"]
 
 
 def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_film_with_its_pictures_and_subtitles_finds_everything_loaded(isolatio
     path = tmp_path / "film"
     path.write_bytes(encode_audio(read(CLIP), "matroska", "aac", rate=48000, film=True))
     assert isolation.probe(path, HALF_AN_HOUR).codec == "aac"
-    loaded = printed("import sys, pipeline.ingest.cell; print(*sys.modules)").split()
+    loaded = output_of("import sys, pipeline.ingest.cell; print(*sys.modules)").split()
     for kind in ("video", "audio", "subtitles"):
         assert {f"av.{kind}.stream", f"av.{kind}.codeccontext"} <= set(loaded)
 
@@ -392,7 +392,7 @@ def test_an_hour_takes_no_more_memory_than_five_minutes(tmp_path: Path) -> None:
         with soundfile.SoundFile(path, "w", RATE, 1, "PCM_16") as file:
             for _ in range(minutes):
                 file.write(minute)
-        found.append([int(word) for word in printed(CONSUMER, str(path)).split()])
+        found.append([int(word) for word in output_of(CONSUMER, str(path)).split()])
     (few_decoder, few_consumer, few_jobs), (decoder, consumer, jobs) = found
     assert jobs == 12 * few_jobs
     assert decoder < 1.2 * few_decoder

@@ -22,7 +22,7 @@ from pipeline.recognition.engines.models import (
     translates,
 )
 from tests.hubs import hub, put_into_cache
-from tests.processes import printed
+from tests.processes import output_of
 
 FILES = {"model.bin": b"weights " * 40_000, "config.json": b"{}", "tokenizer.json": b"{}", "vocabulary.json": b"[]"}
 
@@ -139,18 +139,25 @@ def test_models_of_several_languages_translate_unless_they_were_trained_without_
 # --- the bundled one -------------------------------------------------------------------------------------------------
 
 
-def test_the_bundled_model_is_openais_tiny_en_byte_for_byte(bundled: Path) -> None:
+def test_the_bundled_model_is_openais_tiny_en_byte_for_byte(bundled_model: Path) -> None:
     assert models.bundled_is_sound()
-    assert {path.name for path in bundled.iterdir()} >= {"config.json", "model.bin", "tokenizer.json", "vocabulary.txt"}
+    assert {path.name for path in bundled_model.iterdir()} >= {
+        "config.json",
+        "model.bin",
+        "tokenizer.json",
+        "vocabulary.txt",
+    }
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled: Path) -> None:
-    assert locate_model("tiny.en", tmp_path) == LocalModel("tiny.en", bundled, bundled=True)
+def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled_model: Path) -> None:
+    assert locate_model("tiny.en", tmp_path) == LocalModel("tiny.en", bundled_model, bundled=True)
 
 
-def test_other_weights_in_its_place_are_noticed(tmp_path: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(bundled, tmp_path / "copy")
+def test_other_weights_in_its_place_are_noticed(
+    tmp_path: Path, bundled_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(bundled_model, tmp_path / "copy")
     with (tmp_path / "copy" / "model.bin").open("r+b") as weights:
         weights.seek(40_000_000)
         weights.write(b"\0\0\0\0")
@@ -165,14 +172,14 @@ def test_without_its_package_it_is_missed_with_the_command_that_installs_it(monk
         models.bundled_is_sound()
 
 
-def test_its_package_is_never_imported(bundled: Path) -> None:
+def test_its_package_is_never_imported(bundled_model: Path) -> None:
     program = """
 import sys
 from pipeline.recognition.engines.load import EngineSettings, load
 load(EngineSettings(model="tiny.en", windows="full")).close()
 print(sorted(name for name in sys.modules if name.startswith(sys.argv[1])))
 """
-    assert printed(program, bundled.parent.name) == "[]"
+    assert output_of(program, bundled_model.parent.name) == "[]"
 
 
 # --- where none is named ---------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ REST = (("It", 3.5, 3.7), ("expires", 3.7, 4.1), ("in", 4.6, 4.8), ("May.", 4.8,
 SPEECH = ((0.1, 1.8), (2.1, 3.0), (3.5, 4.1), (4.6, 5.2))
 
 
-def surrounded(words, said=SAID + REST):
+def hear_surroundings(words, said=SAID + REST):
     voiced = [(position(start), position(end)) for start, end in SPEECH]
     all_words = timed_words(*said)
     hear = lambda start, end: tuple(word for word in all_words if start <= word.start and word.end <= end)  # noqa: E731
@@ -74,27 +74,29 @@ def surrounded(words, said=SAID + REST):
 
 def test_what_a_row_of_figures_took_of_the_speech_around_it_is_heard_by_itself():
     row = timed_words(("42" * 10, 0.1, 5.2))
-    both = surrounded(row)
+    both = hear_surroundings(row)
     assert join_words(both) == "My card 4242424242 It expires in May.", "figures have two seconds of speech"
     assert all(one.end <= two.start for one, two in pairwise(both))
     my_card, rest = timed_words(*SAID[:2]), timed_words(*REST)
-    assert join_words(surrounded(my_card + row)) == join_words(both)
-    assert join_words(surrounded(my_card + row, REST)) == join_words(both), "the figures have their time all the same"
-    assert surrounded(my_card + row + rest) == my_card + row + rest, "it has the words around it"
+    assert join_words(hear_surroundings(my_card + row)) == join_words(both)
+    assert join_words(hear_surroundings(my_card + row, REST)) == join_words(both), (
+        "the figures have their time all the same"
+    )
+    assert hear_surroundings(my_card + row + rest) == my_card + row + rest, "it has the words around it"
 
 
 @pytest.mark.parametrize("text", ["4 2", "for two", "4242 It", ""])
 def test_figures_by_themselves_are_no_words_around_a_row(text):
     row = timed_words(("Card", 0.1, 0.5), ("42" * 6, 0.5, 5.2))
-    assert surrounded(row, [(word, 4.6, 5) for word in text.split()]) == row
+    assert hear_surroundings(row, [(word, 4.6, 5) for word in text.split()]) == row
 
 
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
-def test_the_real_model_hears_what_is_said_after_a_card_number(bundled: Path) -> None:
+def test_the_real_model_hears_what_is_said_after_a_card_number(bundled_model: Path) -> None:
     card = ", ".join(["four two four two"] * 4)
     said = spoken_by("flite:rms", f"Please charge {card}, and send me the receipt. Thank you very much.", 1.0)
     samples = np.pad(said * (LEVEL / np.abs(said).max()), position(0.5))
-    engine = load(EngineSettings(model=str(bundled)))
+    engine = load(EngineSettings(model=str(bundled_model)))
     try:
         text = join_words(Bench(engine, VoiceDetector()).offline(samples))
     finally:

@@ -16,7 +16,7 @@ from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import GainControl
 from pipeline.ingest.vad import CALM, CONTEXT, VoiceDetector, model_path
 from tests.pipeline.sounds import CLIP, SPEECH, read
-from tests.processes import printed
+from tests.processes import output_of
 
 NOISY = SPEECH / "espeak" / "en_noisy_2.flac"
 
@@ -96,7 +96,7 @@ def test_no_windows_give_no_probabilities(detector: VoiceDetector) -> None:
 
 def test_torch_and_the_package_of_the_model_are_never_imported() -> None:
     script = "import sys; from pipeline.ingest.vad import VoiceDetector; VoiceDetector(); print(*sys.modules)"
-    loaded = printed(script).split()
+    loaded = output_of(script).split()
     assert "onnxruntime" in loaded
     assert "torch" not in loaded
     assert "silero_vad" not in loaded
@@ -121,5 +121,5 @@ def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detect
 
 def test_voice_detection_reports_to_nobody_and_keeps_nothing_at_home(tmp_path: Path) -> None:
     script = "from pipeline.ingest.vad import VoiceDetector; VoiceDetector()"
-    printed(script, HOME=str(tmp_path), XDG_CACHE_HOME="")
+    output_of(script, HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert list(tmp_path.rglob("*")) == []

@@ -20,7 +20,7 @@ ANSWER = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your
 ONE_AT_A_TIME = Lock()  # a bucket decides a conditional write at once, moto in two steps
 
 
-def failing(app: Callable[..., Iterable[bytes]], switch: Path) -> Callable[..., Iterable[bytes]]:
+def fail_by_switch(app: Callable[..., Iterable[bytes]], switch: Path) -> Callable[..., Iterable[bytes]]:
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         mode = switch.read_text() if switch.exists() else ""
         if mode == "away":
@@ -40,5 +40,5 @@ def failing(app: Callable[..., Iterable[bytes]], switch: Path) -> Callable[..., 
 
 
 if __name__ == "__main__":
-    application = failing(DomainDispatcherApplication(create_backend_app), Path(sys.argv[2]))
+    application = fail_by_switch(DomainDispatcherApplication(create_backend_app), Path(sys.argv[2]))
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)

@@ -45,7 +45,7 @@ class BucketService:
         """A place in the bucket that nobody has used yet, as a URL."""
         return f"s3://{BUCKET}/test-{next(_numbers)}"
 
-    def unfinished(self, url: str) -> int:
+    def count_unfinished_uploads(self, url: str) -> int:
         """How many multipart uploads below *url* are neither completed nor aborted."""
         listing = httpx.get(f"http://127.0.0.1:{self.port}/{BUCKET}?uploads").text
         return listing.count(f"<Key>{url.removeprefix(f's3://{BUCKET}/')}/")

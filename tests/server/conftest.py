@@ -66,7 +66,7 @@ def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
 def small_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with the scripted engine, a free plan that takes one mebibyte, and short waits for webhooks."""
     folder = tmp_path_factory.mktemp("small")
-    limits = _changed((ROOT / "server" / "limits.toml").read_text(), folder)
+    limits = _write_limits((ROOT / "server" / "limits.toml").read_text(), folder)
     variables = {"ENGINE": "scripted", "LIMITS_FILE": str(limits), "CORS_ORIGINS": "*"}
     with in_form(request, folder / "data", **variables) as started:
         yield started
@@ -99,16 +99,16 @@ def me(live_server: Served) -> Caller:
 
 
 @pytest.fixture
-def hurried(hasty_server: Served) -> Caller:
+def hasty_caller(hasty_server: Served) -> Caller:
     return Caller(hasty_server, hasty_server.key())
 
 
 @pytest.fixture
-def rushed(impatient_server: Served) -> Caller:
+def impatient_caller(impatient_server: Served) -> Caller:
     return Caller(impatient_server, impatient_server.key())
 
 
-def _changed(text: str, folder: Path) -> Path:
+def _write_limits(text: str, folder: Path) -> Path:
     path = folder / "limits.toml"
     for before, after in {
         "upload_mib = 512": "upload_mib = 1",

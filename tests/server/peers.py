@@ -65,7 +65,7 @@ def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
-def saying(*answers: bytes) -> Script:
+def answer_in_turn(*answers: bytes) -> Script:
     """Answer with one text after the other, and with the last one from then on."""
     left = list(answers)
 
@@ -75,7 +75,7 @@ def saying(*answers: bytes) -> Script:
     return script
 
 
-def holding(go: asyncio.Event) -> Script:
+def hold_until(go: asyncio.Event) -> Script:
     """Accept and read, but answer only when *go* is set."""
 
     async def script(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:

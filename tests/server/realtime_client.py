@@ -74,7 +74,7 @@ class Talk:
         for at in range(0, len(audio), RATE // 10):  # 50 ms
             await self.socket.send(append(audio[at : at + RATE // 10]))
 
-    async def configured(self, first: Mapping[str, Any]) -> dict[str, Any]:
+    async def configure(self, first: Mapping[str, Any]) -> dict[str, Any]:
         await self.socket.send(json.dumps(first))
         return await self.until("session.updated")
 

@@ -152,10 +152,10 @@ class Served:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(max_s)
 
     def call(self, act: Callable[[], T]) -> T:
-        async def acted() -> T:
+        async def run_act() -> T:
             return act()
 
-        return self.wait(acted())
+        return self.wait(run_act())
 
     def key(self, plan: str = "pro", environment: str = "production", **limits: object) -> str:
         """Make a new account and return its key."""

@@ -74,7 +74,7 @@ def order(*, separate: bool = False, **live: object) -> Order:
     return Order(separate=separate, live=LiveOptions(**live))  # type: ignore[arg-type]  # values of several types
 
 
-async def begun(storage: Storage, job_id: str) -> Lease:
+async def begin_session(storage: Storage, job_id: str) -> Lease:
     """Make a session as a dead server leaves it: one segment closed, two words of the next committed."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
     assert lease is not None

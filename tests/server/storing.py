@@ -82,14 +82,14 @@ class Backend:
     open: Callable[..., Storage]
     remembers: bool  # whether it can tell without waiting that nothing has changed
 
-    def opened(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
+    def new_storage(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
         return self.open(folder / "data", clock=clock or ManualClock(), **options)
 
     @asynccontextmanager
     async def stored(
         self, folder: Path, clock: Callable[[], int] | None = None, **options: int
     ) -> AsyncIterator[Storage]:
-        storage = self.opened(folder, clock, **options)
+        storage = self.new_storage(folder, clock, **options)
         try:
             yield storage
         finally:
@@ -124,7 +124,7 @@ def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:
 
 
 BACKENDS = {"sqlite": Backend(open_storage, remembers=True), "postgres": Backend(open_in_postgres, remembers=False)}
-opened, stored = BACKENDS["sqlite"].opened, BACKENDS["sqlite"].stored
+opened, stored = BACKENDS["sqlite"].new_storage, BACKENDS["sqlite"].stored
 """For tests that need any storage, and for those that look inside of SQLite's."""
 
 
@@ -165,11 +165,11 @@ async def types_of(storage: Storage, job_id: str) -> list[str]:
     return [event.type for event in await storage.events.read(job_id, after=0, limit=10_000)]
 
 
-def completed(**members: Any) -> Outcome:
+def completion(**members: Any) -> Outcome:
     return Outcome(state=State.COMPLETED, duration_s=9.2, text="hello", engine="scripted", model="m", **members)
 
 
-def failed(code: str = "invalid_audio", **members: Any) -> Outcome:
+def failure(code: str = "invalid_audio", **members: Any) -> Outcome:
     return Outcome(state=State.FAILED, error=JobError(code=code, message="no", retryable=False), **members)
 
 
@@ -191,7 +191,7 @@ async def refusals(storage: Storage, lease: Lease) -> list[bool]:
         not await storage.jobs.note(lease, stage="writing"),
         await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.LOST,
         not await storage.jobs.release(lease, delay_s=0, error=None, count=True),
-        not await storage.jobs.finish(lease, completed()),
+        not await storage.jobs.finish(lease, completion()),
     ]
 
 

@@ -12,7 +12,7 @@ from server.model.errors import DiskFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.orders import Order
 from server.storage.ports import Storage
-from tests.server.storing import FileClock, checkpoint, claim, completed, open_by_folder, quota, refusals, submit
+from tests.server.storing import FileClock, checkpoint, claim, completion, open_by_folder, quota, refusals, submit
 
 
 def tell(what: object) -> None:
@@ -40,7 +40,7 @@ async def work(storage: Storage) -> None:
         for index in range(len(lease.chunks), 3):
             await checkpoint(storage, lease, index, progress=(index + 1) / 3)
             tell(index)
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         tell(lease.job.id)
 
 

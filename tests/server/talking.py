@@ -35,7 +35,7 @@ def silence(duration_s: float) -> bytes:
     return bytes(2 * round(16_000 * duration_s))
 
 
-def spoken(duration_s: float) -> list[str]:
+def script_words(duration_s: float) -> list[str]:
     """Return every word that the scripted engine says in so much audio."""
     count = int((duration_s - 0.32 + 1e-9) / 0.4) + 1
     return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
@@ -151,7 +151,7 @@ async def talking(url: str, headers: Mapping[str, str] | None = None, **more: An
         yield Talk(socket)
 
 
-async def dropped(talk: Talk, chance: random.Random) -> None:
+async def drop(talk: Talk, chance: random.Random) -> None:
     """End the connection in one of the ways in which connections end."""
     match chance.randrange(3):
         case 0:
@@ -164,7 +164,7 @@ async def dropped(talk: Talk, chance: random.Random) -> None:
             talk.socket.transport.abort()
 
 
-async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) -> None:
+async def write_with_drops(url: str, audio: bytes, chance: random.Random, *, drops: int) -> None:
     """Send *audio*, and lose the connection *drops* times at random moments, with a new one each time."""
     moments = sorted(chance.randrange(len(audio)) for _ in range(drops))
     while True:
@@ -183,7 +183,7 @@ async def written(url: str, audio: bytes, chance: random.Random, *, drops: int) 
                         at += size
                         if chance.random() < 0.3:
                             await asyncio.sleep(chance.random() * 0.02)
-                    await dropped(talk, chance)
+                    await drop(talk, chance)
                     continue
                 await talk.send(audio[at:], piece_s=0.5)
                 await talk.say("close")
@@ -196,7 +196,7 @@ def durable(frames: Iterable[Frame]) -> list[Frame]:
     return [{name: frame[name] for name in frame if name != "data"} for frame in frames if "seq" in frame]
 
 
-async def refused(talk: Talk, code: int, name: str) -> None:
+async def check_refusal(talk: Talk, code: int, name: str) -> None:
     """Check that the last frame is an error with this name, followed by a close with this code."""
     closed, reason = await talk.to_the_end()
     last = talk.frames[-1]
@@ -206,7 +206,7 @@ async def refused(talk: Talk, code: int, name: str) -> None:
     assert reason.startswith(name)
 
 
-async def received(me: Caller, record: Mapping[str, Any], count: int) -> None:
+async def wait_for_bytes(me: Caller, record: Mapping[str, Any], count: int) -> None:
     """Wait until the session has received so many bytes."""
     async with asyncio.timeout(10):
         while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:  # noqa: ASYNC110  over HTTP

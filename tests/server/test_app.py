@@ -285,7 +285,7 @@ def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tm
         yield chunk(1, "my")
         await asyncio.sleep(60)
 
-    async def resumed(_path: object, _options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
+    async def resume(_path: object, _options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
         yield chunk(len(done), "fellow")
 
     with served(tmp_path) as first:
@@ -294,7 +294,7 @@ def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tm
         with first.client(key) as client:
             job_id = client.post("/v1/transcribe", files=AUDIO, data={"prompt": "work", "wait": "0"}).json()["job_id"]
             assert reached.wait(10)
-    monkeypatch.setattr(ScriptedBatch, "known", {"work": resumed})
+    monkeypatch.setattr(ScriptedBatch, "known", {"work": resume})
     with served(tmp_path) as second, second.client(key) as client:
         record = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
         assert (record["status"], record["text"], record["attempt"]) == ("completed", "so my fellow", 1)

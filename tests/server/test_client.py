@@ -31,7 +31,7 @@ class Wire:
 
     @contextlib.asynccontextmanager
     async def laid(self) -> AsyncIterator["Wire"]:
-        server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._join, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
             yield self
@@ -45,7 +45,7 @@ class Wire:
             writer.transport.abort()
         self._open.clear()
 
-    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.away:
             self.away -= 1
             await reader.readuntil(b"\r\n\r\n")

@@ -19,7 +19,7 @@ from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import CLIP, Server, free_port
 from tests.server.serving import until
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, Frame, Talk, durable, silence, spoken, talking
+from tests.server.talking import SECOND, Caller, Frame, Talk, durable, script_words, silence, talking
 
 TAKE_OVER_S = 20
 
@@ -41,7 +41,7 @@ def callers(nodes: Cluster, key: str) -> list[Caller]:
     return [Caller(node, key) for node in nodes.nodes]
 
 
-async def resumed(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE_OVER_S) -> tuple[Talk, float]:
+async def resume(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE_OVER_S) -> tuple[Talk, float]:
     """Connect until the session is taken over, send what is missing of *audio*, and end it. Returns the seconds."""
     began = time.monotonic()
     while True:
@@ -111,9 +111,9 @@ async def test_a_writer_that_left_one_node_goes_on_at_the_other(nodes, key):
     async with talking(here.socket(record), here.headers) as talk:
         await talk.send(silence(6), piece_s=0.25)
         await talk.until(lambda frame: frame.get("index") == 8)
-    _, took_s = await resumed(there, record, silence(12))
+    _, took_s = await resume(there, record, silence(12))
     job = await there.job(record["job_id"])
-    assert job["text"] == " ".join(spoken(12))
+    assert job["text"] == " ".join(script_words(12))
     assert took_s < TAKE_OVER_S
 
 
@@ -163,13 +163,13 @@ async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     there = Caller(newer, key)
-    assert (await there.job(record["job_id"]))["text"] == " ".join(spoken(12))
+    assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(12))
     resuming = await here.start(max_utterance_s=3)  # begun at the older node, ended at the newer one
     async with talking(here.socket(resuming), here.headers) as talk:
         await talk.send(audio[: 6 * SECOND], piece_s=0.25)
         await talk.until("word")
-    await resumed(there, resuming, audio)
-    assert (await here.job(resuming["job_id"]))["text"] == " ".join(spoken(12))
+    await resume(there, resuming, audio)
+    assert (await here.job(resuming["job_id"]))["text"] == " ".join(script_words(12))
     assert await asyncio.to_thread(newer.stop) == 0
     assert not [line for line in (*nodes.log, *newer.log) if " error " in line]
 
@@ -204,13 +204,13 @@ def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, 
             with suppress(ConnectionClosed):
                 while True:
                     await talk.next()
-        _, took_s = await resumed(there, record, audio)
+        _, took_s = await resume(there, record, audio)
         assert took_s < TAKE_OVER_S
         one, two = [await reader for reader in readers]
         assert one == two
         assert [frame["seq"] for frame in one] == list(range(1, len(one) + 1))
-        assert [frame["word"] for frame in one if frame["type"] == "word"] == spoken(15)
-        assert (await there.job(record["job_id"]))["text"] == " ".join(spoken(15))
+        assert [frame["word"] for frame in one if frame["type"] == "word"] == script_words(15)
+        assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(15))
 
     with clustered(tmp_path, bucket, ENGINE="scripted") as cluster:
         asyncio.run(main(cluster))
@@ -240,7 +240,7 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
             await writer.say("close")
             assert await writer.to_the_end() == (1000, ""), "\n".join(cluster.log)
             assert await reader.to_the_end() == (1000, "")
-        assert reader.words == spoken(20)
+        assert reader.words == script_words(20)
         assert [frame["seq"] for frame in durable(reader.frames)] == list(range(1, len(durable(reader.frames)) + 1))
 
     with clustered(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:

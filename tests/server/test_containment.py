@@ -16,12 +16,12 @@ from server.model.erasures import ErasureReason
 from tests.processes import few_files
 from tests.server.running import running
 from tests.server.serving import served, wav
-from tests.server.storing import claim, completed, in_a_loop, stored, submit
-from tests.server.talking import Caller, silence, spoken, talking
+from tests.server.storing import claim, completion, in_a_loop, stored, submit
+from tests.server.talking import Caller, script_words, silence, talking
 from tests.server.working import shop
 
 
-def counted(metrics: Metrics, what: str) -> float:
+def count_of(metrics: Metrics, what: str) -> float:
     return metrics.registry.get_sample_value("scribewire_faults_total", {"what": what}) or 0.0
 
 
@@ -37,7 +37,7 @@ async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
             raise KeyError("offer")
 
     await keep_running("loop", work, metrics=metrics, stopping=asyncio.Event())
-    assert (runs, counted(metrics, "loop")) == (3, 2.0)
+    assert (runs, count_of(metrics, "loop")) == (3, 2.0)
 
 
 @in_a_loop
@@ -51,7 +51,7 @@ async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
 
     async with asyncio.timeout(5):
         await keep_running("loop", work, metrics=metrics, stopping=stopping)
-    assert counted(metrics, "loop") == 1.0
+    assert count_of(metrics, "loop") == 1.0
 
 
 @pytest.mark.parametrize("passing", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
@@ -59,7 +59,7 @@ def test_what_ends_a_task_or_the_process_is_not_kept(passing):
     metrics = Metrics()
     with pytest.raises(passing), contain("loop", metrics):
         raise passing
-    assert counted(metrics, "loop") == 0.0
+    assert count_of(metrics, "loop") == 0.0
 
 
 def undeletable(blobs: Path, key: str) -> Path:
@@ -77,13 +77,13 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
     async with shop(tmp_path) as it:
         stuck, free = await it.submit(), await it.submit()
         for _ in (stuck, free):
-            await it.storage.jobs.finish(await claim(it.storage), completed())
+            await it.storage.jobs.finish(await claim(it.storage), completion())
         await it.storage.blobs.delete(source_key(stuck))
         link = undeletable(tmp_path / "data" / "blobs", source_key(stuck))
         await it.chores().delete_spent_audio()
         assert await it.storage.blobs.size(source_key(free)) is None
         assert await it.storage.jobs.spent(limit=10) == [stuck]
-        assert counted(it.metrics, "deleting audio") == 1.0
+        assert count_of(it.metrics, "deleting audio") == 1.0
         link.unlink()
         await it.chores().delete_spent_audio()
         assert await it.storage.jobs.spent(limit=10) == []
@@ -103,9 +103,9 @@ async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_oth
         await eraser.tidy()
         assert link.is_symlink()
         assert await storage.blobs.size(f"{free}/1.txt") is None
-        assert counted(metrics, "erasing") == 1.0
+        assert count_of(metrics, "erasing") == 1.0
         await Sweeper(storage, eraser).sweep()
-        assert counted(metrics, "sweep") == 1.0
+        assert count_of(metrics, "sweep") == 1.0
         link.unlink()
         await eraser.tidy()
         assert await storage.blobs.prefixes() == []
@@ -132,7 +132,7 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
         await kept.say("close")
         await kept.to_the_end()
     record = await me.job(bystander["job_id"], wait=10)
-    assert (record["status"], record["text"].split()) == ("completed", spoken(3.0))
+    assert (record["status"], record["text"].split()) == ("completed", script_words(3.0))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")

@@ -83,14 +83,14 @@ def test_the_line_of_a_request_is_the_same_whether_others_listen_or_not(
     ours = _Lines(style)
     for listening in ([ours], [ours, logging.NullHandler()]):
         monkeypatch.setattr(logging.root, "handlers", listening)
-        asyncio.run(answered(fields))
+        asyncio.run(answer(fields))
     alone, beside = capsys.readouterr().err.splitlines()
     assert alone == beside
     assert "account" not in alone
     assert alone.startswith("15:55:17.250 info    request request_id=req_1") or orjson.loads(alone)["status"] == 200
 
 
-async def answered(*requests: dict[str, object]) -> None:
+async def answer(*requests: dict[str, object]) -> None:
     for fields in requests:
         log_request(logging.INFO, fields)
 
@@ -103,11 +103,11 @@ def test_lines_of_requests_are_written_once_in_a_turn_of_the_loop_and_before_wha
     monkeypatch.setattr(logging.root, "handlers", [ours])
 
     async def turn() -> None:
-        await answered({"request_id": "req_1"}, {"request_id": "req_2"})
+        await answer({"request_id": "req_1"}, {"request_id": "req_2"})
         assert not writes
         await asyncio.sleep(0)
         assert [lines(text) for text in writes] == [["request_id=req_1", "request_id=req_2"]]
-        await answered({"request_id": "req_3"})
+        await answer({"request_id": "req_3"})
         logging.root.error("failed reason=disk")
 
     asyncio.run(turn())

@@ -14,11 +14,11 @@ from server.commands import serve
 make_engine = engines._serve
 
 
-def served(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
+def serve_voiced(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
     return make_engine(stack, loaded, (voices[0], engines.load_speaker_models(), *voices[2:]), *arguments, **options)
 
 
 if __name__ == "__main__":
-    engines._serve = served
+    engines._serve = serve_voiced
     serve.build = partial(app.build, live_rules=replace(LIVE_RULES, lease_s=3.0, renew_s=1.0))
     sys.exit(main())

@@ -28,7 +28,7 @@ from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.sender import WebhookSender
 from tests.server.peers import ParsedRequest, Peer
 from tests.server.serving import LIMITS
-from tests.server.storing import ManualClock, claim, completed, stored, submit
+from tests.server.storing import ManualClock, claim, completion, stored, submit
 
 MOST_S = 30
 RULES = LIMITS.webhooks
@@ -52,26 +52,26 @@ class Office:
     metrics: Metrics
     deliveries: Callable[..., Deliveries]
 
-    async def ended(self, url: str, outcome: Any = None, **order: Any) -> str:
+    async def end_job(self, url: str, outcome: Any = None, **order: Any) -> str:
         """Make a finished job whose client wants a webhook at *url*."""
         self.clock.advance(ms=1)  # so that they are due in this order
         members = {"webhook_url": url, "webhook_events": EVENTS, **order}
         job_id = await submit(self.storage, account=self.account.id, order=Order(**members))
-        await self.storage.jobs.finish(await claim(self.storage), outcome or completed())
+        await self.storage.jobs.finish(await claim(self.storage), outcome or completion())
         return job_id
 
     async def delivery(self, job_id: str) -> Delivery:
         [delivery] = await self.storage.outbox.of_job(job_id)
         return delivery
 
-    async def tried(self, job_id: str, attempts: int = 1) -> Delivery:
+    async def wait_for_attempts(self, job_id: str, attempts: int = 1) -> Delivery:
         """Wait until the delivery has so many attempts, and return it."""
         async with asyncio.timeout(MOST_S):
             while len((delivery := await self.delivery(job_id)).attempts) < attempts:  # noqa: ASYNC110  no event tells of it
                 await asyncio.sleep(0.01)
         return delivery
 
-    async def disabled(self, url: str) -> None:
+    async def wait_until_disabled(self, url: str) -> None:
         """Wait until the address is called no more, which is written after the attempt that was one too many."""
         async with asyncio.timeout(MOST_S):
             while not await self.storage.outbox.disabled(self.account.id, url):  # noqa: ASYNC110  no event tells of it
@@ -118,13 +118,13 @@ async def delivering(it: Office) -> AsyncIterator[Deliveries]:
             loop.stop()
 
 
-async def received(target: Peer, count: int = 1) -> list[ParsedRequest]:
+async def wait_for_requests(target: Peer, count: int = 1) -> list[ParsedRequest]:
     async with asyncio.timeout(MOST_S):
         while len(target.asked) < count:  # noqa: ASYNC110  no event tells of it
             await asyncio.sleep(0.01)
     return target.asked
 
 
-def verified(secret: str, asked: ParsedRequest) -> Any:
+def verify(secret: str, asked: ParsedRequest) -> Any:
     """Return the body, after the library of Standard Webhooks has accepted the signature."""
     return Webhook(secret).verify(asked.body, dict(asked.headers))

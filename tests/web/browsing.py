@@ -39,7 +39,7 @@ MICROPHONE = {"permissions": ["audioCapture", "clipboardReadWrite", "clipboardSa
 WIDE, NARROW = (1180, 780), (360, 740)
 
 
-def spoken(clip: Path, path: Path, *, pause_s: float = 2.0) -> Path:
+def with_pause(clip: Path, path: Path, *, pause_s: float = 2.0) -> Path:
     """Return *clip* with a pause after it, as Chromium's microphone needs it."""
     samples, rate = soundfile.read(clip, dtype="int16")
     with wave.open(str(path), "wb") as file:
@@ -56,7 +56,7 @@ def chromium(folder: Path, clip: Path = CLIP) -> Iterator[Chrome]:
     assert DRIVER is not None
     options = ChromeOptions()
     options.binary_location = CHROMIUM
-    microphone = spoken(clip, folder / "microphone.wav")
+    microphone = with_pause(clip, folder / "microphone.wav")
     for switch in (
         *SWITCHES, f"--user-data-dir={folder / 'profile'}", f"--use-file-for-fake-audio-capture={microphone}",
     ):  # fmt: skip

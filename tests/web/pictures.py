@@ -15,7 +15,7 @@ REFERENCES = Path(__file__).parent / "references"
 MAX_BYTES = 150_000
 
 
-def speaking(page: Page, key: str) -> Iterator[str]:
+def speak(page: Page, key: str) -> Iterator[str]:
     page.open("#speak", key=key)
     yield "speak-before"
     page.click("#speak-toggle")
@@ -31,7 +31,7 @@ def speaking(page: Page, key: str) -> Iterator[str]:
     yield "captions"
 
 
-def reading(page: Page, key: str) -> Iterator[str]:
+def read_file(page: Page, key: str) -> Iterator[str]:
     page.open("#files", key=key)
     page.all("#file")[0].send_keys(str(CLIP))
     page.until_text("#job-view .transcript", SAID, max_s=40)
@@ -44,7 +44,7 @@ def reading(page: Page, key: str) -> Iterator[str]:
     yield "files"
 
 
-def pricing(page: Page, key: str) -> Iterator[str]:
+def price(page: Page, key: str) -> Iterator[str]:
     page.open("#estimate", key=key)
     page.element("#prompt").send_keys("Summarise this meeting for people who were not there.")
     page.script("document.querySelector('#turns').value = 5")
@@ -67,7 +67,7 @@ def being(page: Page, key: str) -> Iterator[str]:
     yield "docs"
 
 
-SCENES: tuple[Callable[[Page, str], Iterator[str]], ...] = (speaking, reading, pricing, being)
+SCENES: tuple[Callable[[Page, str], Iterator[str]], ...] = (speak, read_file, price, being)
 SCREENS = {"light": (WIDE, False), "dark": (WIDE, True), "narrow": (NARROW, False)}
 
 

@@ -17,7 +17,7 @@ def none(server: Server, key: str) -> None:
             client.delete(f"/v1/channels/{channel['channel_id']}")
 
 
-def copied(page: Page, said: str) -> str:
+def copy(page: Page, said: str) -> str:
     """Press the button that copies *said*, and return what was copied."""
     page.script("navigator.clipboard.writeText = async (text) => { window.copied = text }; window.copied = null")
     page.click(f"button[aria-label='{said}']" if ":" in said else said)
@@ -30,9 +30,9 @@ def test_a_channel_is_made_copied_and_deleted_with_the_keyboard(page: Page, key:
     page.tab_to("#channel-name")
     page.press(*"main stage", Keys.ENTER)
     page.until_text("#channels", "main stage")
-    link = copied(page, "Copy link: main stage")
+    link = copy(page, "Copy link: main stage")
     assert re.fullmatch(re.escape(page.base) + r"/live/chn_\w{26}#token=ct_[\w-]+", link)
-    assert copied(page, "Copy overlay link: main stage") == link.replace("#", "?overlay=1#")
+    assert copy(page, "Copy overlay link: main stage") == link.replace("#", "?overlay=1#")
     assert page.nameless() == []
     page.tab_to("button[aria-label='Delete: main stage']")
     page.press(Keys.ENTER)
@@ -51,7 +51,7 @@ def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: S
     page.click("#speak-share")
     assert page.element("#speak-link").get_attribute("value") == link
     assert "channel stage" in page.text("#speak-link-label")
-    assert copied(page, "#speak-overlay") == link.replace("#", "?overlay=1#")
+    assert copy(page, "#speak-overlay") == link.replace("#", "?overlay=1#")
     driver, speaker = page.driver, page.driver.current_window_handle
     driver.switch_to.new_window("tab")
     try:

@@ -141,7 +141,7 @@ def test_without_permission_for_the_microphone_the_page_says_what_to_do(page: Pa
         page.driver.execute_cdp_cmd("Browser.grantPermissions", MICROPHONE)
 
 
-def spoken_by_the_clock(count: int) -> list[str]:
+def script_words(count: int) -> list[str]:
     """Return the first words of the scripted engine, which says one for every 0.4 s of audio."""
     return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
 
@@ -162,7 +162,7 @@ def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
         page.click("#speak-toggle")
         page.until_text("#speak-standing", "Done")
         words = final_words(page)
-        assert words == spoken_by_the_clock(len(words))
+        assert words == script_words(len(words))
         assert len(page.all("#speak-transcripts a")) == 1
         browser.get("about:blank")
 

@@ -65,7 +65,7 @@ def word_event(index: int, text: str, speaker: str | None, at_s: float) -> dict[
     return {"type": "word", "index": index, "word": text, "start": at_s, "end": at_s + 0.4, **known}
 
 
-def revised(*runs: tuple[int, int, str]) -> dict[str, object]:
+def revision(*runs: tuple[int, int, str]) -> dict[str, object]:
     words = [{"first": first, "last": last, "speaker": speaker} for first, last, speaker in runs]
     return {"type": "speakers.revised", "words": words, "final": False}
 
@@ -86,12 +86,12 @@ def test_paragraphs_have_one_speaker_each_and_revisions_move_words_between_them(
             word_event(1, "hello", "S1", 0.6),
             word_event(2, "there.", "S1", 1.1),
             word_event(3, "Hi.", "S1", 1.6),
-            revised((0, 0, "S1"), (3, 3, "S2")),
+            revision((0, 0, "S1"), (3, 3, "S2")),
             word_event(4, "Good", "S2", 2.1),
             {"type": "partial", "text": "to see", "start": 2.6},
-            revised((2, 3, "S2")),
+            revision((2, 3, "S2")),
             word_event(5, "to", "S1", 6.0),
-            revised((0, 5, "S1")),
+            revision((0, 5, "S1")),
         ],
     )
     assert shown[2] == [[None, "Well"], ["0", "S1: hello there."]]
@@ -115,6 +115,6 @@ def test_words_that_were_taken_off_the_page_do_not_come_back_with_a_revision(pag
           for (const event of events.slice(1)) text.hear(event);
           return box.textContent;
         })(arguments[0])""",
-        [word_event(0, "Old", "S1", 0.1), word_event(1, "new", "S1", 0.6), revised((0, 1, "S2"))],
+        [word_event(0, "Old", "S1", 0.1), word_event(1, "new", "S1", 0.6), revision((0, 1, "S2"))],
     )
     assert left == "S2: new"

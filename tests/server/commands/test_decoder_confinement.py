@@ -9,7 +9,7 @@ import pytest
 from pipeline.ingest import seccomp
 from server.commands.doctor import _confinement
 from server.engines import open_engines
-from tests.processes import printed
+from tests.processes import output_of
 from tests.server.serving import config
 
 COMMAND = """
@@ -29,7 +29,7 @@ asyncio.run = uvloop.run = run
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_servers_and_workers_close_their_memory(command: str, tmp_path: Path) -> None:
-    assert printed(COMMAND.format(command=command), str(tmp_path)) == "0"
+    assert output_of(COMMAND.format(command=command), str(tmp_path)) == "0"
 
 
 def test_a_system_without_filters_is_named_in_the_log_once(

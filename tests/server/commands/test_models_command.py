@@ -20,7 +20,7 @@ FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iter
 MINE = "somebody/whisper-of-mine"
 
 
-def typed(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
+def run_models(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run `scribewire models` with *words*, with this cache and this hub."""
     settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
     return subprocess.run(
@@ -42,7 +42,7 @@ def rows(printed: str) -> dict[str, list[str]]:
 
 
 def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path: Path) -> None:
-    done = typed(cache=tmp_path)
+    done = run_models(cache=tmp_path)
     assert done.returncode == 0, done.stderr
     listed = rows(done.stdout)
     assert list(listed) == list(PUBLISHED)
@@ -50,22 +50,23 @@ def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path:
     assert listed["base"] == ["145", "MB", "99"]
     assert listed["large-v3"] == ["3.1", "GB", "100"]
     assert [name for name, row in listed.items() if "*" in row] == ["tiny.en"]
-    assert rows(typed("list", cache=tmp_path).stdout) == listed
+    assert rows(run_models("list", cache=tmp_path).stdout) == listed
 
 
 def test_the_list_follows_the_settings(tmp_path: Path) -> None:
-    named = typed(cache=tmp_path, WHISPER_MODEL="small").stdout
+    named = run_models(cache=tmp_path, WHISPER_MODEL="small").stdout
     assert rows(named)["small"] == ["484", "MB", "99", "*"]
     assert "(SCRIBEWIRE_WHISPER_MODEL=small). It is downloaded when the server starts." in named
     assert (
-        "*" in rows(typed(cache=tmp_path, WHISPER_MODEL="somebody/whisper-of-mine").stdout)["somebody/whisper-of-mine"]
+        "*"
+        in rows(run_models(cache=tmp_path, WHISPER_MODEL="somebody/whisper-of-mine").stdout)["somebody/whisper-of-mine"]
     )
-    assert "tests/speech/tiny-whisper" in typed(cache=tmp_path, WHISPER_MODEL="tests/speech/tiny-whisper").stdout
+    assert "tests/speech/tiny-whisper" in run_models(cache=tmp_path, WHISPER_MODEL="tests/speech/tiny-whisper").stdout
     for settings, said in (
         ({"ENGINE": "scripted"}, "uses none of them, because SCRIBEWIRE_ENGINE=scripted is set"),
         ({"WHISPER_MODEL": "bass"}, "no Whisper model called 'bass'"),
     ):
-        done = typed(cache=tmp_path, **settings)
+        done = run_models(cache=tmp_path, **settings)
         assert done.returncode == 0
         assert said in done.stdout
         assert not [row for row in rows(done.stdout).values() if "*" in row]
@@ -74,14 +75,16 @@ def test_the_list_follows_the_settings(tmp_path: Path) -> None:
 def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
     with hub({MINE: FILES}) as address:
-        done = typed("pull", MINE, cache=cache, address=address)
+        done = run_models("pull", MINE, cache=cache, address=address)
     assert done.returncode == 0, done.stderr
     assert f"{MINE} is in " in done.stdout
     assert "The server uses it from its next start on." in done.stdout
-    assert rows(typed(cache=cache).stdout)[MINE] == ["on", "this", "machine", "*"]
-    again = typed("pull", MINE, cache=cache)
+    assert rows(run_models(cache=cache).stdout)[MINE] == ["on", "this", "machine", "*"]
+    again = run_models("pull", MINE, cache=cache)
     assert again.returncode == 0, "what is here needs no hub"
-    assert "SCRIBEWIRE_WHISPER_MODEL=small is set" in typed("pull", MINE, cache=cache, WHISPER_MODEL="small").stdout
+    assert (
+        "SCRIBEWIRE_WHISPER_MODEL=small is set" in run_models("pull", MINE, cache=cache, WHISPER_MODEL="small").stdout
+    )
 
     for name, value in hub_variables(cache, NOBODY).items():
         monkeypatch.setenv(name, value)
@@ -97,14 +100,14 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: py
 
 def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp_path: Path) -> None:
     with hub({PUBLISHED["base"].repository: FILES}) as address:
-        done = typed("pull", "base", cache=tmp_path, address=address)
+        done = run_models("pull", "base", cache=tmp_path, address=address)
     assert (done.returncode, done.stdout.count("is in")) == (2, 0)
     assert "its weights are not the expected ones" in done.stderr
-    assert rows(typed(cache=tmp_path).stdout)["base"] == ["145", "MB", "99"]
+    assert rows(run_models(cache=tmp_path).stdout)["base"] == ["145", "MB", "99"]
 
 
 def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
-    done = typed("pull", "tiny.en", cache=tmp_path)
+    done = run_models("pull", "tiny.en", cache=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "tiny.en is bundled.")
 
 
@@ -116,7 +119,7 @@ def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_pulled_is_one_sentence(tmp_path: Path, name: str, said: str) -> None:
-    done = typed("pull", name, cache=tmp_path)
+    done = run_models("pull", name, cache=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith("scribewire: ")

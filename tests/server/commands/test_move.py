@@ -76,7 +76,7 @@ def _steady(body: Any) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _found(bucket: BucketService) -> Iterator[None]:
+def _bucket_settings(bucket: BucketService) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in bucket.env.items():
             patch.setenv(name, value)
@@ -99,8 +99,8 @@ def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
         live = asyncio.run(_live_leftover(embedded, speaker))
     assert len(before) >= 200
     assert {status for status, *_ in before} == {200, 206}
-    _interrupted(tmp_path / "data", database, place)
-    told = _moved(tmp_path / "data", database, place)
+    _interrupt_move(tmp_path / "data", database, place)
+    told = _move(tmp_path / "data", database, place)
     assert f"jobs         {JOBS + 1:>10,} rows" in told
 
     def open_moved() -> Storage:
@@ -108,7 +108,7 @@ def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
         return open_database(database, blobs, name="node")
 
     with served(tmp_path, storage=open_moved, **SETTINGS) as cluster:
-        assert asyncio.run(_finished(cluster, speaker, live["job_id"])) == "completed"
+        assert asyncio.run(_finish(cluster, speaker, live["job_id"])) == "completed"
         assert recorder.answers(cluster) == before
         again = _transcribe(cluster, keys[0], 0)
         assert (again.json()["job_id"], again.headers["Idempotent-Replayed"]) == (jobs[0]["job_id"], "true")
@@ -122,14 +122,14 @@ def test_a_move_into_a_database_that_nodes_use_or_others_fill_is_refused(tmp_pat
     with served(tmp_path / "one") as first:
         first.key()
     with claim_folder(tmp_path / "one" / "data"):
-        assert "another server" in _refused(tmp_path / "one" / "data", database, place)
+        assert "another server" in _refusal(tmp_path / "one" / "data", database, place)
     with served(tmp_path / "two") as second:
         second.key()
-    _moved(tmp_path / "one" / "data", database, place)
-    assert "another installation" in _refused(tmp_path / "two" / "data", database, place)
+    _move(tmp_path / "one" / "data", database, place)
+    assert "another installation" in _refusal(tmp_path / "two" / "data", database, place)
     node = open_database(database, open_bucket(place, tmp_path / "node", env=bucket.env), name="node-1")
     try:
-        assert "node-1" in _refused(tmp_path / "one" / "data", database, place)
+        assert "node-1" in _refusal(tmp_path / "one" / "data", database, place)
     finally:
         asyncio.run(node.close())
 
@@ -139,10 +139,10 @@ def test_a_move_of_what_changed_since_an_earlier_one_is_noticed(tmp_path, bucket
     with served(tmp_path) as embedded:
         key = embedded.key("enterprise")
         record = _transcribe(embedded, key, 0).json()
-    _moved(tmp_path / "data", database, place)
+    _move(tmp_path / "data", database, place)
     with served(tmp_path) as embedded, embedded.client(key) as client:
         client.delete(f"/v1/jobs/{record['job_id']}").raise_for_status()
-    assert "The server ran since" in _refused(tmp_path / "data", database, place)
+    assert "The server ran since" in _refusal(tmp_path / "data", database, place)
 
 
 def test_every_table_is_moved():
@@ -151,7 +151,7 @@ def test_every_table_is_moved():
 
 
 def test_a_folder_without_an_installation_is_named(tmp_path, bucket):
-    assert str(tmp_path / "none") in _refused(tmp_path / "none", "postgresql://nowhere", bucket.prefix())
+    assert str(tmp_path / "none") in _refusal(tmp_path / "none", "postgresql://nowhere", bucket.prefix())
 
 
 def _transcribe(server: Served, key: str, n: int) -> httpx.Response:
@@ -166,11 +166,11 @@ def _transcribe(server: Served, key: str, n: int) -> httpx.Response:
 
 
 def _job(server: Served, key: str, n: int) -> dict[str, Any]:
-    async def failing(_path, _options, _done):
+    async def fail(_path, _options, _done):
         raise InvalidAudio("no audio")
         yield
 
-    server.batch.scripts["fail"] = failing
+    server.batch.scripts["fail"] = fail
     record: dict[str, Any] = _transcribe(server, key, n).json()
     assert record["status"] in ("completed", "failed"), record
     return record
@@ -189,7 +189,7 @@ async def _live_leftover(server: Served, key: str) -> dict[str, Any]:
     return record
 
 
-async def _finished(server: Served, key: str, job_id: str) -> str:
+async def _finish(server: Served, key: str, job_id: str) -> str:
     """Let a writer come back to the session, say more, and end it. Returns how the job ended.
 
     On a slow machine the node may have ended it before, with what was heard: nobody came for a minute and a half.
@@ -232,7 +232,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, f"{PREFIX}DATA_DIR": str(folder)}
 
 
-def _moved(folder: Path, database: str, place: str) -> str:
+def _move(folder: Path, database: str, place: str) -> str:
     done = subprocess.run(
         _command(database, place), cwd=ROOT, env=_environment(folder), capture_output=True, text=True, check=False
     )
@@ -241,7 +241,7 @@ def _moved(folder: Path, database: str, place: str) -> str:
     return done.stdout
 
 
-def _refused(folder: Path, database: str, place: str) -> str:
+def _refusal(folder: Path, database: str, place: str) -> str:
     done = subprocess.run(
         _command(database, place), cwd=ROOT, env=_environment(folder), capture_output=True, text=True, check=False
     )
@@ -249,7 +249,7 @@ def _refused(folder: Path, database: str, place: str) -> str:
     return done.stderr
 
 
-def _interrupted(folder: Path, database: str, place: str) -> None:
+def _interrupt_move(folder: Path, database: str, place: str) -> None:
     """Begin a move and kill it after the first tables."""
     with subprocess.Popen(
         _command(database, place), cwd=ROOT, env=_environment(folder), stdout=subprocess.PIPE, text=True

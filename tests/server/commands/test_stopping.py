@@ -21,8 +21,8 @@ from websockets.sync.client import connect
 
 from server.http.operation import json_response
 from server.http.streamed import Streamed
-from tests.processes import printed
-from tests.server.http.test_operation import at, enveloped
+from tests.processes import output_of
+from tests.server.http.test_operation import app_of, at
 from tests.server.running import running
 from tests.server.sockets import started
 from tests.server.storing import in_a_loop
@@ -52,7 +52,7 @@ READERS = 150
 
 
 def test_a_signal_is_heard_by_a_busy_loop_with_many_wake_ups() -> None:
-    assert printed(BUSY) == "heard True"
+    assert output_of(BUSY) == "heard True"
 
 
 def read(sockets: list[socket.socket], *, max_s: float) -> dict[socket.socket, bytes]:
@@ -124,7 +124,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     async def take(request: Request, _caller: object) -> Response:
         return json_response({"bytes": len(await request.body())})
 
-    app = enveloped(at("POST", take))
+    app = app_of(at("POST", take))
     async with started(app) as (server, url):
         server.config.timeout_graceful_shutdown = 1
         address = urlsplit(url)
@@ -150,7 +150,7 @@ async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_o
     async def give(_request: Request, _caller: object) -> Response:
         return Streamed(endless(), headers={})
 
-    async with started(enveloped(at("GET", give))) as (server, url):
+    async with started(app_of(at("GET", give))) as (server, url):
         server.config.timeout_graceful_shutdown = 1
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)

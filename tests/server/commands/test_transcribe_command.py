@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
-from tests.processes import printed
+from tests.processes import output_of
 from tests.server.receiving import hosting
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
 from tests.server.serving import Served
@@ -29,7 +29,9 @@ print(*sys.modules)
 """
 
 
-def typed(server: Server, *words: str, stdin: bytes = b"", cwd: Path = ROOT) -> "subprocess.CompletedProcess[bytes]":
+def run_transcribe(
+    server: Server, *words: str, stdin: bytes = b"", cwd: Path = ROOT
+) -> "subprocess.CompletedProcess[bytes]":
     """Run `scribewire transcribe` with *words*, with the server's settings."""
     return subprocess.run(
         [sys.executable, "-m", "server", "transcribe", *words],
@@ -48,7 +50,9 @@ def elsewhere() -> Iterator[str]:
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
 def test_a_file_becomes_the_files_that_were_asked_for(small_server: Server, tmp_path: Path, *, by_server: bool) -> None:
     where = ("--server", small_server.base) if by_server else ()
-    done = typed(small_server, str(CLIP), "--formats", "json,srt,txt", "--words", "--out", str(tmp_path), *where)
+    done = run_transcribe(
+        small_server, str(CLIP), "--formats", "json,srt,txt", "--words", "--out", str(tmp_path), *where
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"{CLIP.stem}.{kind}" for kind in ("json", "srt", "txt")
@@ -62,7 +66,9 @@ def test_a_file_becomes_the_files_that_were_asked_for(small_server: Server, tmp_
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
 def test_subtitles_have_the_shape_that_was_asked_for(small_server: Server, *, by_server: bool) -> None:
     where = ("--server", small_server.base) if by_server else ()
-    done = typed(small_server, str(CLIP), "--formats", "srt", "--max-columns", "20", "--max-lines", "1", *where)
+    done = run_transcribe(
+        small_server, str(CLIP), "--formats", "srt", "--max-columns", "20", "--max-lines", "1", *where
+    )
     assert done.returncode == 0, done.stderr
     cues = done.stdout.decode().strip().split("\n\n")
     assert len(cues) > 1
@@ -70,7 +76,7 @@ def test_subtitles_have_the_shape_that_was_asked_for(small_server: Server, *, by
 
 
 def test_a_number_that_cannot_be_used_is_named(small_server: Server) -> None:
-    done = typed(small_server, str(CLIP), "--max-cue-s", "half")
+    done = run_transcribe(small_server, str(CLIP), "--max-cue-s", "half")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == "scribewire: --max-cue-s must be a number from 1 to 20, got 'half'\n"
 
@@ -78,7 +84,7 @@ def test_a_number_that_cannot_be_used_is_named(small_server: Server) -> None:
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
 def test_an_address_is_fetched_by_who_transcribes(small_server: Server, elsewhere: str, *, by_server: bool) -> None:
     where = ("--server", small_server.base) if by_server else ()
-    done = typed(small_server, f"{elsewhere}/{CLIP.name}", *where)
+    done = run_transcribe(small_server, f"{elsewhere}/{CLIP.name}", *where)
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode().startswith(BEGINNING)
 
@@ -86,7 +92,7 @@ def test_an_address_is_fetched_by_who_transcribes(small_server: Server, elsewher
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
 def test_a_pipe_is_read_to_its_end(small_server: Server, *, by_server: bool) -> None:
     where = ("--server", small_server.base) if by_server else ()
-    done = typed(small_server, "-", *where, stdin=CLIP.read_bytes())
+    done = run_transcribe(small_server, "-", *where, stdin=CLIP.read_bytes())
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode().startswith(BEGINNING)
 
@@ -97,7 +103,7 @@ def test_several_formats_become_files_in_the_current_folder(
     for source, stem in ((str(CLIP), CLIP.stem), ("-", "transcript"), (f"{elsewhere}/{CLIP.name}#t=0", CLIP.stem)):
         folder = tmp_path / {"-": "pipe", "h": "address", "/": "file"}[source[0]]
         folder.mkdir()
-        done = typed(small_server, source, "--formats", "json,srt", cwd=folder, stdin=CLIP.read_bytes())
+        done = run_transcribe(small_server, source, "--formats", "json,srt", cwd=folder, stdin=CLIP.read_bytes())
         assert (done.returncode, done.stdout) == (0, b""), done.stderr
         assert sorted(path.name for path in folder.iterdir()) == [f"{stem}.json", f"{stem}.srt"]
         assert json.loads((folder / f"{stem}.json").read_bytes())["text"].startswith(BEGINNING)
@@ -108,7 +114,7 @@ def test_several_formats_become_files_in_the_current_folder(
 def test_the_input_is_never_written_over(small_server: Server, tmp_path: Path, formats: str) -> None:
     (tmp_path / "talk.srt").write_bytes(CLIP.read_bytes())
     words = () if "," in formats else ("--out", ".")
-    done = typed(small_server, str(tmp_path / "talk.srt"), "--formats", formats, *words, cwd=tmp_path)
+    done = run_transcribe(small_server, str(tmp_path / "talk.srt"), "--formats", formats, *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert "talk.srt is not the input" in done.stderr.decode()
     assert (tmp_path / "talk.srt").read_bytes() == CLIP.read_bytes()
@@ -129,7 +135,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: st
         ((str(tmp_path / "notes.mp3"), "--server", small_server.base), 1, "unsupported_audio_format (415)"),
         ((f"{elsewhere}/none.flac", "--server", small_server.base), 1, "status 404"),
     ):
-        done = typed(small_server, *words)
+        done = run_transcribe(small_server, *words)
         assert (done.returncode, done.stdout) == (status, b""), words
         sentences = done.stderr.decode().splitlines()
         assert len(sentences) == 1, (words, sentences)
@@ -155,7 +161,7 @@ def test_a_server_is_told_the_keywords_and_the_task(live_server: Served, command
 
 
 def test_too_many_keywords_are_refused_before_anything_is_read(small_server: Server) -> None:
-    done = typed(small_server, "no-such-file.wav", "--keywords", ",".join(map(str, range(101))))
+    done = run_transcribe(small_server, "no-such-file.wav", "--keywords", ",".join(map(str, range(101))))
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith("scribewire: --keywords must be at most 100, got 101")
 
@@ -163,22 +169,22 @@ def test_too_many_keywords_are_refused_before_anything_is_read(small_server: Ser
 def test_a_model_that_cannot_translate_is_not_asked_to(small_server: Server, tmp_path: Path) -> None:
     (tmp_path / "tiny-turbo").symlink_to(ROOT / "tests" / "speech" / "tiny-whisper")
     here = {**small_server.variables, "ENGINE": "whisper", "WHISPER_MODEL": str(tmp_path / "tiny-turbo")}
-    done = typed(Server(small_server.data_dir, here), str(CLIP), "--task", "translate")
+    done = run_transcribe(Server(small_server.data_dir, here), str(CLIP), "--task", "translate")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith("scribewire: --task cannot be translate: the model tiny-turbo writes every")
 
 
-def test_a_file_is_transcribed_here_without_what_the_network_needs(bundled: Path, tmp_path: Path) -> None:
+def test_a_file_is_transcribed_here_without_what_the_network_needs(bundled_model: Path, tmp_path: Path) -> None:
     """A model that lies here needs no client of the hub, nor does a file need one of this server."""
     settings = {"DATA_DIR": str(tmp_path / "data"), "HF_HUB_CACHE": str(tmp_path / "hub"), "WHISPER_MODEL": "auto"}
-    text, status, modules = printed(LOADED, "transcribe", str(CLIP), ENGINE="whisper", **settings).splitlines()
-    assert (bool(text), status) == (True, "0"), bundled
+    text, status, modules = output_of(LOADED, "transcribe", str(CLIP), ENGINE="whisper", **settings).splitlines()
+    assert (bool(text), status) == (True, "0"), bundled_model
     assert "faster_whisper" in modules.split()
     assert not set(NETWORK) & set(modules.split())
 
 
 def test_the_version_is_said_without_importing_what_the_commands_need() -> None:
-    version, status, modules = printed(LOADED, "--version").splitlines()
+    version, status, modules = output_of(LOADED, "--version").splitlines()
     assert (version.split()[0], status) == ("scribewire", "0")
     assert not {*NETWORK, "av", "faster_whisper", "numpy", "onnxruntime"} & set(modules.split())
     assert not [module for module in modules.split() if module.startswith("server.commands.")]

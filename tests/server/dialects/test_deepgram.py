@@ -29,7 +29,7 @@ from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, Served, served
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, SECOND, silence, spoken
+from tests.server.talking import HASTY, SECOND, script_words, silence
 
 JFK = SPEECH / "human" / "jfk.flac"
 COUNTRY = "what your country can do for you"
@@ -203,7 +203,7 @@ async def test_livekits_query_is_taken_and_its_messages_have_what_it_indexes(liv
         assert message["channel"]["alternatives"][0].keys() >= {"transcript", "confidence", "words"}
 
 
-def joined(talk: Talk) -> list[dict[str, Any]]:
+def final_results(talk: Talk) -> list[dict[str, Any]]:
     """The final results, each of which begins where the one before it ends."""
     finals = [message for message in talk.of("Results") if message["is_final"]]
     ends = [round(message["start"] + message["duration"], 3) for message in finals]
@@ -226,7 +226,7 @@ async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_serv
         await talk.say("CloseStream")
         await talk.until("Metadata")
     assert len([message for message in talk.of("Results") if message["from_finalize"]]) == 3
-    assert transcript_of(joined(talk)[-1]) == "sandbox speaking"
+    assert transcript_of(final_results(talk)[-1]) == "sandbox speaking"
 
 
 @in_a_loop
@@ -236,7 +236,7 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
         await talk.send(silence(8))
         await talk.say("CloseStream")
         await talk.until("Metadata")
-    finals = joined(talk)
+    finals = final_results(talk)
     assert not finals[0]["speech_final"]
     assert finals[-1]["speech_final"]
     with live_server.client(me) as client:
@@ -389,7 +389,7 @@ async def test_the_deepgram_package_gets_the_results_of_each_channel(live_server
                 if len(answers) == 2:
                     await connection.send_close_stream()
     assert {channel: " ".join(texts).strip() for channel, texts in finals.items()} == dict.fromkeys(
-        finals, " ".join(spoken(4))
+        finals, " ".join(script_words(4))
     )
     assert sorted(answers) == sorted(finals)
     assert (message.channels, message.duration) == (2, 4.0)

@@ -22,7 +22,7 @@ SILENCE = "A" * 64_000  # a second of PCM, as base64
 MEMBER_BYTES = 10_000
 
 
-def nested(depth: int) -> str:
+def nest(depth: int) -> str:
     return depth * "[" + depth * "]"
 
 
@@ -48,13 +48,13 @@ async def answer(socket: Any) -> dict[str, Any]:
 async def test_messages_that_no_client_means_are_refused_and_the_socket_goes_on(live_server):
     transcription = '{"transcription":{"languages":[%s],"x":%s}}'
     messages = (
-        f'{{"type":{nested(1000)}}}',
-        f'{{"type":"session.update","session":{nested(1000)}}}',
-        update(f'{{"noise_reduction":{{"type":{nested(300)}}}}}'),
-        update(transcription % ('"en"', nested(300))),
-        update(transcription % (nested(1000), "1")),
+        f'{{"type":{nest(1000)}}}',
+        f'{{"type":"session.update","session":{nest(1000)}}}',
+        update(f'{{"noise_reduction":{{"type":{nest(300)}}}}}'),
+        update(transcription % ('"en"', nest(300))),
+        update(transcription % (nest(1000), "1")),
         update('{"format":{"type":["audio/pcm"]}}'),
-        update(f'{{"turn_detection":{{"type":{nested(1000)}}}}}'),
+        update(f'{{"turn_detection":{{"type":{nest(1000)}}}}}'),
         update('{"turn_detection":{"type":"semantic_vad","eagerness":["low"]}}'),
         update('{"turn_detection":{"type":"server_vad","threshold":"low"}}'),
     )
@@ -105,7 +105,7 @@ async def test_a_socket_that_was_open_before_its_key_was_revoked_opens_no_sessio
 
 def test_a_session_that_is_nested_too_deeply_gets_no_client_secret(live_server):
     with live_server.client(live_server.key()) as client:
-        body = f'{{"session":{{"x":{nested(300)}}}}}'
+        body = f'{{"session":{{"x":{nest(300)}}}}}'
         refused = client.post("/v1/realtime/client_secrets", content=body, headers={"Content-Type": "application/json"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "session")
 
@@ -135,7 +135,7 @@ async def test_a_realtime_session_is_refused_redaction_in_its_query_too(live_ser
 def test_a_switch_or_a_number_that_is_nested_deeply_is_refused(live_server):
     with live_server.client(live_server.key()) as client:
         for member in ("wait", "word_timestamps"):
-            body = f'{{"url":"https://example.org/a","{member}":{nested(1000)}}}'
+            body = f'{{"url":"https://example.org/a","{member}":{nest(1000)}}}'
             refused = client.post("/v1/transcribe", content=body, headers={"Content-Type": "application/json"})
             assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, member)
 

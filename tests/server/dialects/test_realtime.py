@@ -125,7 +125,7 @@ async def test_pipecat_commits_twice_without_an_error(live_server):
     async with talking(live_server, me) as talk:
         assert (await talk.next())["type"] == "session.created"
         await talk.send(SILENCE)  # before session.updated, as Pipecat does
-        assert (await talk.configured(PIPECAT))["session"]["audio"]["input"]["turn_detection"] is None
+        assert (await talk.configure(PIPECAT))["session"]["audio"]["input"]["turn_detection"] is None
         await talk.send(SILENCE)
         await talk.say("input_audio_buffer.commit")
         first = await talk.until(COMPLETED)
@@ -144,7 +144,7 @@ async def test_pipecat_commits_twice_without_an_error(live_server):
 @in_a_loop
 async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_once(live_server):
     async with talking(live_server, live_server.key()) as talk:
-        await talk.configured(PIPECAT)
+        await talk.configure(PIPECAT)
         for _ in range(3):
             await talk.send(SILENCE)
             await talk.say("input_audio_buffer.commit")
@@ -161,7 +161,7 @@ async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_o
 @in_a_loop
 async def test_a_commit_of_nothing_is_openais_error_and_the_socket_goes_on(live_server):
     async with talking(live_server, live_server.key()) as talk:
-        await talk.configured(PIPECAT)
+        await talk.configure(PIPECAT)
         await talk.say("input_audio_buffer.commit", event_id="mine")
         error = (await talk.until("error"))["error"]
         assert (error["code"], error["event_id"]) == ("input_audio_buffer_commit_empty", "mine")
@@ -179,7 +179,7 @@ async def test_a_commit_of_nothing_is_openais_error_and_the_socket_goes_on(live_
 @in_a_loop
 async def test_what_is_cleared_is_not_told(live_server):
     async with talking(live_server, live_server.key()) as talk:
-        await talk.configured(PIPECAT)
+        await talk.configure(PIPECAT)
         await talk.say("input_audio_buffer.clear")
         await talk.until("input_audio_buffer.cleared")
         await talk.send(SILENCE)
@@ -200,7 +200,7 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
     with served(tmp_path, live=idle) as server:
         me = server.key("free")  # which may have one live session
         async with talking(server, me) as talk:
-            await talk.configured(PIPECAT)
+            await talk.configure(PIPECAT)
             with server.client(me) as client:
                 assert client.get("/v1/jobs").json()["data"] == []
                 await talk.send(SILENCE)
@@ -220,12 +220,12 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
 @in_a_loop
 async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
     async with talking(live_server, live_server.key("free")) as talk:  # which may have one live session
-        await talk.configured(PIPECAT)
+        await talk.configure(PIPECAT)
         await talk.send(SILENCE)
         await talk.say("input_audio_buffer.commit")
         await talk.until(COMPLETED)
         inputs = {"format": {"type": "audio/pcmu"}, "transcription": {"keywords": ["Siobhan"], "language": "de"}}
-        changed = await talk.configured(
+        changed = await talk.configure(
             {"type": "session.update", "session": {"type": "transcription", "audio": {"input": inputs}}}
         )
         shown = changed["session"]["audio"]["input"]
@@ -250,10 +250,10 @@ async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
 @in_a_loop
 async def test_what_cannot_be_done_is_refused_and_nothing_changes(live_server, inputs, code):
     async with talking(live_server, live_server.key()) as talk:
-        before = (await talk.configured(PIPECAT))["session"]
+        before = (await talk.configure(PIPECAT))["session"]
         await talk.say("session.update", session={"type": "transcription", "audio": {"input": inputs}})
         assert (await talk.until("error"))["error"]["code"] == code
-        after = (await talk.configured({"type": "session.update", "session": {"type": "transcription"}}))["session"]
+        after = (await talk.configure({"type": "session.update", "session": {"type": "transcription"}}))["session"]
         assert after["audio"] == before["audio"]
 
 

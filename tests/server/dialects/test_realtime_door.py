@@ -81,9 +81,9 @@ async def test_over_quota_the_client_is_told_and_not_invited_to_come_back(tmp_pa
     with served(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
         me = server.key("free")
         async with talking(server, me) as talk:
-            await talk.configured(PIPECAT)
+            await talk.configure(PIPECAT)
             await talk.send(SILENCE)
-            await talk.configured({"type": "session.update", "session": {"audio": {"input": {
+            await talk.configure({"type": "session.update", "session": {"audio": {"input": {
                 "format": {"type": "audio/pcma"}}}}})  # fmt: skip
             await talk.socket.send(append(bytes(8000)))
             assert (await talk.until("error"))["error"]["type"] in ("insufficient_quota", "rate_limit_error")

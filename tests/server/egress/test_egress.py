@@ -18,7 +18,7 @@ from server.egress.names import Unresolvable
 from server.egress.streams import HEAD_BYTES, PIECE_BYTES
 from server.egress.targets import TargetNotAllowed
 from tests.server.name_server import NameServer, name_server
-from tests.server.peers import answer, peer, saying, silence
+from tests.server.peers import answer, answer_in_turn, peer, silence
 from tests.server.storing import in_a_loop
 
 TIMEOUTS = httpx.Timeout(2.0)
@@ -48,7 +48,7 @@ async def naming(
 
 @in_a_loop
 async def test_the_connection_goes_to_the_judged_address_with_the_name_in_host():
-    async with peer(saying(answer(200, b"hi"))) as target:
+    async with peer(answer_in_turn(answer(200, b"hi"))) as target:
         egress = Egress(allowed=LOOPBACK, allow_http=True)
         response = await get(egress, target.url.replace("127.0.0.1", "localhost") + "/a?b=c")
         assert response.content == b"hi"
@@ -63,7 +63,7 @@ async def test_the_connection_goes_to_the_judged_address_with_the_name_in_host()
 async def test_a_name_is_resolved_once_for_judging_and_connecting():
     """A name server that answers otherwise the second time (DNS rebinding) is not asked a second time."""
     async with (
-        peer(saying(answer())) as inside,
+        peer(answer_in_turn(answer())) as inside,
         naming(LOOPBACK, allow_http=True, rebind_test=["127.0.0.2"]) as (egress, server),
     ):
         server.afterwards["rebind.test"] = ["127.0.0.1"]
@@ -139,7 +139,7 @@ async def test_a_silent_name_server_holds_up_nobody_but_the_account_that_named_i
 @in_a_loop
 async def test_the_next_address_is_tried_when_nobody_listens_at_the_first():
     async with (
-        peer(saying(answer(200, b"second"))) as target,
+        peer(answer_in_turn(answer(200, b"second"))) as target,
         naming(LOOPBACK, allow_http=True, two_test=["127.0.0.2", "127.0.0.1"], none_test=["127.0.0.2", "127.0.0.3"])
         as (egress, _),
     ):  # fmt: skip
@@ -151,7 +151,7 @@ async def test_the_next_address_is_tried_when_nobody_listens_at_the_first():
 
 @in_a_loop
 async def test_redirects_are_answers_and_cookies_are_forgotten():
-    async with peer(saying(answer(302, Location="/x", Set_Cookie="a=b; Path=/"))) as target:
+    async with peer(answer_in_turn(answer(302, Location="/x", Set_Cookie="a=b; Path=/"))) as target:
         egress = Egress(allowed=LOOPBACK, allow_http=True)
         assert (await get(egress, target.url)).status_code == 302
         assert (await get(egress, target.url)).status_code == 302
@@ -164,7 +164,7 @@ async def test_no_proxy_of_the_environment_is_used():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
         patch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-        async with peer(saying(answer(200, b"direct"))) as target:
+        async with peer(answer_in_turn(answer(200, b"direct"))) as target:
             assert (await get(Egress(allowed=LOOPBACK, allow_http=True), target.url)).content == b"direct"
 
 
@@ -232,7 +232,7 @@ async def test_a_server_that_never_comes_to_its_answer_is_left():
 @in_a_loop
 async def test_the_body_behind_a_head_may_be_longer_than_a_head():
     body = bytes(3 * HEAD_BYTES)
-    async with peer(saying(INTERIM + answer(200, body))) as target:
+    async with peer(answer_in_turn(INTERIM + answer(200, body))) as target:
         egress = Egress(allowed=LOOPBACK, allow_http=True)
         assert (await get(egress, target.url)).content == body
         await egress.close()

@@ -15,7 +15,7 @@ from server.egress.targets import parse_target
 from server.model.errors import DiskFull
 from server.model.orders import Source
 from server.storage.ports import Storage
-from tests.server.peers import ParsedRequest, answer, peer, saying, silence
+from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
 from tests.server.storing import in_a_loop, stored
 
 BLOB = "job_1/source/1"
@@ -44,7 +44,7 @@ async def nothing_left(storage: Storage) -> bool:
 @in_a_loop
 async def test_the_bytes_are_stored_and_told_of(tmp_path):
     data = bytes(range(256)) * 300
-    async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(200, data))) as source:
+    async with fetching(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(200, data))) as source:
         asked = Source(type="url", url=source.url + "/a/talk%20one.mp3?sig=x")
         found = await fetcher.fetch(asked, asker="acct_1", blob=BLOB, most=MOST)
         assert (found.bytes, found.filename, found.url) == (len(data), "talk one.mp3", asked.url)
@@ -81,7 +81,10 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
 )
 def test_a_redirect_is_judged_like_the_address_itself(tmp_path, location, code):
     async def main() -> None:
-        async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(302, Location=location))) as source:
+        async with (
+            fetching(tmp_path) as (fetcher, storage),
+            peer(answer_in_turn(answer(302, Location=location))) as source,
+        ):
             error = await refusal(fetcher, source.url)
             assert (error.code, error.retryable) == (code, False)
             assert await nothing_left(storage)
@@ -101,7 +104,7 @@ async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
 
 @in_a_loop
 async def test_an_address_that_may_not_be_called_is_not_called(tmp_path):
-    async with fetching(tmp_path, allow_http=False) as (fetcher, _), peer(saying(answer())) as source:
+    async with fetching(tmp_path, allow_http=False) as (fetcher, _), peer(answer_in_turn(answer())) as source:
         assert (await refusal(fetcher, source.url)).code == "source_not_allowed"
         assert source.asked == []
 
@@ -109,7 +112,7 @@ async def test_an_address_that_may_not_be_called_is_not_called(tmp_path):
 @pytest.mark.parametrize(("status", "retryable"), [(404, False), (403, False), (204, False), (500, True), (429, True)])
 def test_a_status_other_than_200_is_the_sources_error(tmp_path, status, retryable):
     async def main() -> None:
-        async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(status))) as source:
+        async with fetching(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(status))) as source:
             error = await refusal(fetcher, source.url)
             assert (error.code, error.retryable) == ("source_http_error", retryable)
             assert str(status) in str(error)
@@ -120,12 +123,12 @@ def test_a_status_other_than_200_is_the_sources_error(tmp_path, status, retryabl
 
 @in_a_loop
 async def test_too_many_bytes_declared_are_not_even_begun(tmp_path):
-    async def declared(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
+    async def declare_too_much(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n")
         await writer.drain()
         await silence(_asked, writer)
 
-    async with fetching(tmp_path) as (fetcher, storage), peer(declared) as source:
+    async with fetching(tmp_path) as (fetcher, storage), peer(declare_too_much) as source:
         assert (await refusal(fetcher, source.url)).code == "source_too_large"
         assert await nothing_left(storage)
 
@@ -217,7 +220,7 @@ async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_agai
 @in_a_loop
 async def test_nobody_listening_may_be_tried_again(tmp_path):
     async with fetching(tmp_path) as (fetcher, _):
-        async with peer(saying(answer())) as gone:
+        async with peer(answer_in_turn(answer())) as gone:
             url = gone.url
         error = await refusal(fetcher, url)
         assert (error.code, error.retryable) == ("source_unreachable", True)
@@ -225,13 +228,13 @@ async def test_nobody_listening_may_be_tried_again(tmp_path):
 
 @in_a_loop
 async def test_what_is_no_http_is_unreachable(tmp_path):
-    async with fetching(tmp_path) as (fetcher, _), peer(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as source:
+    async with fetching(tmp_path) as (fetcher, _), peer(answer_in_turn(b"SSH-2.0-OpenSSH_9.6\r\n")) as source:
         assert (await refusal(fetcher, source.url)).code == "source_unreachable"
 
 
 @in_a_loop
 async def test_a_full_disk_is_not_the_sources_fault(tmp_path):
-    async with fetching(tmp_path) as (fetcher, storage), peer(saying(answer(200, b"x" * 10))) as source:
+    async with fetching(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(200, b"x" * 10))) as source:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(storage.blobs), "create", _no_room)
             with pytest.raises(DiskFull):

@@ -30,7 +30,7 @@ PUBLIC = [
 ]  # fmt: skip
 
 
-def parsed(url: str, *, allow_http: bool = False, allowed=()) -> Target:
+def target_of(url: str, *, allow_http: bool = False, allowed=()) -> Target:
     return parse_target(url, allow_http=allow_http, allowed=allowed)
 
 
@@ -42,17 +42,17 @@ def test_an_address_inside_is_not_public(address):
     assert not is_public(ip_address(address))
     host = f"[{address}]" if ":" in address else address
     with pytest.raises(TargetNotAllowed):
-        parsed(f"https://{host}/")
+        target_of(f"https://{host}/")
     with pytest.raises(TargetNotAllowed):
-        judge_addresses(parsed("https://example.org/"), [ip_address(address)], allowed=())
+        judge_addresses(target_of("https://example.org/"), [ip_address(address)], allowed=())
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_an_address_outside_is_public(address):
     assert is_public(ip_address(address))
     host = f"[{address}]" if ":" in address else address
-    assert parsed(f"https://{host}/").host == str(ip_address(address))
-    judge_addresses(parsed("https://example.org/"), [ip_address(address)], allowed=())
+    assert target_of(f"https://{host}/").host == str(ip_address(address))
+    judge_addresses(target_of("https://example.org/"), [ip_address(address)], allowed=())
 
 
 @given(st.ip_addresses(v=4))
@@ -70,14 +70,14 @@ def test_nothing_is_public_that_python_calls_private(address):
 
 
 def test_one_private_address_among_public_ones_is_enough():
-    target = parsed("https://example.org/")
+    target = target_of("https://example.org/")
     with pytest.raises(TargetNotAllowed, match="has no public address"):
         judge_addresses(target, [ip_address("8.8.8.8"), ip_address("10.0.0.1")], allowed=())
 
 
 def test_a_name_without_addresses_is_not_called():
     with pytest.raises(TargetNotAllowed, match="has no public address"):
-        judge_addresses(parsed("https://example.org/"), [], allowed=())
+        judge_addresses(target_of("https://example.org/"), [], allowed=())
 
 
 # What an operator allows
@@ -87,15 +87,15 @@ def test_a_name_without_addresses_is_not_called():
     "url", ["http://127.0.0.1:8123/hook", "http://[::1]:8123/hook", "http://[::ffff:127.0.0.1]:99/"]
 )
 def test_an_allowed_network_may_be_called_on_any_port(url):
-    target = parsed(url, allow_http=True, allowed=LOOPBACK)
+    target = target_of(url, allow_http=True, allowed=LOOPBACK)
     judge_addresses(target, [ip_address(target.host)], allowed=LOOPBACK)
 
 
 def test_allowing_one_network_allows_no_other_and_no_other_port_elsewhere():
     for url in ("http://10.0.0.1/", "http://8.8.8.8:8080/", "http://[::ffff:10.0.0.1]/"):
         with pytest.raises(TargetNotAllowed):
-            parsed(url, allow_http=True, allowed=LOOPBACK)
-    named = parsed("https://example.org:8080/", allowed=LOOPBACK)
+            target_of(url, allow_http=True, allowed=LOOPBACK)
+    named = target_of("https://example.org:8080/", allowed=LOOPBACK)
     judge_addresses(named, [IPv4Address("127.0.0.1")], allowed=LOOPBACK)
     with pytest.raises(TargetNotAllowed, match="port 8080"):
         judge_addresses(named, [IPv4Address("8.8.8.8")], allowed=LOOPBACK)
@@ -121,7 +121,7 @@ def test_allowing_one_network_allows_no_other_and_no_other_port_elsewhere():
     ],
 )
 def test_a_plain_url_is_called_as_it_reads(url, plain):
-    assert parsed(url).url == plain
+    assert target_of(url).url == plain
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_plain_url_is_called_as_it_reads(url, plain):
 )
 def test_what_is_not_a_plain_public_https_url_is_refused(url):
     with pytest.raises(TargetNotAllowed):
-        parsed(url)
+        target_of(url)
 
 
 @pytest.mark.parametrize(
@@ -180,20 +180,20 @@ def test_what_is_not_a_plain_public_https_url_is_refused(url):
 )  # fmt: skip
 def test_an_address_in_disguise_is_refused(host):
     with pytest.raises(TargetNotAllowed):
-        parsed(f"https://{host}/")
+        target_of(f"https://{host}/")
 
 
 def test_http_is_called_only_where_the_operator_allows_it():
-    assert parsed("http://example.org/a.mp3", allow_http=True).url == "http://example.org/a.mp3"
-    assert parsed("http://example.org:443/", allow_http=True).authority == "example.org:443"
+    assert target_of("http://example.org/a.mp3", allow_http=True).url == "http://example.org/a.mp3"
+    assert target_of("http://example.org:443/", allow_http=True).authority == "example.org:443"
     with pytest.raises(TargetNotAllowed):
-        parsed("ftp://example.org/", allow_http=True)
+        target_of("ftp://example.org/", allow_http=True)
 
 
 def test_a_refusal_never_quotes_a_password_or_a_query():
     for url in ("https://u:hunter2@10.0.0.1/", "https://10.0.0.1/?token=hunter2", "https://x:99/?hunter2"):
         with pytest.raises(TargetNotAllowed) as caught:
-            parsed(url)
+            target_of(url)
         assert "hunter2" not in str(caught.value)
 
 
@@ -205,21 +205,21 @@ URLISH = st.text(st.sampled_from("https:/.@[]%?#\\ 0127xafe-_é。①"), max_siz
 )
 def test_any_text_is_a_target_in_plain_spelling_or_refused(start, rest):
     try:
-        target = parsed(start + rest)
+        target = target_of(start + rest)
     except TargetNotAllowed:
         return
     assert target.scheme == "https"
     assert target.port in (80, 443)
     assert target.url.isascii()
     assert target.resource.startswith("/")
-    assert parsed(target.url) == target
+    assert target_of(target.url) == target
 
 
 @given(st.sampled_from(["https://", "https://a.b:", "https://a.b/"]), st.text(st.characters()) | URLISH)
 def test_every_reader_of_the_plain_spelling_finds_the_same_host(start, rest):
     """If two parsers disagree about the host of a URL, a check can be bypassed."""
     try:
-        target = parsed(start + rest)
+        target = target_of(start + rest)
     except TargetNotAllowed:
         return
     assert urlsplit(target.url).hostname == target.host

@@ -90,7 +90,7 @@ async def stored_bytes(blobs: FileBlobs, blob: str) -> bytes:
     return b"".join([piece async for piece in blobs.read(blob)])
 
 
-def left_behind(folder: Path) -> list[str]:
+def files_of(folder: Path) -> list[str]:
     """Return every file of the blob store, finished or not."""
     return [str(path) for part in ("blobs", "incoming") for path in (folder / part).rglob("*")]
 
@@ -102,7 +102,7 @@ async def refusal(
         with pytest.raises(Refused) as caught:
             async with received(blobs, body, content_type, **options):
                 raise AssertionError("this should have been refused")
-        assert left_behind(folder) == []
+        assert files_of(folder) == []
         return caught.value
 
 
@@ -149,7 +149,7 @@ async def test_a_file_that_was_not_kept_is_deleted_after_the_block(tmp_path):
     async with open_blobs(tmp_path) as blobs:
         async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
             pass
-        assert left_behind(tmp_path) == []
+        assert files_of(tmp_path) == []
         async with received(blobs, form(part("file", b"x", filename="a"))) as it:
             pass
         assert it.file is not None
@@ -162,7 +162,7 @@ async def test_what_breaks_inside_the_block_deletes_the_file(tmp_path):
         with pytest.raises(ZeroDivisionError):
             async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
                 raise ZeroDivisionError
-        assert left_behind(tmp_path) == []
+        assert files_of(tmp_path) == []
 
 
 @in_a_loop
@@ -265,7 +265,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
         with pytest.raises(ClientDisconnect):
             async with Uploads(blobs).receive(gone, job_id=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
-        assert left_behind(tmp_path) == []
+        assert files_of(tmp_path) == []
 
 
 @in_a_loop
@@ -288,7 +288,7 @@ async def test_a_request_that_ends_while_its_file_is_published_leaves_nothing_be
             async with Uploads(LeavesAtTheEnd()).receive(whole, job_id=PREFIX, most=10**9):
                 raise AssertionError("the request had ended")
         leaving.uncancel()
-        assert left_behind(tmp_path) == []
+        assert files_of(tmp_path) == []
 
 
 @in_a_loop
@@ -301,7 +301,7 @@ async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(
             async with Uploads(blobs).receive(silent, job_id=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
         assert (caught.value.code, caught.value.status) == ("request_timeout", 408)
-        assert left_behind(tmp_path) == []
+        assert files_of(tmp_path) == []
 
 
 @in_a_loop
@@ -316,7 +316,7 @@ async def test_a_client_that_sends_byte_by_byte_is_given_up_and_leaves_nothing_b
             "request_timeout",
             "request_timeout: less than 10 kB/s of the body arrived for 0.2 s",
         )
-        assert left_behind(tmp_path) == []
+        assert files_of(tmp_path) == []
 
 
 @pytest.mark.parametrize(("members", "fits"), [(MAX_FIELDS, True), (MAX_FIELDS + 1, False)])
@@ -340,7 +340,7 @@ async def test_a_file_is_refused_where_the_last_of_the_disk_is_kept(tmp_path):
     with pytest.raises(DiskFull):
         async with received(blobs, form(part("file", b"sound", filename="a"))):
             raise AssertionError("this should have been refused")
-    assert left_behind(tmp_path) == []
+    assert files_of(tmp_path) == []
     await blobs.close()
 
 

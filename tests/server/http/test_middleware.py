@@ -84,7 +84,7 @@ def test_the_metrics_count_routes_not_paths_and_no_invented_methods(server):
 def test_every_answer_leaves_at_once(server):
     """No answer waits until the client has acknowledged the one before it (Nagle's algorithm)."""
 
-    def delaying() -> list[bool]:
+    def delays() -> list[bool]:
         sockets = [
             connection.transport.get_extra_info("socket") for connection in server.answering.server_state.connections
         ]
@@ -92,7 +92,7 @@ def test_every_answer_leaves_at_once(server):
 
     with server.client() as client:
         client.get("/healthz")
-        found = server.call(delaying)
+        found = server.call(delays)
     assert found
     assert not any(found)
 

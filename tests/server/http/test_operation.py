@@ -50,7 +50,7 @@ async def broken(_request: Request, _caller: object) -> Response:
     raise ZeroDivisionError
 
 
-async def refused(_request: Request, _caller: object) -> Response:
+async def refuse(_request: Request, _caller: object) -> Response:
     raise Problem("job_active", "it is")
 
 
@@ -65,7 +65,7 @@ def at(method: str, handle: Handler) -> Operation:
     return replace(THING, endpoint=Endpoint(method, "/things", handle, method.lower()))
 
 
-def enveloped(*operations: Operation) -> ASGIApp:
+def app_of(*operations: Operation) -> ASGIApp:
     """An app with these operations at /things."""
     routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
     return OuterMiddleware(
@@ -81,7 +81,7 @@ def enveloped(*operations: Operation) -> ASGIApp:
 
 def ask(*operations: Operation, method: str = "GET") -> httpx.Response:
     async def main() -> httpx.Response:
-        transport = httpx.ASGITransport(enveloped(*operations))
+        transport = httpx.ASGITransport(app_of(*operations))
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.request(method, "/things")
 
@@ -98,7 +98,7 @@ def test_a_path_answers_its_methods_and_tells_them():
 
 def test_the_door_is_told_how_it_ended():
     assert ask(THING).headers["x-refused"] == "NoneType"
-    assert ask(at("GET", refused)).headers["x-refused"] == "Problem"
+    assert ask(at("GET", refuse)).headers["x-refused"] == "Problem"
     fault = ask(at("GET", broken))
     assert (fault.status_code, fault.json()["code"], fault.headers["x-refused"]) == (
         500,
@@ -115,7 +115,7 @@ OTHER = ErrorShape(
 
 
 def test_errors_can_have_the_shape_that_a_client_knows():
-    shaped = ask(replace(at("GET", refused), errors_as=OTHER))
+    shaped = ask(replace(at("GET", refuse), errors_as=OTHER))
     assert (shaped.status_code, shaped.headers["content-type"], shaped.json()) == (
         409, "application/json", {"error": "job_active"},
     )  # fmt: skip

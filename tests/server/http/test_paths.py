@@ -14,13 +14,13 @@ def route(path: str, *, root: str = "", kind: str = "http") -> tuple[str, dict[s
     """Return the path of the table that answers *path*, and the parameters that it gets."""
     seen: list[tuple[str, dict[str, str]]] = []
 
-    def answering(name: str) -> Any:
+    def app_named(name: str) -> Any:
         async def app(scope: Any, _receive: Any, _send: Any) -> None:
             seen.append((name, scope["path_params"]))
 
         return app
 
-    paths = Paths({path: answering(path) for path in TABLE}, answering("others"))
+    paths = Paths({path: app_named(path) for path in TABLE}, app_named("others"))
     asyncio.run(paths({"type": kind, "path": path, "root_path": root}, None, None))  # type: ignore[arg-type]  not called
     return seen[0]
 

@@ -20,7 +20,7 @@ from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server
 from tests.server.serving import Served, chunk, served, until, wav
-from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
+from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, in_a_loop, stored, submit
 from tests.server.talking import Caller, silence, talking
 
 SPOKEN, WRITTEN = "Spokenmarker", "writtenmarker"
@@ -56,7 +56,7 @@ async def says_marker(_path, _options, done):
         yield chunk(0, SPOKEN, "and", SPOKEN.lower())
 
 
-def transcribed(server: Served, client, hook: str) -> str:
+def transcribe(server: Served, client, hook: str) -> str:
     """A finished job whose markers stand in its words, metadata, prompt, webhook address, file name and audio."""
     prompt = f"{WRITTEN} prompt"
     server.batch.scripts[prompt] = says_marker
@@ -79,7 +79,7 @@ def transcribed(server: Served, client, hook: str) -> str:
 def test_delete_leaves_no_byte_of_a_job_in_the_data_folder(server, folder, caplog):
     caplog.set_level(logging.INFO, "scribewire")
     with server.new_client() as client, receiver() as hook:
-        job_id = transcribed(server, client, hook.url)
+        job_id = transcribe(server, client, hook.url)
         hook.wait_for(1)
         assert SPOKEN in hook.got[0].body.decode()
         assert traces(folder, SPOKEN)
@@ -146,7 +146,7 @@ async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
         await storage.jobs.checkpoint(lease, index=0, body=body, events=[word], progress=0.1, lease_s=LEASE_S)
         async with storage.blobs.create(f"{old}/1.txt") as sink:
             await sink.write(SPOKEN.encode())
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         clock.advance(ms=HOUR + 1)
         assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN)
         await sweeper.sweep()

@@ -11,7 +11,7 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import ORPHAN_MS, Chore, Housekeeping, Sweeper
 from server.metrics import Metrics
 from server.model.errors import StorageError
-from tests.server.storing import HOUR, ManualClock, claim, completed, in_a_loop, stored, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, stored, submit
 
 
 async def blob(storage, key: str) -> None:
@@ -36,9 +36,9 @@ async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
         old, young, waiting = await submit(storage), await submit(storage), await submit(storage)
         for job_id in (old, young):
             await blob(storage, f"{job_id}/1.json")
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         clock.advance(ms=HOUR // 2)
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         clock.advance(ms=HOUR // 2 + 1)
         await sweeper_of(storage).sweep()
         assert await storage.jobs.get(old) is None
@@ -54,13 +54,13 @@ async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
         patch.setattr(module, "AT_ONCE", 2)
         async with stored(tmp_path, clock) as storage:
             for _ in range(5):
-                await storage.jobs.finish(await _claimed(storage), completed())
+                await storage.jobs.finish(await _claim_new_job(storage), completion())
             clock.advance(ms=HOUR + 1)
             await sweeper_of(storage).sweep()
             assert await storage.jobs.list_expired(limit=10) == []
 
 
-async def _claimed(storage):
+async def _claim_new_job(storage):
     await submit(storage)
     return await claim(storage)
 

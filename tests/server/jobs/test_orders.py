@@ -37,7 +37,7 @@ def parse(
     return parse_order(given, offer=OFFER, sandbox=sandbox, has_file=file)
 
 
-def refused(**options: object) -> Refused:
+def refusal_of(**options: object) -> Refused:
     with pytest.raises(Refused) as caught:
         parse(**options)  # type: ignore[arg-type]  # options of both kinds
     return caught.value
@@ -121,7 +121,7 @@ def test_a_switch_is_true_false_1_or_0(value, meant):
     ],
 )
 def test_a_bad_member_is_named_with_what_is_wrong(name, value, code):
-    problem = refused(file=True, **{name: value})
+    problem = refusal_of(file=True, **{name: value})
     assert (problem.code, status(problem)) == ("invalid_parameter", 422)
     assert faults(problem)[name] == code
     assert name in problem.detail
@@ -146,7 +146,7 @@ def test_a_number_that_is_left_out_is_as_usual():
 
 
 def test_everything_wrong_is_said_at_once():
-    problem = refused(file=True, word_timestamps="x", wait="y", output_formats="doc")
+    problem = refusal_of(file=True, word_timestamps="x", wait="y", output_formats="doc")
     assert faults(problem) == {
         "word_timestamps": "invalid_type",
         "wait": "invalid_type",
@@ -155,17 +155,17 @@ def test_everything_wrong_is_said_at_once():
 
 
 def test_an_unknown_format_is_told_what_is_allowed():
-    assert "allowed: json, srt, vtt, txt" in refused(file=True, output_formats="doc").detail
+    assert "allowed: json, srt, vtt, txt" in refusal_of(file=True, output_formats="doc").detail
 
 
 def test_a_member_given_twice_is_refused_unless_it_is_a_list():
-    assert faults(refused(fields={"language": ["en", "de"]}, file=True)) == {"language": "repeated"}
+    assert faults(refusal_of(fields={"language": ["en", "de"]}, file=True)) == {"language": "repeated"}
 
 
 def test_exactly_one_source_is_wanted():
-    assert refused().code == "missing_input"
-    assert refused(url=URL, file=True).code == "ambiguous_input"
-    assert refused(url=URL, audio_url=URL).code == "ambiguous_input"
+    assert refusal_of().code == "missing_input"
+    assert refusal_of(url=URL, file=True).code == "ambiguous_input"
+    assert refusal_of(url=URL, audio_url=URL).code == "ambiguous_input"
     assert parse(url=URL).url == parse(audio_url=URL).url == URL
 
 
@@ -173,11 +173,11 @@ def test_null_in_json_is_a_member_left_out():
     assert parse(url=URL, audio_url=None, webhook_url=None, webhook_events=None, metadata=None, wait=None) == parse(
         url=URL
     )
-    assert refused(url=None).code == "missing_input"
+    assert refusal_of(url=None).code == "missing_input"
 
 
 def test_webhook_events_need_an_address_and_default_to_both():
-    assert faults(refused(file=True, webhook_events="job.failed")) == {"webhook_events": "missing_companion"}
+    assert faults(refusal_of(file=True, webhook_events="job.failed")) == {"webhook_events": "missing_companion"}
     hook = "https://x.test/hook"
     assert parse(file=True, webhook_url=hook).order.webhook_events == ("job.completed", "job.failed")
     assert parse(file=True, webhook_url=hook, webhook_events="job.failed").order.webhook_events == ("job.failed",)
@@ -207,9 +207,9 @@ def test_several_languages_are_heard_by_a_model_that_hears_them_alone():
 
 
 def test_what_depends_on_another_member_is_refused_without_it():
-    assert faults(refused(file=True, sounds_like="true")) == {"sounds_like": "missing_companion"}
-    assert faults(refused(file=True, phone_region="US")) == {"phone_region": "missing_companion"}
-    unknown = refused(file=True, phone_region="XX", redact="phone")
+    assert faults(refusal_of(file=True, sounds_like="true")) == {"sounds_like": "missing_companion"}
+    assert faults(refusal_of(file=True, phone_region="US")) == {"phone_region": "missing_companion"}
+    unknown = refusal_of(file=True, phone_region="XX", redact="phone")
     assert faults(unknown) == {"phone_region": "unknown_value"}
     assert "US" in unknown.errors[0].message
     text = parse(file=True, sounds_like="true", keywords="Ada, Bob", phone_region="gb", redact="phone").order.text
@@ -245,7 +245,7 @@ def test_numerals_are_refused_at_openais_door_where_the_language_has_none():
 
 def test_scenarios_are_the_sandboxs_alone():
     assert parse(file=True, sandbox=True, sandbox_scenario="slow").order.scenario == "slow"
-    assert faults(refused(file=True, sandbox=True, sandbox_scenario="boom")) == {"sandbox_scenario": "unknown_value"}
+    assert faults(refusal_of(file=True, sandbox=True, sandbox_scenario="boom")) == {"sandbox_scenario": "unknown_value"}
     live = parse(file=True, sandbox_scenario="slow")
     assert (live.order.scenario, [warning["param"] for warning in live.warnings]) == (None, ["sandbox_scenario"])
 
@@ -279,7 +279,7 @@ def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it() -> No
     for task in TASKS:
         asked = parse_order({"task": [task], "language": ["de"]}, offer=able, sandbox=False, has_file=True)
         assert (asked.order.task, asked.order.language, asked.warnings) == (task, "de", ())
-    refusal = refused(file=True, task="translate")
+    refusal = refusal_of(file=True, task="translate")
     assert [(fault.param, fault.message) for fault in refusal.errors] == [("task", OFFER.translation_refusal)]
 
 

@@ -15,7 +15,7 @@ from pipeline.words import Chunk
 from server.jobs.worker import MAX_DOWNLOADS_PER_ACCOUNT
 from server.model.jobs import State
 from server.model.orders import Source
-from tests.server.peers import Peer, peer, saying, silence
+from tests.server.peers import Peer, answer_in_turn, peer, silence
 from tests.server.peers import answer as http_answer
 from tests.server.serving import chunk, wav
 from tests.server.storing import in_a_loop
@@ -141,7 +141,7 @@ async def test_one_accounts_downloads_leave_places_for_those_of_others(tmp_path)
     async with (
         shop(tmp_path) as it,
         peer(silence) as mute,
-        peer(saying(http_answer(200, wav()))) as source,
+        peer(answer_in_turn(http_answer(200, wav()))) as source,
         it.working(count=1),
     ):
         for _ in range(MAX_DOWNLOADS_PER_ACCOUNT + 2):
@@ -152,7 +152,7 @@ async def test_one_accounts_downloads_leave_places_for_those_of_others(tmp_path)
 
 @in_a_loop
 async def test_a_download_is_told_as_a_turn_of_its_own_and_is_no_attempt(tmp_path):
-    async with shop(tmp_path) as it, peer(saying(http_answer(200, wav(4.0)))) as source, it.working():
+    async with shop(tmp_path) as it, peer(answer_in_turn(http_answer(200, wav(4.0)))) as source, it.working():
         job = await it.over(await it.submit(**from_address(source)))
         assert (job.attempt, job.epoch, job.duration_s, job.source.format) == (1, 2, 1.0, "wav")
         told = [body["status"] for kind, body in await it.events(job.id) if kind == "job.status"]
@@ -175,7 +175,7 @@ async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_un
 
 @in_a_loop
 async def test_audio_by_address_that_cannot_be_used_is_deleted_at_once(tmp_path):
-    async with shop(tmp_path) as it, peer(saying(http_answer(200, b"<html>sorry</html>" * 100))) as page:
+    async with shop(tmp_path) as it, peer(answer_in_turn(http_answer(200, b"<html>sorry</html>" * 100))) as page:
         async with it.working():
             job = await it.over(await it.submit(**from_address(page)))
         assert job.error is not None
@@ -189,7 +189,7 @@ async def test_audio_by_address_that_cannot_be_used_is_deleted_at_once(tmp_path)
 @pytest.mark.parametrize("kind", ["an output", "a download"])
 @in_a_loop
 async def test_nothing_is_left_of_a_job_that_was_deleted_while_a_blob_of_it_was_published(tmp_path, kind):
-    async with shop(tmp_path) as it, peer(saying(http_answer(200, wav()))) as source:
+    async with shop(tmp_path) as it, peer(answer_in_turn(http_answer(200, wav()))) as source:
         job_id = await it.submit(**(from_address(source) if kind == "a download" else {}))
         async with it.working(blobs=DeletedMeanwhile(it.storage)):
             async with asyncio.timeout(MOST_S):

@@ -33,14 +33,14 @@ from tests.server.storing import (
     ManualClock,
     checkpoint,
     claim,
-    completed,
-    failed,
+    completion,
+    failure,
     in_a_loop,
     stored,
     submit,
     types_of,
 )
-from tests.server.talking import Caller, silence, spoken, talking
+from tests.server.talking import Caller, script_words, silence, talking
 
 SPOKEN = "Spokenmarker"
 HINT = "writtenmarker of a prompt"
@@ -72,7 +72,7 @@ def client(server: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-def ordered(client: httpx.Client, **fields: str) -> httpx.Response:
+def transcribe(client: httpx.Client, **fields: str) -> httpx.Response:
     data = {"prompt": HINT, "retention": "none", "word_timestamps": "true", "output_formats": "json,srt", **fields}
     return client.post("/v1/transcribe", files={"file": ("a.wav", wav())}, data=data)
 
@@ -107,21 +107,21 @@ def assert_erased(server: Served, client: httpx.Client, folder: Path, job_id: st
 
 
 def test_the_answer_of_the_post_is_the_only_one_with_results(server, client, folder):
-    answer = ordered(client, wait="20")
+    answer = transcribe(client, wait="20")
     assert answer.status_code == 200
     assert_whole(answer.json())
     assert_erased(server, client, folder, answer.json()["job_id"])
 
 
 def test_keywords_are_erased_with_the_results(server, client, folder):
-    answer = ordered(client, wait="20", keywords=TERM)
+    answer = transcribe(client, wait="20", keywords=TERM)
     assert_whole(answer.json())
     assert_erased(server, client, folder, answer.json()["job_id"])
     assert until(lambda: not traces(folder, TERM))
 
 
 def test_the_first_poll_of_a_finished_job_is_the_only_one_with_results(server, client, folder):
-    job_id = ordered(client, wait="0").json()["job_id"]
+    job_id = transcribe(client, wait="0").json()["job_id"]
     until(lambda: client.get("/v1/jobs").json()["data"][0]["status"] == "completed")  # a list hands nothing over
     assert client.head(f"/v1/jobs/{job_id}").status_code == 200  # nor does this
     assert_whole(client.get(f"/v1/jobs/{job_id}", params={"wait": 20}).json())
@@ -141,7 +141,7 @@ def test_a_repeated_request_is_answered_by_the_record_that_is_left(client):
 
 def test_a_webhook_hands_over_all_results_in_its_body(server, client, folder):
     with receiver() as hook:
-        job_id = ordered(client, webhook_url=hook.url).json()["job_id"]
+        job_id = transcribe(client, webhook_url=hook.url).json()["job_id"]
         [got] = hook.wait_for(1)
         data = orjson.loads(got.body)["data"]
         assert_whole(data)
@@ -154,7 +154,7 @@ def test_results_stay_until_the_webhook_has_them(server, client, folder):
     """It failed at first. An answer to a poll meanwhile takes nothing away from it."""
     with receiver() as hook:
         hook.answer = lambda _got: (500, {}, b"")
-        job_id = ordered(client, webhook_url=hook.url).json()["job_id"]
+        job_id = transcribe(client, webhook_url=hook.url).json()["job_id"]
         hook.wait_for(1)
         assert_whole(client.get(f"/v1/jobs/{job_id}", params={"wait": 20}).json())
         hook.answer = lambda _got: (204, {}, b"")
@@ -165,7 +165,7 @@ def test_results_stay_until_the_webhook_has_them(server, client, folder):
 
 
 def test_a_stream_hands_over_all_results_with_its_last_event(server, client, folder):
-    job_id = ordered(client, wait="0").json()["job_id"]
+    job_id = transcribe(client, wait="0").json()["job_id"]
     lines = client.get(f"/v1/jobs/{job_id}/events").text.splitlines()
     told = [orjson.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
     assert [body["word"] for body in told if "word" in body] == [SPOKEN, "and", "more"]
@@ -182,7 +182,7 @@ def test_everybody_who_waits_for_the_end_gets_the_results(server, client):
             yield chunk(0, SPOKEN)
 
     server.batch.scripts["slow"] = slow
-    job_id = ordered(client, prompt="slow", wait="0").json()["job_id"]
+    job_id = transcribe(client, prompt="slow", wait="0").json()["job_id"]
     texts: list[str | None] = []
 
     def wait() -> None:
@@ -212,7 +212,7 @@ def test_a_live_session_hands_over_its_words_and_keeps_none(server, folder, by):
                 await it.say("close")
                 await it.to_the_end()
                 last = it.frames[-1]["data"]
-                assert it.words == spoken(4.0)
+                assert it.words == script_words(4.0)
             else:
                 await it.until("word")
         if by != "writer":
@@ -246,7 +246,7 @@ def test_a_recording_cannot_be_ordered_and_not_kept(server, client):
 @pytest.mark.parametrize("value", ["", "all", "7d", "null", "none,none"])
 def test_any_other_retention_is_refused(client, value):
     refused = [
-        ordered(client, retention=value),
+        transcribe(client, retention=value),
         client.post("/v1/transcribe", json={"url": "https://example.org/a", "retention": value}),
         client.post("/v1/live", json={"retention": value}),
         client.post("/v1/keys", json={"retention": value}),
@@ -303,7 +303,7 @@ def test_the_python_client_returns_the_record_and_the_files_in_it(server, tmp_pa
 # --- in the store -------------------------------------------------------------------------------------------------
 
 
-async def ended(storage: Storage, outcome: Outcome, **order: Any) -> str:
+async def end_job(storage: Storage, outcome: Outcome, **order: Any) -> str:
     """A job with *outcome* whose results are not kept. It has a chunk, a word in its log, and an output."""
     job_id = await submit(storage, order=Order(retention="none", prompt=HINT, metadata={"k": "v"}, **order))
     lease = await claim(storage)
@@ -317,7 +317,7 @@ async def ended(storage: Storage, outcome: Outcome, **order: Any) -> str:
 async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
-        job_id = await ended(storage, completed())
+        job_id = await end_job(storage, completion())
         assert await storage.jobs.to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
         await storage.jobs.note_answered(job_id)
@@ -342,7 +342,7 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
 @in_a_loop
 async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        job_id = await ended(storage, completed(), webhook_url=HOOK, webhook_events=("job.completed",))
+        job_id = await end_job(storage, completion(), webhook_url=HOOK, webhook_events=("job.completed",))
         await storage.jobs.note_answered(job_id)
         assert await storage.jobs.erase_outputs(job_id) is None
         [row] = await storage.outbox.of_job(job_id)
@@ -354,7 +354,7 @@ async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_pat
 @in_a_loop
 async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        job_id = await ended(storage, failed())
+        job_id = await end_job(storage, failure())
         assert [job.id for job in await storage.jobs.to_erase(limit=9)] == [job_id]
         await storage.jobs.erase_outputs(job_id)
         assert "word" not in await types_of(storage, job_id)
@@ -365,7 +365,7 @@ async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.note_answered(job_id)
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         await storage.jobs.note_answered(job_id)
         assert await storage.jobs.to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
@@ -378,7 +378,7 @@ async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
 async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path):
     clock = ManualClock(now_ms())
     async with stored(tmp_path, clock) as storage:
-        eraser, job_id = Eraser(storage, Metrics()), await ended(storage, completed())
+        eraser, job_id = Eraser(storage, Metrics()), await end_job(storage, completion())
         with eraser.holding(job_id):
             await eraser.note_answered(job_id)
             await eraser.tidy()
@@ -397,11 +397,11 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
 
 
 def test_results_that_nobody_takes_are_not_kept_for_longer_than_a_day(server, client):
-    job_id = ordered(client, wait="0").json()["job_id"]
-    [job] = [job for job in until(lambda: server.wait(ended_job(server.storage, job_id))) if job]
+    job_id = transcribe(client, wait="0").json()["job_id"]
+    [job] = [job for job in until(lambda: server.wait(job_columns(server.storage, job_id))) if job]
     assert job.expires_at - job.finished_at == UNANSWERED_KEPT_MS
 
 
-async def ended_job(storage: Storage, job_id: str) -> list[Any]:
+async def job_columns(storage: Storage, job_id: str) -> list[Any]:
     job = await storage.jobs.get(job_id)
     return [job] if job is not None and job.terminal else []

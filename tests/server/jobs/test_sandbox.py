@@ -31,18 +31,18 @@ class Recording:
             self.closed = True
 
 
-async def played(scenario: str | None) -> list[Chunk]:
+async def play(scenario: str | None) -> list[Chunk]:
     return [made async for made in rehearse(scenario, Recording().chunks())]
 
 
 @in_a_loop
 async def test_without_a_scenario_nothing_is_changed():
-    assert await played(None) == SPOKEN
+    assert await play(None) == SPOKEN
 
 
 @in_a_loop
 async def test_empty_is_a_recording_in_which_nobody_speaks():
-    silent = await played("empty")
+    silent = await play("empty")
     assert [made.segments for made in silent] == [(), ()]
     assert [(made.start, made.end) for made in silent] == [(made.start, made.end) for made in SPOKEN]
 
@@ -50,9 +50,9 @@ async def test_empty_is_a_recording_in_which_nobody_speaks():
 @in_a_loop
 async def test_fail_and_canceled_end_the_job_their_way():
     with pytest.raises(OrderedFailure):
-        await played("fail")
+        await play("fail")
     with pytest.raises(Canceled):
-        await played("canceled")
+        await play("canceled")
 
 
 @in_a_loop
@@ -60,7 +60,7 @@ async def test_slow_waits_in_the_queue_and_keeps_no_worker_busy():
     assert delay_of("slow") == SLOW_S
     assert {delay_of(scenario) for scenario in (None, *bounds.SCENARIOS) if scenario != "slow"} == {0.0}
     async with asyncio.timeout(SLOW_S / 2):
-        assert await played("slow") == SPOKEN
+        assert await play("slow") == SPOKEN
 
 
 @in_a_loop

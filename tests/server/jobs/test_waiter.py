@@ -4,7 +4,7 @@ import asyncio
 
 from server.jobs.waiter import JobWaiter
 from server.model.jobs import State
-from tests.server.storing import CANCELED, checkpoint, claim, completed, in_a_loop, stored, submit
+from tests.server.storing import CANCELED, checkpoint, claim, completion, in_a_loop, stored, submit
 
 MOST_S = 30
 
@@ -24,7 +24,7 @@ async def test_the_end_of_the_job_ends_the_wait(tmp_path):
         await checkpoint(storage, lease)
         await asyncio.sleep(0.05)
         assert not held.done()  # being claimed and making progress is no end
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         assert (await asyncio.wait_for(held, MOST_S)).state is State.COMPLETED
 
 

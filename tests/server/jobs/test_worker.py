@@ -121,7 +121,7 @@ async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(tmp_
         assert spoken[0] == spoken[1]
 
 
-async def taken_over(it: Shop) -> Lease:
+async def take_over(it: Shop) -> Lease:
     """Let another worker claim the job after the lease of the first has ended."""
     it.clock.advance(s=31)
     assert await it.storage.jobs.reap(limit=10) == 1
@@ -137,7 +137,7 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
         async with it.working(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.stop()  # it has one job and will not claim another
-            lease = await taken_over(it)
+            lease = await take_over(it)
             before = await it.events(job_id)
             await asyncio.wait_for(gate.left.wait(), MOST_S)
         assert await it.events(job_id) == before
@@ -247,7 +247,7 @@ async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(tmp_path):
 # --- errors --------------------------------------------------------------------------------------------------------
 
 
-def raising(error: Exception) -> Any:
+def script_that_raises(error: Exception) -> Any:
     async def script(*_: object) -> AsyncGenerator[Chunk]:
         raise error
         yield
@@ -258,7 +258,7 @@ def raising(error: Exception) -> Any:
 @in_a_loop
 async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp_path):
     async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = raising(EngineFailed("the process died"))
+        it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
         job_id = await it.submit("fail")
         async with it.working(replace(PATIENT, retry_s=60.0)):
             job = await it.until(job_id, lambda job: job.state is State.QUEUED and job.started_at is not None)
@@ -271,7 +271,7 @@ async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp
 @in_a_loop
 async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_its_quota(tmp_path):
     async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = raising(EngineFailed("the process died"))
+        it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
         job_id = await it.submit("fail", quotas=(quota(),))
         async with it.working(replace(PATIENT, retry_s=0.0)):
             job = await it.over(job_id)
@@ -285,7 +285,7 @@ async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_i
 @in_a_loop
 async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
     async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = raising(UndecodableAudio("no audio"))
+        it.batch.scripts["fail"] = script_that_raises(UndecodableAudio("no audio"))
         job_id = await it.submit("fail", quotas=(quota(),))
         async with it.working():
             job = await it.over(job_id)
@@ -297,7 +297,7 @@ async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
 @in_a_loop
 async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs(tmp_path):
     async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = raising(ZeroDivisionError("in /secret/path"))
+        it.batch.scripts["fail"] = script_that_raises(ZeroDivisionError("in /secret/path"))
         bad, good = await it.submit("fail"), await it.submit()
         async with it.working(replace(PATIENT, retry_s=0.0)):
             failed, done = await it.over(bad), await it.over(good)

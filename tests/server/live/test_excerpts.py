@@ -67,12 +67,12 @@ async def test_excerpts_that_cannot_be_stored_are_stored_the_next_time(tmp_path,
     blobs.broken = None
     await kept.write(EXCERPTS)
     assert held.named[-1] == "job_1/voices/1-3"
-    again = await KeptExcerpts(held_with(held.named[-1]), blobs).read()
+    again = await KeptExcerpts(make_held(held.named[-1]), blobs).read()
     assert list(again[None]) == ["S1"]
     await blobs.close()
 
 
-def held_with(blob: str) -> Held:
+def make_held(blob: str) -> Held:
     held = Held()
     held.lease.blob = blob
     return held

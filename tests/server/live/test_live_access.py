@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 from pipeline.errors import PipelineError
 from tests.server.serving import LIMITS, Served, served, wav
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, refused, silence, spoken, talking
+from tests.server.talking import Caller, check_refusal, script_words, silence, talking
 
 
 @in_a_loop
@@ -25,9 +25,9 @@ async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
         (ingest, "stream", 4403, "insufficient_scope"),
     ]:
         async with talking(f"{me.socket(record, path)}?token={token}") as talk:
-            await refused(talk, code, name)
+            await check_refusal(talk, code, name)
     async with talking(f"{me.socket(other)}?token={ingest}") as talk:
-        await refused(talk, 4403, "insufficient_scope")
+        await check_refusal(talk, 4403, "insufficient_scope")
     async with talking(f"{me.socket(record)}?token={ingest}") as talk:
         assert (await talk.next())["type"] == "session.started"
 
@@ -63,7 +63,7 @@ def test_a_live_session_has_many_readers_and_an_end_of_seats(tmp_path):
             for _ in range(30):
                 await open_readers.enter_async_context(talking(address))
             async with talking(address) as late:
-                await refused(late, 4429, "too_many_connections")
+                await check_refusal(late, 4429, "too_many_connections")
 
     with served(tmp_path, limits=replace(LIMITS, streams=replace(LIMITS.streams, per_session=30))) as server:
         asyncio.run(main(server))
@@ -85,11 +85,11 @@ def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_pa
         me = Caller(server, server.key())
         record = await me.start()
         async with talking(record["live"]["ingest_ws"], origin="https://evil.example") as talk:
-            await refused(talk, 4403, "origin_not_allowed")
+            await check_refusal(talk, 4403, "origin_not_allowed")
         async with talking(record["live"]["ingest_ws"], origin="https://app.example") as talk:
             assert (await talk.next())["type"] == "session.started"
         async with talking(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
-            await refused(talk, 4400, "invalid_last_event_id")
+            await check_refusal(talk, 4400, "invalid_last_event_id")
 
     with served(tmp_path, CORS_ORIGINS="https://app.example") as server:
         asyncio.run(main(server))
@@ -113,11 +113,11 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
             assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
             assert int(refusal.headers["retry-after"]) > 0
             async with talking(second["live"]["ingest_ws"]) as late:
-                await refused(late, 1013, "queue_full")
+                await check_refusal(late, 1013, "queue_full")
             await talk.send(silence(2))
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")
-        assert talk.words == spoken(2)
+        assert talk.words == script_words(2)
 
     room = Room()
     with served(tmp_path, headroom=room) as server:

@@ -17,7 +17,7 @@ from server.client import Client
 from tests.processes import await_true
 from tests.server.running import CLIP
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, refused, silence, spoken, talking
+from tests.server.talking import Caller, check_refusal, script_words, silence, talking
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes
         await talk.send(bytes(3 * bytes_per_s), piece_s=0.333)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(3)
+    assert talk.words == script_words(3)
     job = await me.job(record["job_id"])
     assert job["duration"] == pytest.approx(3, abs=0.01)
     assert job["live"]["received_seconds"] == job["duration"]
@@ -55,7 +55,7 @@ async def test_without_a_rate_telephone_encodings_have_8000_samples_a_second_and
         await stream.send(bytes(3 * bytes_per_s))
         stream.close()
         frames = [event async for event in stream.events()]
-    assert [frame["word"] for frame in frames if frame["type"] == "word"] == spoken(3)
+    assert [frame["word"] for frame in frames if frame["type"] == "word"] == script_words(3)
     job = await me.job(stream.job_id)
     assert job["live"]["sample_rate"] == rate
     assert job["duration"] == pytest.approx(3, abs=0.01)
@@ -76,7 +76,7 @@ async def test_a_container_is_heard_as_it_comes(me):
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     job = await me.job(record["job_id"])
-    assert talk.words == spoken(job["duration"])
+    assert talk.words == script_words(job["duration"])
     assert job["live"]["received_bytes"] == len(clip)
     assert job["source"]["format"] == "container"
     assert "sample_rate" not in job["live"]
@@ -89,7 +89,7 @@ async def test_what_no_decoder_can_read_is_4415(me, rubbish):
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.socket.send(rubbish)
         await talk.say("close")
-        await refused(talk, 4415, "unsupported_audio_format")
+        await check_refusal(talk, 4415, "unsupported_audio_format")
     job = await me.job(record["job_id"])
     assert (job["status"], job["error"]["code"]) == ("failed", "unsupported_audio_format")
 
@@ -157,7 +157,7 @@ async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
         await talk.send(silence(3))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(3)
+    assert talk.words == script_words(3)
     job = await me.job(record["job_id"])
     assert "recording_failed" in [warning["code"] for warning in job["warnings"]]
     assert "audio_url" not in job["live"]
@@ -171,10 +171,10 @@ async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(
         with suppress(ConnectionClosed):  # it may be closed before the last piece
             for _ in range(34):
                 await talk.send(silence(1))
-        await refused(talk, 4413, "payload_too_large")
+        await check_refusal(talk, 4413, "payload_too_large")
     job = await me.job(record["job_id"], wait=20)
     assert job["status"] == "completed"
-    assert job["text"].startswith(" ".join(spoken(30)))
+    assert job["text"].startswith(" ".join(script_words(30)))
 
 
 @in_a_loop

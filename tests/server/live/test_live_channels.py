@@ -15,7 +15,18 @@ import soundfile
 from tests.server.live.test_live_model import alike
 from tests.server.running import SPEECH, Server
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, Frame, Talk, durable, refused, silence, spoken, talking, written
+from tests.server.talking import (
+    SECOND,
+    Caller,
+    Frame,
+    Talk,
+    check_refusal,
+    durable,
+    script_words,
+    silence,
+    talking,
+    write_with_drops,
+)
 
 JFK = SPEECH / "human" / "jfk.flac"
 AUSTEN = SPEECH / "human" / "austen_0870.flac"
@@ -44,7 +55,7 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
         await talk.send(silence(8) * 2)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert words(talk.frames, 0) == words(talk.frames, 1) == spoken(8)
+    assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(8)
     told = talk.of("word")
     assert [word["index"] for word in told] == list(range(len(told)))
     assert {(word["channel"], word["speaker"]) for word in told} == {(0, "S1"), (1, "S2")}
@@ -62,7 +73,7 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
 
 async def check_result(me: Caller, job_id: str) -> None:
     job = await me.job(job_id)
-    assert (job["status"], job["duration"], len(job["words"])) == ("completed", 8, 2 * len(spoken(8)))
+    assert (job["status"], job["duration"], len(job["words"])) == ("completed", 8, 2 * len(script_words(8)))
     starts = [word["start"] for word in job["words"]]
     assert starts == sorted(starts)
     assert "\nS1: This" in (await output(job, "srt")).text
@@ -101,7 +112,7 @@ async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     for channel in range(8):
-        assert words(talk.frames, channel) == spoken(2)
+        assert words(talk.frames, channel) == script_words(2)
 
 
 def in_stereo(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -121,9 +132,9 @@ async def test_the_channels_of_a_container_are_counted_and_kept_apart(me):
             await talk.say("close")
             if file_channels == count:
                 assert await talk.to_the_end() == (1000, "")
-                assert words(talk.frames, 0) == words(talk.frames, 1) == spoken(3)
+                assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(3)
             else:
-                await refused(talk, 4415, "invalid_audio")
+                await check_refusal(talk, 4415, "invalid_audio")
                 assert "1 channels" in talk.frames[-1]["error"]["detail"]
 
 
@@ -142,7 +153,7 @@ async def test_finalize_is_answered_once_for_all_channels(me):
         await talk.say("finalize")
         answer = await talk.until("finalized")
         assert (answer["at"], "channel" in answer) == (1.984, False)
-        assert words(talk.frames, 0) == words(talk.frames, 1) == spoken(2)
+        assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(2)
         await talk.say("close")
         await talk.to_the_end()
     assert len(talk.of("finalized")) == 1
@@ -152,9 +163,9 @@ async def test_finalize_is_answered_once_for_all_channels(me):
 async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(me):
     record = await me.start(channels="separate", max_utterance_s=3)
     reader = asyncio.create_task(me.events(record["job_id"]))
-    await written(record["live"]["ingest_ws"], silence(12) * 2, random.Random(3), drops=4)
+    await write_with_drops(record["live"]["ingest_ws"], silence(12) * 2, random.Random(3), drops=4)
     frames: list[Frame] = [{"type": kind, **data} for _, kind, data in await reader]
-    assert words(frames, 0) == words(frames, 1) == spoken(12)
+    assert words(frames, 0) == words(frames, 1) == script_words(12)
 
 
 @in_a_loop

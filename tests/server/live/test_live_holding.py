@@ -11,12 +11,12 @@ from server.model.errors import DiskFull
 from server.model.leases import LeaseLost, Renewal
 from server.storage import patience
 from server.storage.ports import Storage
-from tests.server.storing import WORD, ManualClock, completed, in_a_loop, submit, types_of
+from tests.server.storing import WORD, ManualClock, completion, in_a_loop, submit, types_of
 
 LEASE_S = 15.0
 
 
-async def held(storage: Storage, job_id: str) -> SessionLease:
+async def claim_session(storage: Storage, job_id: str) -> SessionLease:
     lease = await storage.jobs.claim_live(job_id, "ours", lease_s=LEASE_S)
     assert lease is not None
     return SessionLease(lease, storage.jobs, worker="ours", lease_s=LEASE_S, requested_at=time.monotonic())
@@ -26,14 +26,14 @@ async def held(storage: Storage, job_id: str) -> SessionLease:
 async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
-        session = await held(storage, await submit(storage, "job_a", live=True))
+        session = await claim_session(storage, await submit(storage, "job_a", live=True))
         clock.advance(s=LEASE_S + 5)
         assert [event.type for event in await session.log([WORD])] == ["word"]
         clock.advance(s=LEASE_S + 5)
         assert await storage.jobs.reap(limit=10) == 1
         assert await session.renew() is Renewal.OK
         clock.advance(s=LEASE_S + 5)
-        await session.finish(completed())
+        await session.finish(completion())
         kinds = await types_of(storage, "job_a")
         assert (kinds.count("word"), kinds[-1]) == (1, "job.completed")
 
@@ -42,9 +42,9 @@ async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backe
 async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_the_next(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
-        session = await held(storage, await submit(storage, "job_a", live=True))
+        session = await claim_session(storage, await submit(storage, "job_a", live=True))
         clock.advance(s=LEASE_S + 5)
-        other = await held(storage, "job_a")
+        other = await claim_session(storage, "job_a")
         with pytest.raises(LeaseLost):
             await session.log([WORD])
         await other.release()
@@ -58,7 +58,7 @@ async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_t
 async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypatch):
     monkeypatch.setattr(patience, "AGAIN_S", 0.01)
     async with backend.stored(tmp_path, ManualClock()) as storage:
-        session = await held(storage, await submit(storage, "job_a", live=True))
+        session = await claim_session(storage, await submit(storage, "job_a", live=True))
         log, full = storage.jobs.log, [DiskFull("no room left")] * 3
 
         async def when_there_is_room(*given):
@@ -77,7 +77,7 @@ async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypat
 @in_a_loop
 async def test_a_live_write_passes_at_most_five_functions_down_to_its_sql(backend, tmp_path):
     async with backend.stored(tmp_path, ManualClock()) as storage:
-        session = await held(storage, await submit(storage, "job_a", live=True))
+        session = await claim_session(storage, await submit(storage, "job_a", live=True))
         writing = asyncio.create_task(session.log([WORD]))
         await asyncio.sleep(0)
         passed, waiting = [], writing.get_coro()

@@ -12,7 +12,7 @@ import soundfile
 
 from tests.server.running import CLIP, SPEECH, Server
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, durable, talking, written
+from tests.server.talking import SECOND, Caller, durable, talking, write_with_drops
 
 FASTER = 2.0  # times faster than real time, to save time
 
@@ -109,7 +109,7 @@ async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did
     records = [await me.start() for _ in range(4)]
     async with asyncio.TaskGroup() as tasks:
         for seed, record in enumerate(records):
-            tasks.create_task(written(record["live"]["ingest_ws"], audio, random.Random(seed), drops=2 * seed))
+            tasks.create_task(write_with_drops(record["live"]["ingest_ws"], audio, random.Random(seed), drops=2 * seed))
     jobs = [await me.job(record["job_id"]) for record in records]
     assert {job["live"]["received_bytes"] for job in jobs} == {len(audio)}
     undisturbed, *others = [job["text"] for job in jobs]

@@ -37,7 +37,7 @@ NOTHING = SessionOffsets()
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
 
 
-def happened(event, *lags_s: float) -> TimedEvent:
+def timed_event(event, *lags_s: float) -> TimedEvent:
     return TimedEvent(event, AT_S, lags_s)
 
 
@@ -50,7 +50,7 @@ def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_words_are_told_with_their_place_their_times_and_their_lag():
-    batch = render(happened(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), offsets=SessionOffsets(words=4, segments=2))
+    batch = render(timed_event(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), offsets=SessionOffsets(words=4, segments=2))
     assert bodies(batch) == [
         ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
                   "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
@@ -63,10 +63,10 @@ def test_words_are_told_with_their_place_their_times_and_their_lag():
 def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
     offsets = SessionOffsets(positions={None: 10 * RATE}, words=7, segments=3)
     events = [
-        happened(SpeechStarted(800)),
-        happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1),
-        happened(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
-        happened(SpeechEnded(16_000)),
+        timed_event(SpeechStarted(800)),
+        timed_event(WordsCommitted(WORDS, 0, 0), 0.1, 0.1),
+        timed_event(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
+        timed_event(SpeechEnded(16_000)),
     ]
     batch = render(*events, offsets=offsets)
     seen = bodies(batch)
@@ -81,7 +81,7 @@ def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
 
 
 def test_language_and_warnings_are_events_too():
-    batch = render(happened(LanguageDetected("de", 0.98765)), happened(Warned("late", "the model is slow")))
+    batch = render(timed_event(LanguageDetected("de", 0.98765)), timed_event(Warned("late", "the model is slow")))
     assert bodies(batch) == [
         ("language", {"language": "de", "probability": 0.9877}),
         ("warning", {"code": "late", "message": "the model is slow"}),
@@ -89,14 +89,14 @@ def test_language_and_warnings_are_events_too():
 
 
 def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
-    first, second = happened(Partial(WORDS[:1], 0)), happened(Partial(WORDS, 0))
-    committed = happened(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
+    first, second = timed_event(Partial(WORDS[:1], 0)), timed_event(Partial(WORDS, 0))
+    committed = timed_event(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
     assert orjson.loads(render(first, second).shown[None] or b"") == {
         "segment": 0, "text": "Guten日", "start": 0.1, "end": 1.0,
     }  # fmt: skip
     assert render(first, committed).shown == {None: None}
     assert render(committed, first).shown[None] is not None
-    nothing = render(happened(Partial((), 3))).shown[None]
+    nothing = render(timed_event(Partial((), 3))).shown[None]
     assert orjson.loads(nothing or b"") == {"segment": 0, "text": "", "start": None, "end": None}
 
 
@@ -112,10 +112,10 @@ def stories(draw: st.DrawFn) -> list[list[TimedEvent]]:
                 start = at + draw(st.integers(0, 5000))
                 at = start + draw(st.integers(1, 5000))
                 words.append(Word(f"w{count + len(words)}", start, at, 0.5, spaced=draw(st.booleans())))
-            batches.append([happened(WordsCommitted(tuple(words), count, number), *([0.1] * size))])
+            batches.append([timed_event(WordsCommitted(tuple(words), count, number), *([0.1] * size))])
             count += size
             segment += words
-        closing = happened(SegmentClosed(number, Segment(tuple(segment), -0.2, 0.1)))
+        closing = timed_event(SegmentClosed(number, Segment(tuple(segment), -0.2, 0.1)))
         if draw(st.booleans()):
             batches[-1].append(closing)
         else:

@@ -12,7 +12,7 @@ from server.live.session import LiveSession
 from tests.server.receiving import receiver
 from tests.server.serving import config
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, durable, refused, silence, spoken, talking
+from tests.server.talking import SECOND, Caller, check_refusal, durable, script_words, silence, talking
 
 
 @in_a_loop
@@ -95,7 +95,7 @@ async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")
         job = (await client.get(f"/v1/jobs/{record['job_id']}")).json()
-    assert (job["environment"], job["text"]) == ("sandbox", " ".join(spoken(2)))
+    assert (job["environment"], job["text"]) == ("sandbox", " ".join(script_words(2)))
 
 
 def test_a_plan_has_so_many_sessions_at_once(live_server):
@@ -133,17 +133,17 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
         await talk.send(silence(6))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(10)
+    assert talk.words == script_words(10)
     assert talk.frames[-1]["type"] == "job.completed"
     job = await me.job(record["job_id"])
     assert job["status"] == "completed"
-    assert (job["duration"], job["language"], job["text"]) == (10, "en", " ".join(spoken(10)))
-    assert [word["word"] for word in job["words"]] == spoken(10)
+    assert (job["duration"], job["language"], job["text"]) == (10, "en", " ".join(script_words(10)))
+    assert [word["word"] for word in job["words"]] == script_words(10)
     assert job["source"] == {"type": "live", "bytes": 10 * SECOND, "format": "pcm_s16le"}
     assert (job["live"]["received_bytes"], job["live"]["received_seconds"]) == (10 * SECOND, 10)
     assert set(job["formats"]) == {"json", "txt"}
     async with httpx.AsyncClient() as client:
-        assert (await client.get(job["formats"]["txt"])).text == " ".join(spoken(10)) + "\n"
+        assert (await client.get(job["formats"]["txt"])).text == " ".join(script_words(10)) + "\n"
 
 
 @in_a_loop
@@ -160,7 +160,7 @@ async def test_events_are_numbered_without_holes_and_partials_stand_between_them
     kinds = {frame["type"] for frame in talk.frames}
     assert kinds >= {"speech.started", "language", "word", "segment", "speech.ended", "job.completed"}
     [segment] = talk.of("segment")
-    assert segment == segment | {"id": 0, "text": " ".join(spoken(2)), "forced": False}
+    assert segment == segment | {"id": 0, "text": " ".join(script_words(2)), "forced": False}
 
 
 @in_a_loop
@@ -173,7 +173,7 @@ async def test_partials_are_not_told_to_who_does_not_want_them(me):
         await talk.send(silence(1))
         await talk.say("close")
         await talk.to_the_end()
-    assert talk.words == spoken(3)
+    assert talk.words == script_words(3)
     assert not talk.of("partial")
     assert "partial" not in [kind for _, kind, _ in await reading]
 
@@ -185,12 +185,12 @@ async def test_finalize_decides_what_was_said_so_far(me):
         await talk.send(silence(2))
         await talk.say("finalize")
         segment = await talk.until("segment")
-        assert segment["text"] == " ".join(spoken(2))
+        assert segment["text"] == " ".join(script_words(2))
         assert (await talk.until("finalized"))["at"] == 1.984  # the last whole window of 32 ms
         await talk.send(silence(1))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(3)
+    assert talk.words == script_words(3)
 
 
 @in_a_loop
@@ -202,7 +202,7 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
         await talk.send(silence(1))
         await talk.say("finalize")
         first = await talk.until("finalized")
-        assert (talk.words, first["at"]) == (spoken(1), 0.992)
+        assert (talk.words, first["at"]) == (script_words(1), 0.992)
         await talk.say("finalize")
         again = await talk.until("finalized")
         assert (again["at"], "seq" in first, "seq" in again) == (0.992, True, False)
@@ -294,39 +294,39 @@ async def test_a_reader_that_speaks_is_4400(me, message):
     record = await me.start()
     async with talking(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
         await talk.socket.send(message)
-        await refused(talk, 4400, "invalid_message")
+        await check_refusal(talk, 4400, "invalid_message")
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
 @in_a_loop
-async def test_a_canceled_session_stops_and_says_so(hurried):
-    record = await hurried.start()
-    async with talking(record["live"]["ingest_ws"]) as talk, hurried.client() as client:
+async def test_a_canceled_session_stops_and_says_so(hasty_caller):
+    record = await hasty_caller.start()
+    async with talking(record["live"]["ingest_ws"]) as talk, hasty_caller.client() as client:
         await talk.send(silence(1))
         await talk.until("ack")
         answer = await client.post(f"/v1/jobs/{record['job_id']}/cancel")
         assert answer.status_code == 202
         assert await talk.to_the_end() == (1000, "")
     assert talk.frames[-1]["type"] == "job.canceled"
-    assert (await hurried.job(record["job_id"]))["status"] == "canceled"
+    assert (await hasty_caller.job(record["job_id"]))["status"] == "canceled"
 
 
 @in_a_loop
-async def test_a_deleted_session_is_gone_for_everyone(hurried):
-    record = await hurried.start()
+async def test_a_deleted_session_is_gone_for_everyone(hasty_caller):
+    record = await hasty_caller.start()
     async with (
         talking(record["live"]["ingest_ws"]) as talk,
-        talking(hurried.socket(record, "stream"), hurried.headers) as reader,
-        hurried.client() as client,
+        talking(hasty_caller.socket(record, "stream"), hasty_caller.headers) as reader,
+        hasty_caller.client() as client,
     ):
         await talk.send(silence(1))
         await talk.until("ack")
         assert (await client.delete(f"/v1/jobs/{record['job_id']}")).status_code == 409
         assert (await client.delete(f"/v1/jobs/{record['job_id']}?force=true")).status_code == 204
-        await refused(talk, 4404, "job_not_found")
-        await refused(reader, 4404, "job_not_found")
+        await check_refusal(talk, 4404, "job_not_found")
+        await check_refusal(reader, 4404, "job_not_found")
 
 
 @in_a_loop
@@ -338,7 +338,7 @@ async def test_a_webhook_tells_that_a_session_is_over(me):
         [got] = await asyncio.to_thread(hooks.wait_for, 1)
     told = json.loads(got.body)
     assert told["type"] == "job.completed"
-    assert told["data"] == told["data"] | {"job_id": record["job_id"], "text": " ".join(spoken(2))}
+    assert told["data"] == told["data"] | {"job_id": record["job_id"], "text": " ".join(script_words(2))}
     assert told["data"]["metadata"] == {"room": "7"}
 
 
@@ -355,8 +355,8 @@ async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
             await talk.say("close")
             await talk.to_the_end()
         after = numbers((await client.get("/metrics")).text)
-    assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(spoken(2))
-    assert after["scribewire_word_lag_seconds_count"] >= len(spoken(2))
+    assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(script_words(2))
+    assert after["scribewire_word_lag_seconds_count"] >= len(script_words(2))
     assert after["scribewire_final_words_changed_total"] == 0
     heard = 'scribewire_model_audio_seconds_total{environment="production",urgency="final"}'
     assert after[heard] > before[heard]

@@ -16,7 +16,7 @@ from tests.server.session_registries import order, over, session_registry
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
 
 
-async def begun_on_two_channels(storage: Storage, job_id: str) -> None:
+async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
     """Make a session as a dead server leaves it: a side closed a segment and went on to 4 s, the other is at 2 s."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
     assert lease is not None
@@ -42,7 +42,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
     async with stored(tmp_path, clock) as storage:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
         assert job is not None
-        await begun_on_two_channels(storage, job.id)
+        await begin_on_two_channels(storage, job.id)
         clock.advance(s=LEASE_S)
         async with session_registry(storage) as made:
             live = await made.open(job)

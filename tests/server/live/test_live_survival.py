@@ -13,7 +13,18 @@ from server.live.rules import LiveRules
 from tests.server.running import Server, running
 from tests.server.serving import Served, served
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, Frame, Talk, dropped, durable, silence, spoken, talking, written
+from tests.server.talking import (
+    SECOND,
+    Caller,
+    Frame,
+    Talk,
+    drop,
+    durable,
+    script_words,
+    silence,
+    talking,
+    write_with_drops,
+)
 
 RUNS = 50
 AT_ONCE = 5
@@ -37,7 +48,7 @@ async def read(url: str, headers: dict[str, str], chance: random.Random, *, leav
                 with suppress(ConnectionClosed):
                     for _ in range(chance.randrange(1, 12)):
                         await talk.next()
-                await dropped(talk, chance)
+                await drop(talk, chance)
             else:
                 assert await talk.to_the_end() == (1000, "")
             frames += durable(talk.frames)
@@ -45,18 +56,18 @@ async def read(url: str, headers: dict[str, str], chance: random.Random, *, leav
                 return frames
 
 
-async def survived(me: Caller, seed: int) -> None:
+async def survive(me: Caller, seed: int) -> None:
     chance = random.Random(seed)
     record = await me.start(max_utterance_s=3, word_timestamps=True)
     stream = me.socket(record, "stream")
     early = asyncio.create_task(me.events(record["job_id"]))
     restless = asyncio.create_task(read(stream, me.headers, chance, leaves=3))
-    await written(record["live"]["ingest_ws"], silence(AUDIO_S), chance, drops=chance.randrange(1, 6))
+    await write_with_drops(record["live"]["ingest_ws"], silence(AUDIO_S), chance, drops=chance.randrange(1, 6))
     late = await read(stream, me.headers, chance, leaves=0)
     job = await me.job(record["job_id"])
-    assert job["text"] == " ".join(spoken(AUDIO_S))
+    assert job["text"] == " ".join(script_words(AUDIO_S))
     assert job["live"]["received_bytes"] == AUDIO_S * SECOND
-    assert [frame["word"] for frame in late if frame["type"] == "word"] == spoken(AUDIO_S)
+    assert [frame["word"] for frame in late if frame["type"] == "word"] == script_words(AUDIO_S)
     assert [frame["seq"] for frame in late] == list(range(1, len(late) + 1))
     assert await restless == late
     assert durable({"type": kind, **data} for number, kind, data in await early if number is not None) == late
@@ -68,7 +79,7 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_se
     callers = [Caller(server, server.key()) for _ in range(AT_ONCE)]
     async with asyncio.TaskGroup() as tasks:
         for number, me in enumerate(callers):
-            tasks.create_task(survived(me, first + number))
+            tasks.create_task(survive(me, first + number))
 
 
 @in_a_loop
@@ -84,7 +95,7 @@ async def test_a_reader_that_reads_late_gets_every_event(server):
             assert await talk.to_the_end() == (1000, "")
         await slow.to_the_end()
     assert durable(slow.frames) == durable(talk.frames)
-    assert talk.words == spoken(60)
+    assert talk.words == script_words(60)
 
 
 def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_path):
@@ -117,9 +128,9 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
         me = Caller(server, me.secret)
         after = asyncio.run(second(me, record, last))
         job = asyncio.run(me.job(record["job_id"]))
-    assert before.words + after.words == spoken(12)
-    assert [word["index"] for word in before.of("word") + after.of("word")] == list(range(len(spoken(12))))
-    assert (job["text"], job["duration"]) == (" ".join(spoken(12)), 12)
+    assert before.words + after.words == script_words(12)
+    assert [word["index"] for word in before.of("word") + after.of("word")] == list(range(len(script_words(12))))
+    assert (job["text"], job["duration"]) == (" ".join(script_words(12)), 12)
     assert "recording_incomplete" in [warning["code"] for warning in job["warnings"]], "it begins after the restart"
     segments = [frame["id"] for frame in before.of("segment") + after.of("segment")]
     assert segments == list(range(len(segments)))
@@ -143,7 +154,9 @@ def test_a_signal_lets_everyone_know_before_the_line_is_cut(tmp_path):
         assert asyncio.run(main(server)) == 0
 
 
-def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) -> tuple[dict[str, object], list[Frame]]:
+def run_killed_session(
+    folder: Path, order: dict[str, object], audio: bytes, rest: bytes
+) -> tuple[dict[str, object], list[Frame]]:
     """Run a session whose server is killed after *audio*. The writer sends the *rest* to the next server."""
 
     async def first(me: Caller) -> tuple[dict[str, object], list[Frame]]:
@@ -176,11 +189,11 @@ def killed(folder: Path, order: dict[str, object], audio: bytes, rest: bytes) ->
 
 
 def test_a_server_that_is_killed_has_told_no_word_that_changes_or_comes_twice(tmp_path):
-    job, frames = killed(tmp_path / "data", {"max_utterance_s": 3}, silence(10), silence(5))
+    job, frames = run_killed_session(tmp_path / "data", {"max_utterance_s": 3}, silence(10), silence(5))
     words = [frame for frame in frames if frame["type"] == "word"]
-    assert [word["word"] for word in words] == spoken(15)
+    assert [word["word"] for word in words] == script_words(15)
     assert [word["index"] for word in words] == list(range(len(words)))
     numbers = [frame["seq"] for frame in frames if "seq" in frame]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert (job["text"], job["duration"]) == (" ".join(spoken(15)), 15)
-    assert [word["word"] for word in job["words"]] == spoken(15)
+    assert (job["text"], job["duration"]) == (" ".join(script_words(15)), 15)
+    assert [word["word"] for word in job["words"]] == script_words(15)

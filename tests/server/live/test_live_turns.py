@@ -91,13 +91,17 @@ async def test_without_the_model_turns_end_by_silence_with_a_warning(live_server
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def logged(seq: int, kind: str, body: Mapping[str, object]) -> Event:
+def log_event(seq: int, kind: str, body: Mapping[str, object]) -> Event:
     return Event("job", seq, 0, kind, orjson.dumps(body))
 
 
 def test_the_turn_that_was_open_is_found_in_the_log():
     said = {"index": 0, "segment": 0, "word": "so", "start": 1.0, "end": 2.0, "probability": 0.9}
-    log = [logged(1, "word", said), logged(2, "word", {**said, "channel": 1}), logged(3, "turn.ended", {"at": 2.0})]
+    log = [
+        log_event(1, "word", said),
+        log_event(2, "word", {**said, "channel": 1}),
+        log_event(3, "turn.ended", {"at": 2.0}),
+    ]
     assert read_past((), log).open_turns == {1: position(2)}
     assert read_past((), log[:1]).open_turns == {None: position(2)}
 

@@ -34,7 +34,7 @@ def voices(server: Server) -> list[Path]:
     return sorted((server.data_dir / "blobs").glob("job_*/voices/*"))
 
 
-async def spoken_until(me: Caller, record: Frame, audio: bytes, *, label: str) -> list[Frame]:
+async def speak_until(me: Caller, record: Frame, audio: bytes, *, label: str) -> list[Frame]:
     """Send *audio*, and return what came until words of somebody with this label were told."""
     async with talking(me.socket(record), me.headers) as talk:
         await talk.send(audio, piece_s=0.25)
@@ -50,7 +50,7 @@ def kept_labels(server: Server) -> set[str]:
     return {label for path in voices(server) for own in read_excerpts(path.read_bytes()).values() for label in own}
 
 
-async def finished(me: Caller, record: Frame, audio: bytes, last: int) -> list[Frame]:
+async def finish(me: Caller, record: Frame, audio: bytes, last: int) -> list[Frame]:
     """Send the rest of *audio* to whoever has the session now, and return what came after event *last*."""
     async with asyncio.timeout(60):
         while True:
@@ -91,7 +91,7 @@ def traces(server: Server, kept: Sequence[bytes], *, audio: bool = True) -> list
     return [place for place, data in places.items() if any(piece in data for piece in sought)]
 
 
-async def said_and_handed_over(me: Caller, server: Server) -> list[bytes]:
+async def run_short_session(me: Caller, server: Server) -> list[bytes]:
     """Run a short session that keeps no results; return the excerpts that were stored meanwhile."""
     record = await me.start(diarize=True, retention="none")
     async with talking(me.socket(record), me.headers) as talk:
@@ -108,14 +108,14 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
     with running(tmp_path / "data", **VOICED) as server:
         me = Caller(server, server.new_key())
         record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
-        before = asyncio.run(spoken_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
+        before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
         until(lambda: {"S1", "S2"} == kept_labels(server))
         kept = [path.read_bytes() for path in voices(server)]
         assert traces(server, kept) == [str(path) for path in voices(server)]
         assert traces(server, kept, audio=False) == []
         server.kill()
         server.start()
-        after = asyncio.run(finished(me, record, audio, durable(before)[-1]["seq"]))
+        after = asyncio.run(finish(me, record, audio, durable(before)[-1]["seq"]))
         job = asyncio.run(me.job(record["job_id"]))
         assert speakers_of(job) == ["S1", "S2", "S1", "S2"]
         labels = final_labels([*before, *after])
@@ -125,7 +125,7 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         assert voices(server) == traces(server, kept) == []
         with server.client(me.secret) as client:
             assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
-        kept += asyncio.run(said_and_handed_over(me, server))
+        kept += asyncio.run(run_short_session(me, server))
         assert len(kept) == 2
         assert voices(server) == traces(server, kept) == []
 
@@ -139,9 +139,9 @@ def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_kno
     with clustered(tmp_path, bucket, **VOICED) as nodes:
         one, other = (Caller(node, key) for node, key in zip(nodes.nodes, [nodes.new_key()] * 2, strict=True))
         record = asyncio.run(one.start(diarize=True, **known))
-        before = asyncio.run(spoken_until(one, record, audio[: round(CUT_S * SECOND)], label="Cindy"))
+        before = asyncio.run(speak_until(one, record, audio[: round(CUT_S * SECOND)], label="Cindy"))
         nodes.nodes[0].kill()
-        after = asyncio.run(finished(other, record, audio, durable(before)[-1]["seq"]))
+        after = asyncio.run(finish(other, record, audio, durable(before)[-1]["seq"]))
         job = asyncio.run(other.job(record["job_id"]))
         assert speakers_of(job) == ["S1", "Cindy", "S1", "Cindy"]
         assert final_labels([*before, *after]) == dict(enumerate(word["speaker"] for word in job["words"]))

@@ -11,7 +11,17 @@ from websockets.exceptions import ConnectionClosed
 from server.model.instants import parse_iso
 from tests.server.serving import served
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, IMPATIENT, SECOND, Caller, received, refused, silence, spoken, talking
+from tests.server.talking import (
+    HASTY,
+    IMPATIENT,
+    SECOND,
+    Caller,
+    check_refusal,
+    script_words,
+    silence,
+    talking,
+    wait_for_bytes,
+)
 
 
 @in_a_loop
@@ -21,32 +31,32 @@ async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
         await first.send(silence(1))
         await first.until("session.started")
         async with talking(record["live"]["ingest_ws"]) as second:
-            await refused(second, 4409, "ingest_busy")
+            await check_refusal(second, 4409, "ingest_busy")
         async with talking(me.socket(record), me.headers) as third:
-            await refused(third, 4409, "ingest_busy")
+            await check_refusal(third, 4409, "ingest_busy")
         async with me.client() as client:
             posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
         assert (posted.status_code, posted.json()["code"]) == (409, "ingest_busy")
         await first.send(silence(1))
         await first.say("close")
         assert await first.to_the_end() == (1000, "")
-    assert first.words == spoken(2)
+    assert first.words == script_words(2)
 
 
 @in_a_loop
-async def test_a_writer_that_fell_silent_gives_way_to_the_next(hurried):
-    record = await hurried.start()
+async def test_a_writer_that_fell_silent_gives_way_to_the_next(hasty_caller):
+    record = await hasty_caller.start()
     async with talking(record["live"]["ingest_ws"]) as dead:
         await dead.send(silence(1))
         await dead.until("ack")
         await asyncio.sleep(HASTY.takeover_s * 1.5)
         async with talking(record["live"]["ingest_ws"]) as fresh:
             assert (await fresh.next())["received_bytes"] == SECOND
-            await refused(dead, 4409, "ingest_busy")
+            await check_refusal(dead, 4409, "ingest_busy")
             await fresh.send(silence(1))
             await fresh.say("close")
             assert await fresh.to_the_end() == (1000, "")
-    assert fresh.words == spoken(2)
+    assert fresh.words == script_words(2)
 
 
 @in_a_loop
@@ -60,18 +70,18 @@ async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
         await talk.socket.send(b"\x00" + silence(2)[2:])
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(3)
+    assert talk.words == script_words(3)
     assert talk.frames[1]["seq"] == 3
 
 
 @in_a_loop
-async def test_a_writer_is_told_what_has_arrived(hurried):
-    record = await hurried.start()
+async def test_a_writer_is_told_what_has_arrived(hasty_caller):
+    record = await hasty_caller.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         ack = await talk.until(lambda frame: frame["type"] == "ack" and frame["received_bytes"] == SECOND)
         assert ack["received_seconds"] == 1
-        shown = (await hurried.job(record["job_id"]))["live"]
+        shown = (await hasty_caller.job(record["job_id"]))["live"]
         assert (shown["received_bytes"], shown["received_seconds"]) == (SECOND, 1)
 
 
@@ -105,7 +115,7 @@ async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, te
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         await talk.socket.send(text)
-        await refused(talk, 4400, "invalid_message")
+        await check_refusal(talk, 4400, "invalid_message")
     async with talking(record["live"]["ingest_ws"]) as talk:
         assert (await talk.next())["received_bytes"] == SECOND
         await talk.say("close")
@@ -124,7 +134,7 @@ async def test_audio_after_the_end_is_4410(me):
     await me.job(record["job_id"], wait=10)
     for where, headers in ((record["live"]["ingest_ws"], None), (me.socket(record), me.headers)):
         async with talking(where, headers) as late:
-            await refused(late, 4410, "ingest_finished")
+            await check_refusal(late, 4410, "ingest_finished")
     async with me.client() as client:
         posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
         again = await client.post(f"/v1/jobs/{record['job_id']}/finish")
@@ -133,12 +143,12 @@ async def test_audio_after_the_end_is_4410(me):
 
 
 @in_a_loop
-async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(rushed):
-    record = await rushed.start()
+async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(impatient_caller):
+    record = await impatient_caller.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
-        await refused(talk, 4408, "ingest_idle")
-    assert talk.words == spoken(2)
+        await check_refusal(talk, 4408, "ingest_idle")
+    assert talk.words == script_words(2)
     assert talk.frames[-2]["type"] == "job.completed"
 
 
@@ -157,9 +167,9 @@ def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(t
                     await talk.say("keep_alive")
                     await talk.say("finalize")
                     await asyncio.sleep(0.1)
-            await refused(talk, 4408, "ingest_idle")
+            await check_refusal(talk, 4408, "ingest_idle")
             assert 0.9 < time.monotonic() - began < 10
-        assert (await me.job(record["job_id"], wait=10))["text"] == " ".join(spoken(1))
+        assert (await me.job(record["job_id"], wait=10))["text"] == " ".join(script_words(1))
 
     with served(tmp_path, live=replace(HASTY, audioless_s=1.0)) as server:
         asyncio.run(main(Caller(server, server.key())))
@@ -178,7 +188,7 @@ def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_c
                 while True:
                     await talk.send(silence(0.05))
                     await asyncio.sleep(0.1)
-            await refused(talk, 4413, "audio_too_long")
+            await check_refusal(talk, 4413, "audio_too_long")
         assert abs(time.monotonic() - began - ends_s) < 2
         job = await me.job(record["job_id"], wait=10)
         assert (job["status"], job["duration"] > 0.5) == ("completed", True)
@@ -188,8 +198,8 @@ def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_c
 
 
 @in_a_loop
-async def test_keep_alive_keeps_a_silent_session_alive(rushed):
-    record = await rushed.start()
+async def test_keep_alive_keeps_a_silent_session_alive(impatient_caller):
+    record = await impatient_caller.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         for _ in range(8):
@@ -198,17 +208,17 @@ async def test_keep_alive_keeps_a_silent_session_alive(rushed):
         await talk.send(silence(1))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(2)
+    assert talk.words == script_words(2)
 
 
 @in_a_loop
-async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(rushed):
-    record = await rushed.start()
+async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(impatient_caller):
+    record = await impatient_caller.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await talk.until("word")
-    job = await rushed.job(record["job_id"], wait=20)
-    assert (job["status"], job["text"]) == ("completed", " ".join(spoken(2)))
+    job = await impatient_caller.job(record["job_id"], wait=20)
+    assert (job["status"], job["text"]) == ("completed", " ".join(script_words(2)))
 
 
 @in_a_loop
@@ -228,7 +238,7 @@ async def test_more_audio_in_a_message_than_anybody_can_speak_meanwhile_is_4429(
     async with talking(record["live"]["ingest_ws"]) as talk:
         await talk.socket.send(bytes(8000 * 30))
         await talk.socket.send(bytes(8000 * 30 + 1))
-        await refused(talk, 4429, "audio_too_fast")
+        await check_refusal(talk, 4429, "audio_too_fast")
     assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 8000 * 30
 
 
@@ -238,10 +248,10 @@ async def test_audio_over_the_plan_is_4413_after_what_fits_was_finished(live_ser
     record = await me.start()
     async with talking(record["live"]["ingest_ws"]) as talk:
         sending = asyncio.create_task(talk.send(silence(62), piece_s=1))
-        await refused(talk, 4413, "audio_too_long")
+        await check_refusal(talk, 4413, "audio_too_long")
         await asyncio.wait({sending})
         assert sending.exception() is None or isinstance(sending.exception(), ConnectionClosed)
-    assert talk.words == spoken(60)
+    assert talk.words == script_words(60)
     job = await me.job(record["job_id"])
     assert (job["status"], job["duration"]) == ("completed", 60)
     assert [warning["code"] for warning in job["warnings"]] == ["audio_truncated"]
@@ -266,7 +276,7 @@ async def test_three_requests_give_what_one_socket_gives(me):
     assert first.json() == first.json() | {"received_bytes": 3 * SECOND, "received_seconds": 3, "status": "processing"}
     assert second.json()["received_bytes"] == 5 * SECOND
     assert third.json() == third.json() | {"received_bytes": 10 * SECOND, "status": "completed"}
-    assert (await me.job(record["job_id"]))["text"] == " ".join(spoken(10))
+    assert (await me.job(record["job_id"]))["text"] == " ".join(script_words(10))
 
 
 @in_a_loop
@@ -279,7 +289,7 @@ async def test_finish_ends_a_session_from_elsewhere_and_may_be_repeated(me):
             done = await client.post(f"/v1/jobs/{record['job_id']}/finish")
             assert done.json() == done.json() | {"status": "completed", "received_bytes": 2 * SECOND}
         assert await talk.to_the_end() == (1000, "")
-    assert talk.words == spoken(2)
+    assert talk.words == script_words(2)
 
 
 @in_a_loop
@@ -288,7 +298,7 @@ async def test_a_request_that_breaks_off_counts_what_arrived(me):
 
     async def broken():
         yield silence(2)
-        await received(me, record, 2 * SECOND)
+        await wait_for_bytes(me, record, 2 * SECOND)
         raise ConnectionResetError
 
     async with me.client() as client:
@@ -300,7 +310,7 @@ async def test_a_request_that_breaks_off_counts_what_arrived(me):
                 if rest.status_code == 200:
                     break
     assert rest.json()["received_bytes"] == 3 * SECOND
-    assert (await me.job(record["job_id"]))["text"] == " ".join(spoken(3))
+    assert (await me.job(record["job_id"]))["text"] == " ".join(script_words(3))
 
 
 @in_a_loop

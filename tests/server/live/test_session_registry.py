@@ -28,9 +28,9 @@ from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
-from tests.server.session_registries import RULES, begun, order, over, session_registry
+from tests.server.session_registries import RULES, begin_session, order, over, session_registry
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit, with_stores
-from tests.server.talking import spoken
+from tests.server.talking import script_words
 from tests.server.working import DeletedMeanwhile
 
 
@@ -55,7 +55,7 @@ async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_
     clock = ManualClock()
     async with stored(tmp_path, clock) as storage:
         job_id = await submit(storage, order=order(encoding=encoding))
-        await begun(storage, job_id)
+        await begin_session(storage, job_id)
         clock.advance(s=LEASE_S)
         assert await storage.jobs.reap(limit=10) == 1
         async with session_registry(storage):
@@ -87,7 +87,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
     async with stored(tmp_path, clock) as storage:
         raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
         for job_id in (raw, container):
-            await begun(storage, job_id)
+            await begin_session(storage, job_id)
         clock.advance(s=LEASE_S)
         async with session_registry(storage) as made:
             jobs = [await storage.jobs.get(job_id) for job_id in (raw, container)]
@@ -139,7 +139,7 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
     async with stored(tmp_path, clock) as storage:
         job_id = await submit(storage, order=replace(order(), diarize=True))
         revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
-        lease = await begun(storage, job_id)
+        lease = await begin_session(storage, job_id)
         assert await storage.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
         clock.advance(s=LEASE_S)
         assert await storage.jobs.reap(limit=10) == 1
@@ -170,7 +170,7 @@ async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
 async def test_a_session_that_another_process_holds_is_busy(tmp_path):
     async with stored(tmp_path) as storage:
         job_id = await submit(storage, order=order())
-        await begun(storage, job_id)
+        await begin_session(storage, job_id)
         async with session_registry(storage) as made:
             job = await storage.jobs.get(job_id)
             assert job is not None
@@ -332,7 +332,7 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(t
             session.end()
             events = [one.event async for one in session.events()]
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
-        assert [word.text for word in words] == spoken(8)[11:]
+        assert [word.text for word in words] == script_words(8)[11:]
         assert min(word.start for word in words) + origin >= settled
 
 

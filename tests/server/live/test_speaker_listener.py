@@ -16,7 +16,7 @@ from tests.pipeline.conversations import conversation, models
 from tests.server.storing import in_a_loop
 
 
-async def unrevised(_: object) -> None:
+async def ignore_revisions(_: object) -> None:
     """Labels that change need not be told here."""
 
 
@@ -27,7 +27,9 @@ async def test_excerpts_of_a_voice_are_kept_even_if_its_words_come_after_the_las
     kept: asyncio.Queue[Excerpts] = asyncio.Queue()
     job: Any = SimpleNamespace(id="job_1", order=Order())
     hidden = RedactedSpans([], 99 * RATE)
-    listener = SpeakerListener(speakers, job, revise=unrevised, keep=kept.put, hidden=lambda: hidden, metrics=Metrics())
+    listener = SpeakerListener(
+        speakers, job, revise=ignore_revisions, keep=kept.put, hidden=lambda: hidden, metrics=Metrics()
+    )
     async with asyncio.timeout(30):
         running = asyncio.create_task(listener.run())
         for start in range(0, len(talk), RATE):

@@ -20,7 +20,7 @@ from server.records import records as records_module
 from server.records.links import Links
 from server.records.records import Records, record
 from tests.server.serving import chunk
-from tests.server.storing import NOON, checkpoint, claim, completed, in_a_loop, stored, submit
+from tests.server.storing import NOON, checkpoint, claim, completion, in_a_loop, stored, submit
 
 LINKS = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
 JOB = Job(
@@ -108,7 +108,7 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp
             working = await storage.jobs.get(job_id)
             assert working is not None
             assert "words" not in await records.full(working)
-            await storage.jobs.finish(lease, completed())
+            await storage.jobs.finish(lease, completion())
             ended = await storage.jobs.get(job_id)
             assert ended is not None
             shown = orjson.loads(orjson.dumps(await records.full(ended)))
@@ -131,7 +131,7 @@ async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
         lease = await claim(storage)
         body = stored_chunk(chunk(0, "so", "my"))
         await storage.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.5, lease_s=30)
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         job = await storage.jobs.get(job_id)
         assert job is not None
         answer = json_response(await Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).full(job))
@@ -169,7 +169,7 @@ async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path
         job_id = await submit(storage, order=Order(word_timestamps=True))
         lease = await claim(storage)
         await checkpoint(storage, lease)  # "chunk 0" is not what a worker stores
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         ended = await storage.jobs.get(job_id)
         assert ended is not None
         with pytest.raises(Exception, match="no stored chunk"):

@@ -117,10 +117,10 @@ def test_what_cannot_become_words_makes_no_job(server, client, files, data, stat
     assert (response.status_code, code(response)) == (status, fault)
     assert client.get("/v1/jobs").json()["data"] == []
     assert client.get("/v1/usage").json()["usage"][0]["used"] == 0
-    assert server.wait(incoming(server)) == []
+    assert server.wait(orphans(server)) == []
 
 
-async def incoming(server: Served) -> list[str]:
+async def orphans(server: Served) -> list[str]:
     """Return the prefixes in the blob store that belong to no job."""
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
     return [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
@@ -232,35 +232,38 @@ def test_the_sandbox_counts_nothing_against_the_plan(server):
 # --- idempotency -----------------------------------------------------------------------------------------------------
 
 
-def keyed(client: httpx.Client, key: str, *, audio: bytes | None = None, **data: str) -> httpx.Response:
+def submit_with_key(client: httpx.Client, key: str, *, audio: bytes | None = None, **data: str) -> httpx.Response:
     return client.post(
         "/v1/transcribe", files={"file": ("a.wav", audio or wav())}, data=data, headers={"Idempotency-Key": key}
     )
 
 
 def test_the_same_request_with_the_same_key_is_the_same_job(client):
-    first, second = keyed(client, "k1"), keyed(client, '"k1"')
+    first, second = submit_with_key(client, "k1"), submit_with_key(client, '"k1"')
     assert first.json()["job_id"] == second.json()["job_id"]
     assert "idempotent-replayed" not in first.headers
     assert (second.status_code, second.headers["idempotent-replayed"]) == (200, "true")
     assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
-    assert keyed(client, "k2").json()["job_id"] != first.json()["job_id"]
+    assert submit_with_key(client, "k2").json()["job_id"] != first.json()["job_id"]
 
 
 def test_another_request_with_the_same_key_is_refused(client):
-    keyed(client, "k1")
-    for other in (keyed(client, "k1", audio=wav(2)), keyed(client, "k1", language="de")):
+    submit_with_key(client, "k1")
+    for other in (submit_with_key(client, "k1", audio=wav(2)), submit_with_key(client, "k1", language="de")):
         assert (other.status_code, code(other)) == (422, "idempotency_key_reused")
 
 
 def test_the_wait_is_no_part_of_the_request(client):
-    assert keyed(client, "k1", wait="5").json()["job_id"] == keyed(client, "k1", wait="0").json()["job_id"]
+    assert (
+        submit_with_key(client, "k1", wait="5").json()["job_id"]
+        == submit_with_key(client, "k1", wait="0").json()["job_id"]
+    )
 
 
 def test_a_failed_request_frees_its_key(client):
-    assert keyed(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
-    assert keyed(client, "k1", output_formats="doc").status_code == 422
-    assert keyed(client, "k1").status_code == 200
+    assert submit_with_key(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
+    assert submit_with_key(client, "k1", output_formats="doc").status_code == 422
+    assert submit_with_key(client, "k1").status_code == 200
 
 
 def wait_until_reserved(server: Served, key: str) -> None:
@@ -277,17 +280,17 @@ def test_while_the_first_is_arriving_the_second_is_told_to_wait(server, client):
         raw.send(f"POST /v1/transcribe HTTP/1.1\r\n{head}\r\n")
         raw.send(body[:100])
         wait_until_reserved(server, "slow")
-        second = keyed(client, "slow")
+        second = submit_with_key(client, "slow")
         assert (second.status_code, code(second)) == (409, "idempotency_in_progress")
         assert int(second.headers["retry-after"]) >= 1
         raw.send(body[100:])
         assert raw.answer()[0] == 200
-    assert keyed(client, "slow", audio=wav()).headers["idempotent-replayed"] == "true"
+    assert submit_with_key(client, "slow", audio=wav()).headers["idempotent-replayed"] == "true"
 
 
 def once_free(client: httpx.Client, key: str) -> httpx.Response:
     """The first answer to the key that is not a refusal because of another request under way."""
-    while (again := keyed(client, key)).status_code == 409:
+    while (again := submit_with_key(client, key)).status_code == 409:
         time.sleep(0.1)
     return again
 
@@ -299,7 +302,7 @@ def test_a_client_that_leaves_while_sending_frees_its_key(server, client):
         raw.send(f"POST /v1/transcribe HTTP/1.1\r\n{head}\r\n")
         raw.send(request.read()[:100])
         wait_until_reserved(server, "gone")
-        assert keyed(client, "gone").status_code == 409
+        assert submit_with_key(client, "gone").status_code == 409
     assert once_free(client, "gone").status_code == 200
 
 
@@ -313,21 +316,21 @@ def test_a_key_is_freed_once_the_database_is_back(server, client, monkeypatch):
         await abandon(key)
 
     monkeypatch.setattr(server.storage.jobs, "abandon", away_at_first)
-    assert keyed(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
-    assert keyed(client, "k1").status_code == 409
+    assert submit_with_key(client, "k1", audio=b"no audio, but long enough to be looked at").status_code == 415
+    assert submit_with_key(client, "k1").status_code == 409
     assert (once_free(client, "k1").status_code, len(tries)) == (200, 4)
 
 
 def test_a_job_that_was_made_without_an_answer_from_the_database_keeps_its_audio(server, client, monkeypatch):
     submit_job = server.storage.jobs.submit
 
-    async def made_all_the_same(new, **more):
+    async def submit_and_lose_the_answer(new, **more):
         await submit_job(new, **more)
         raise OutcomeUnknown("the database went away during a commit; look before you try again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.storage.jobs, "submit", made_all_the_same)
-        assert keyed(client, "unknown").status_code == 503
+        patch.setattr(server.storage.jobs, "submit", submit_and_lose_the_answer)
+        assert submit_with_key(client, "unknown").status_code == 503
     record = once_free(client, "unknown").json()
     assert (record["status"], record["text"]) == ("completed", "so my fellow")
     assert [job["job_id"] for job in client.get("/v1/jobs").json()["data"]] == [record["job_id"]]

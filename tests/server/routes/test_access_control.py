@@ -199,11 +199,11 @@ def test_a_flood_of_wrong_keys_is_refused_without_reading_the_database(server, m
     looked_up = []
     by_hash = server.storage.accounts.by_hash
 
-    async def watched(digest):
+    async def watch(digest):
         looked_up.append(digest)
         return await by_hash(digest)
 
-    monkeypatch.setattr(server.storage.accounts, "by_hash", watched)
+    monkeypatch.setattr(server.storage.accounts, "by_hash", watch)
     with server.client() as client:
         client.headers["X-Forwarded-For"] = "203.0.113.77"
 

@@ -21,7 +21,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return at
 
 
-def logged(address_limits: AddressCounters, now: list[float], *, sent_bytes: int) -> int:
+def count_log_bytes(address_limits: AddressCounters, now: list[float], *, sent_bytes: int) -> int:
     """The bytes that come into the log within a minute in which somebody sends as fast as it can."""
 
     async def flood() -> int:
@@ -35,13 +35,13 @@ def logged(address_limits: AddressCounters, now: list[float], *, sent_bytes: int
 
 
 def test_short_requests_write_twice_what_they_have_and_something_to_begin_with(now: list[float]) -> None:
-    written = logged(AddressCounters(10, ()), now, sent_bytes=5)
+    written = count_log_bytes(AddressCounters(10, ()), now, sent_bytes=5)
     assert 100_000 < written <= 60_000 * 5 * 2 + 128_000
 
 
 def test_an_address_writes_at_most_a_megabyte_a_minute(now: list[float]) -> None:
     address_limits = AddressCounters(10, ())
-    assert 900_000 < logged(address_limits, now, sent_bytes=1000) <= 1_000_000
+    assert 900_000 < count_log_bytes(address_limits, now, sent_bytes=1000) <= 1_000_000
     assert asyncio.run(others(address_limits))
 
 

@@ -119,14 +119,14 @@ def test_one_account_and_one_address_cannot_take_every_place(
     statuses: dict[str, list[int]] = {"account": [], "address": [], "others": []}
     key = {"Authorization": f"Bearer {behind_a_proxy.key()}"}
 
-    def keyed() -> None:
+    def ask_with_key() -> None:
         answer = httpx.post(behind_a_proxy.base + "/v1/estimate", json=ASK, headers=key, timeout=110)
         statuses["account"].append(answer.status_code)
 
     def keyless(name: str, address: str) -> None:
         statuses[name].append(ask(behind_a_proxy, address).status_code)
 
-    threads = [threading.Thread(target=keyed) for _ in range(5)]
+    threads = [threading.Thread(target=ask_with_key) for _ in range(5)]
     threads += [threading.Thread(target=keyless, args=("address", "198.51.100.1")) for _ in range(5)]
     with held_up(monkeypatch):
         for thread in threads:

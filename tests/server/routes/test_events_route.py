@@ -45,7 +45,7 @@ async def gate(*_: object) -> AsyncGenerator[Chunk]:
 
 
 @pytest.fixture
-def held(client):
+def gated_job(client):
     """Make a running job that continues when OPEN is set."""
     OPEN.clear()
     record = submit(client, prompt="gate", wait="0", word_timestamps="true")
@@ -99,7 +99,7 @@ def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[Told]:
         return [event for lines in blocks(response) if (event := parse_event(lines))]
 
 
-def unsigned(events: list[Told]) -> list[Told]:
+def without_links(events: list[Told]) -> list[Told]:
     """Return the events without the links in the last one, which are signed anew for every reader."""
     return [replace(event, data={}) if event.event == "job.completed" else event for event in events]
 
@@ -134,8 +134,8 @@ def test_without_word_timestamps_segments_are_told_and_no_words(client):
     assert kinds == {"job.status", "job.progress", "segment", "job.completed"}
 
 
-def test_events_come_while_the_job_runs_and_silence_is_kept_alive(client, held):
-    with following(client, held["job_id"]) as response:
+def test_events_come_while_the_job_runs_and_silence_is_kept_alive(client, gated_job):
+    with following(client, gated_job["job_id"]) as response:
         lines = blocks(response)
         while (event := parse_event(next(lines))) is None or event.event != "job.progress":
             pass
@@ -155,11 +155,11 @@ def test_a_reader_goes_on_behind_the_last_event_it_had(client, by):
             "query": {"last_event_id": str(at)},
             "both": {"after": at, "last_event_id": "1"},  # EventSource reconnects with the old query and a header
         }
-        assert unsigned(all_of(client, job_id, **ways[by])) == unsigned(everything[at:])
+        assert without_links(all_of(client, job_id, **ways[by])) == without_links(everything[at:])
 
 
-def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
-    job_id, got = held["job_id"], []
+def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, gated_job):
+    job_id, got = gated_job["job_id"], []
     while not got or not got[-1].event.startswith("job.c"):
         with following(client, job_id, after=got[-1].id if got else None) as response:
             for lines in blocks(response):
@@ -168,7 +168,7 @@ def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, held):
                     break  # leave after one event
                 if lines == [": keep-alive"]:
                     OPEN.set()
-    assert unsigned(got) == unsigned(all_of(client, job_id))
+    assert without_links(got) == without_links(all_of(client, job_id))
 
 
 def test_after_the_end_there_is_nothing_to_come_back_for(client):
@@ -185,17 +185,17 @@ def test_an_id_that_this_stream_never_gave_is_400(client, after):
     assert (response.status_code, response.json()["code"]) == (400, "invalid_last_event_id")
 
 
-def test_a_canceled_job_ends_its_streams_too(server, client, held):
-    client.post(f"/v1/jobs/{held['job_id']}/cancel")
-    assert all_of(client, held["job_id"])[-1].event == "job.canceled"
-    server.wait(server.storage.jobs.delete(held["job_id"]))
+def test_a_canceled_job_ends_its_streams_too(server, client, gated_job):
+    client.post(f"/v1/jobs/{gated_job['job_id']}/cancel")
+    assert all_of(client, gated_job["job_id"])[-1].event == "job.canceled"
+    server.wait(server.storage.jobs.delete(gated_job["job_id"]))
 
 
-def test_deleting_the_job_ends_its_streams(client, held):
-    with following(client, held["job_id"]) as response:
+def test_deleting_the_job_ends_its_streams(client, gated_job):
+    with following(client, gated_job["job_id"]) as response:
         lines = blocks(response)
         next(lines)
-        assert client.delete(f"/v1/jobs/{held['job_id']}?force=1").status_code == 204
+        assert client.delete(f"/v1/jobs/{gated_job['job_id']}?force=1").status_code == 204
         assert all((event := parse_event(block)) is None or not event.event.startswith("job.c") for block in lines)
 
 
@@ -258,34 +258,34 @@ def test_only_event_streams_are_given_here(client, accept, status):
     assert response.status_code == status
 
 
-def test_head_tells_the_headers_without_waiting(client, held):
-    response = client.head(f"/v1/jobs/{held['job_id']}/events")
+def test_head_tells_the_headers_without_waiting(client, gated_job):
+    response = client.head(f"/v1/jobs/{gated_job['job_id']}/events")
     assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
 
 
 # --- how many --------------------------------------------------------------------------------------------------------
 
 
-def test_five_streams_of_a_job_may_be_open_and_a_closed_one_makes_room(client, held):
+def test_five_streams_of_a_job_may_be_open_and_a_closed_one_makes_room(client, gated_job):
     with ExitStack() as open_streams:
         for _ in range(5):
-            response = open_streams.enter_context(following(client, held["job_id"]))
+            response = open_streams.enter_context(following(client, gated_job["job_id"]))
             assert response.status_code == 200
-        refused = client.get(f"/v1/jobs/{held['job_id']}/events")
+        refused = client.get(f"/v1/jobs/{gated_job['job_id']}/events")
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
         assert int(refused.headers["retry-after"]) >= 1
-    assert until(lambda: client.head(f"/v1/jobs/{held['job_id']}/events").status_code != 429)
-    assert client.head(f"/v1/jobs/{held['job_id']}/events").status_code == 200
+    assert until(lambda: client.head(f"/v1/jobs/{gated_job['job_id']}/events").status_code != 429)
+    assert client.head(f"/v1/jobs/{gated_job['job_id']}/events").status_code == 200
 
 
-def test_many_at_once_find_no_more_seats_than_there_are(server, client, held):
+def test_many_at_once_find_no_more_seats_than_there_are(server, client, gated_job):
     statuses: list[int] = []
     go = threading.Barrier(12)
 
     def open_one() -> None:
         with server.client(client.headers["authorization"].removeprefix("Bearer ")) as mine:
             go.wait()
-            with following(mine, held["job_id"]) as response:
+            with following(mine, gated_job["job_id"]) as response:
                 statuses.append(response.status_code)
                 if response.status_code == 200:
                     for lines in blocks(response):
@@ -318,8 +318,8 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
 
 @settings(max_examples=25)
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=30))
-def test_any_last_event_id_gets_a_documented_answer(finished, value):
-    client, job_id, last = finished
+def test_any_last_event_id_gets_a_documented_answer(finished_job, value):
+    client, job_id, last = finished_job
     header = value.strip().encode("latin-1")
     response = client.get(f"/v1/jobs/{job_id}/events", headers=[(b"Last-Event-ID", header)])
     expected = 200 if header in (b"", b"0") else 400
@@ -329,7 +329,7 @@ def test_any_last_event_id_gets_a_documented_answer(finished, value):
 
 
 @pytest.fixture(scope="module")
-def finished(server):
+def finished_job(server):
     with server.new_client() as client:
         job_id = submit(client)["job_id"]
         yield client, job_id, all_of(client, job_id)[-1].id

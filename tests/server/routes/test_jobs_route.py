@@ -23,7 +23,7 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def held(server, client):
+def gated_job(server, client):
     """Make a running job that continues when its gate is opened; return its record and the gate."""
     record = submit(client, prompt="probe", headers=ASYNC)
     account = server.wait(server.storage.jobs.get(record["job_id"])).account
@@ -57,16 +57,16 @@ def test_the_sandbox_does_not_see_production_jobs(server, client):
         assert sandbox.get("/v1/jobs").json()["data"] == []
 
 
-def test_looking_may_wait_for_the_end(client, held):
-    record, opened = held
+def test_looking_may_wait_for_the_end(client, gated_job):
+    record, opened = gated_job
     threading.Timer(0.2, opened.set).start()
     waited = client.get(f"/v1/jobs/{record['job_id']}", params={"wait": 5})
     assert (waited.json()["status"], waited.json()["text"]) == ("completed", "so my")
     assert "retry-after" not in waited.headers
 
 
-def test_an_unfinished_job_says_when_to_look_again(client, held):
-    record, _ = held
+def test_an_unfinished_job_says_when_to_look_again(client, gated_job):
+    record, _ = gated_job
     response = client.get(f"/v1/jobs/{record['job_id']}")
     assert (response.headers["retry-after"], response.json()["status"]) == ("2", "processing")
     assert (response.json()["stage"], response.json()["progress"]) == ("transcribing", 0.999)
@@ -83,8 +83,8 @@ def test_what_has_not_changed_is_304(client):
     assert client.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_a_changed_job_has_another_tag(client, held):
-    record, opened = held
+def test_a_changed_job_has_another_tag(client, gated_job):
+    record, opened = gated_job
     before = client.get(f"/v1/jobs/{record['job_id']}").headers["etag"]
     opened.set()
     after = client.get(f"/v1/jobs/{record['job_id']}", params={"wait": 5}, headers={"If-None-Match": before})
@@ -195,8 +195,8 @@ def test_a_cursor_is_its_owners_alone(server, client):
 # --- cancelling and deleting -----------------------------------------------------------------------------------------
 
 
-def test_a_job_in_work_is_canceled_soon_and_stays_canceled(client, held):
-    record, _ = held
+def test_a_job_in_work_is_canceled_soon_and_stays_canceled(client, gated_job):
+    record, _ = gated_job
     asked = client.post(f"/v1/jobs/{record['job_id']}/cancel")
     assert asked.status_code == 202
     assert asked.json()["cancel_requested_at"] is not None
@@ -231,8 +231,8 @@ def test_deleting_leaves_nothing(server, client):
     assert record["job_id"] not in dict(server.wait(server.storage.blobs.prefixes()))
 
 
-def test_an_active_job_is_deleted_only_by_force(client, held):
-    record, _ = held
+def test_an_active_job_is_deleted_only_by_force(client, gated_job):
+    record, _ = gated_job
     refused = client.delete(f"/v1/jobs/{record['job_id']}")
     assert (refused.status_code, code(refused)) == (409, "job_active")
     assert client.delete(f"/v1/jobs/{record['job_id']}", params={"force": "maybe"}).status_code == 422
@@ -244,7 +244,7 @@ def test_an_active_job_is_deleted_only_by_force(client, held):
 
 
 @pytest.fixture(scope="module")
-def finished(server):
+def finished_job(server):
     """Return a finished job with every output: its owner's client and its record."""
     with server.new_client() as owner:
         yield owner, submit(owner, output_formats="json,srt,vtt,txt", word_timestamps="true")
@@ -259,8 +259,8 @@ def finished(server):
         ("txt", "text/plain; charset=utf-8", b"so my fellow\n"),
     ],
 )
-def test_an_output_is_a_file_to_keep(server, finished, name, kind, begins):
-    owner, record = finished
+def test_an_output_is_a_file_to_keep(server, finished_job, name, kind, begins):
+    owner, record = finished_job
     response = owner.get(f"/v1/jobs/{record['job_id']}/outputs/{name}")
     assert (response.status_code, response.headers["content-type"]) == (200, kind)
     assert response.content.startswith(begins)
@@ -273,15 +273,15 @@ def test_an_output_is_a_file_to_keep(server, finished, name, kind, begins):
         assert anybody.get(record["formats"][name]).content == response.content
 
 
-def test_the_json_file_is_service_v1(finished):
-    owner, record = finished
+def test_the_json_file_is_service_v1(finished_job):
+    owner, record = finished_job
     document = owner.get(f"/v1/jobs/{record['job_id']}/outputs/json").json()
     Draft202012Validator(service_v1_schema("")).validate(document)
     assert document["words"] == record["words"]
 
 
-def test_head_of_a_download_has_the_headers_of_get(finished):
-    owner, record = finished
+def test_head_of_a_download_has_the_headers_of_get(finished_job):
+    owner, record = finished_job
     path = f"/v1/jobs/{record['job_id']}/outputs/srt"
     got, head = owner.get(path), owner.head(path, headers={"Range": "bytes=0-1"})
     varying = {"date", "x-request-id"}
@@ -305,8 +305,8 @@ def test_head_of_a_download_has_the_headers_of_get(finished):
         ("nonsense", 200, slice(None)),
     ],
 )
-def test_a_part_of_a_download(finished, asked, status, part):
-    owner, record = finished
+def test_a_part_of_a_download(finished_job, asked, status, part):
+    owner, record = finished_job
     path = f"/v1/jobs/{record['job_id']}/outputs/srt"
     whole = owner.get(path).content
     response = owner.get(path, headers={"Range": asked})
@@ -316,8 +316,8 @@ def test_a_part_of_a_download(finished, asked, status, part):
         assert response.headers["content-range"] == f"bytes {first}-{first + len(whole[part]) - 1}/{len(whole)}"
 
 
-def test_a_range_behind_the_end_is_416_with_the_size(finished):
-    owner, record = finished
+def test_a_range_behind_the_end_is_416_with_the_size(finished_job):
+    owner, record = finished_job
     path = f"/v1/jobs/{record['job_id']}/outputs/srt"
     size = len(owner.get(path).content)
     response = owner.get(path, headers={"Range": f"bytes={size}-"})
@@ -325,8 +325,8 @@ def test_a_range_behind_the_end_is_416_with_the_size(finished):
     assert response.headers["content-range"] == f"bytes */{size}"
 
 
-def test_a_download_the_client_has_is_304_and_a_part_of_another_is_the_whole(finished):
-    owner, record = finished
+def test_a_download_the_client_has_is_304_and_a_part_of_another_is_the_whole(finished_job):
+    owner, record = finished_job
     path = f"/v1/jobs/{record['job_id']}/outputs/srt"
     tag = owner.get(path).headers["etag"]
     assert owner.get(path, headers={"If-None-Match": tag}).status_code == 304
@@ -334,8 +334,8 @@ def test_a_download_the_client_has_is_304_and_a_part_of_another_is_the_whole(fin
     assert owner.get(path, headers={"Range": "bytes=0-1", "If-Range": '"other"'}).status_code == 200
 
 
-def test_a_changed_link_opens_nothing(server, finished):
-    _, record = finished
+def test_a_changed_link_opens_nothing(server, finished_job):
+    _, record = finished_job
     link = record["formats"]["srt"]
     query = dict(parse_qsl(urlsplit(link).query))
     bare = link.split("?")[0]
@@ -348,8 +348,8 @@ def test_a_changed_link_opens_nothing(server, finished):
         assert anybody.get(bare).status_code == 401
 
 
-def test_what_was_not_asked_for_or_is_not_ready_cannot_be_had(client, held):
-    record, _ = held
+def test_what_was_not_asked_for_or_is_not_ready_cannot_be_had(client, gated_job):
+    record, _ = gated_job
     assert code(client.get(f"/v1/jobs/{record['job_id']}/outputs/srt")) == "output_not_found"
     assert code(client.get(f"/v1/jobs/{record['job_id']}/outputs/exe")) == "output_not_found"
     assert code(client.get(f"/v1/jobs/{record['job_id']}/outputs/json")) == "job_not_completed"
@@ -377,9 +377,9 @@ HEADER_TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, excl
                      "Idempotency-Key", "X-Request-Id", "Origin", "Authorization"]),
     HEADER_TEXT | st.from_regex(r"(bytes|items)=[0-9]{0,4}-[0-9]{0,4}", fullmatch=True),
 )  # fmt: skip
-def test_any_header_gets_a_documented_answer(finished, name, value):
+def test_any_header_gets_a_documented_answer(finished_job, name, value):
     """The client checks every answer against the description; 5xx and undocumented codes raise."""
-    owner, record = finished
+    owner, record = finished_job
     for path in (f"/v1/jobs/{record['job_id']}/outputs/srt", f"/v1/jobs/{record['job_id']}"):
         response = owner.get(path, headers=[(name.encode(), value.strip().encode("latin-1"))])
         assert response.status_code < 500

@@ -20,7 +20,7 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "now_ms", lambda: NOON)
 
 
-def cached_again(job: Job, answer: CachedResponse = ANSWER, *, until_ms: int = NOON + 1) -> CachedResponse | None:
+def read_again(job: Job, answer: CachedResponse = ANSWER, *, until_ms: int = NOON + 1) -> CachedResponse | None:
     answers = JobResponseCache()
     answers.keep(job, 60, answer, until_ms=until_ms)
     return answers.of(job, 60)
@@ -32,7 +32,7 @@ def test_an_answer_is_given_for_the_same_object_and_the_same_links_until_its_tim
     assert answers.of(job, 60) is ANSWER
     assert answers.of(job, 61) is None
     assert answers.of(changed, 60) is None
-    assert cached_again(JOB, until_ms=NOON) is None
+    assert read_again(JOB, until_ms=NOON) is None
 
 
 def test_an_answer_goes_with_its_job():
@@ -52,10 +52,10 @@ def test_an_answer_goes_with_its_job():
     ],
 )
 def test_what_may_change_by_itself_is_not_kept(job: Job):
-    assert cached_again(JOB) is ANSWER
-    assert cached_again(job) is None
+    assert read_again(JOB) is ANSWER
+    assert read_again(job) is None
 
 
 def test_a_long_answer_is_not_kept():
-    assert cached_again(JOB, CachedResponse(b"x" * MAX_BYTES_KEPT, headers=HEADERS)) is not None
-    assert cached_again(JOB, CachedResponse(b"x" * (MAX_BYTES_KEPT + 1), headers=HEADERS)) is None
+    assert read_again(JOB, CachedResponse(b"x" * MAX_BYTES_KEPT, headers=HEADERS)) is not None
+    assert read_again(JOB, CachedResponse(b"x" * (MAX_BYTES_KEPT + 1), headers=HEADERS)) is None

@@ -30,7 +30,7 @@ def cue_blocks(answer: httpx.Response) -> list[str]:
     return cues
 
 
-def asking(query: str = "") -> Request:
+def request(query: str = "") -> Request:
     return Request({"type": "http", "method": "GET", "headers": [], "query_string": query.encode()})
 
 
@@ -76,12 +76,12 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
         subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
-        answers = await asyncio.gather(*(subtitles.answer(asking(), job) for _ in range(1000)))
+        answers = await asyncio.gather(*(subtitles.answer(request(), job) for _ in range(1000)))
         assert {bytes(answer.body) for answer in answers} == {b"WEBVTT\n\n"}
-        await subtitles.answer(asking("max_lines=1"), job)
+        await subtitles.answer(request("max_lines=1"), job)
         assert rendered == [SubtitleShape(), SubtitleShape(max_lines=1)]
         await asyncio.sleep(0.6)
-        await subtitles.answer(asking(), job)
+        await subtitles.answer(request(), job)
         assert len(rendered) == 3
 
 
@@ -90,8 +90,8 @@ async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_th
     async with stored(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
         subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
-        shapes = (subtitles.answer(asking(f"max_columns={columns}"), job) for columns in range(10, 30))
-        *answers, usual = await asyncio.gather(*shapes, subtitles.answer(asking(), job), return_exceptions=True)
+        shapes = (subtitles.answer(request(f"max_columns={columns}"), job) for columns in range(10, 30))
+        *answers, usual = await asyncio.gather(*shapes, subtitles.answer(request(), job), return_exceptions=True)
         refused = [answer for answer in answers if isinstance(answer, Problem)]
         assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
         assert bytes(usual.body) == b"WEBVTT\n\n"
@@ -111,7 +111,7 @@ async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, 
         subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         asked = []
         for columns in range(10, 18):
-            asked.append(asyncio.create_task(subtitles.answer(asking(f"max_columns={columns}"), job)))
+            asked.append(asyncio.create_task(subtitles.answer(request(f"max_columns={columns}"), job)))
             await asyncio.sleep(0.02)
         answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [isinstance(answer, Problem) for answer in answers] == 4 * [False] + 4 * [True]

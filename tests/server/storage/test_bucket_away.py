@@ -73,13 +73,13 @@ def test_an_accepted_file_is_finished_once_the_bucket_is_back(remote, bucket, mo
     with remote.new_client() as client:
         reached, going_on = asyncio.Event(), asyncio.Event()
 
-        async def halting(_path, _options, done):
+        async def halt(_path, _options, done):
             reached.set()
             await going_on.wait()
             if not done:
                 yield chunk(0, "so")
 
-        remote.batch.scripts["halt"] = halting
+        remote.batch.scripts["halt"] = halt
         record = transcribe(client, wait_s=0, prompt="halt", output_formats="txt").json()
         remote.wait(reached.wait())
         with bucket.failing("away"):

@@ -21,14 +21,14 @@ class Source:
         await asyncio.sleep(0)
         return read
 
-    def remembered(self, *, max_kept: int = 10, kept_s: float = 60) -> Remembered[str]:
+    def remember(self, *, max_kept: int = 10, kept_s: float = 60) -> Remembered[str]:
         return Remembered(self.version, max_kept=max_kept, kept_s=kept_s)
 
 
 @in_a_loop
 async def test_an_answer_is_read_once_and_again_after_a_change():
     source = Source()
-    memory = source.remembered()
+    memory = source.remember()
     for _ in range(3):
         assert await memory.get("key", "topic", source.read, keep=bool) == "old"
     assert source.reads == 1
@@ -40,7 +40,7 @@ async def test_an_answer_is_read_once_and_again_after_a_change():
 @in_a_loop
 async def test_what_was_read_before_a_change_is_not_remembered_after_it():
     source = Source()
-    memory = source.remembered()
+    memory = source.remember()
     reading = asyncio.create_task(memory.get("key", "topic", source.read, keep=bool))
     await asyncio.sleep(0)
     assert source.reads == 1
@@ -52,7 +52,7 @@ async def test_what_was_read_before_a_change_is_not_remembered_after_it():
 @in_a_loop
 async def test_nothing_is_remembered_while_changes_cannot_be_heard():
     source = Source()
-    memory = source.remembered()
+    memory = source.remember()
     await memory.get("key", "topic", source.read, keep=bool)
     source.newest = None
     for _ in range(2):
@@ -63,7 +63,7 @@ async def test_nothing_is_remembered_while_changes_cannot_be_heard():
 @in_a_loop
 async def test_answers_leave_the_memory_by_age_by_number_and_when_told_to():
     source = Source()
-    short, few, told = source.remembered(kept_s=0.01), source.remembered(max_kept=2), source.remembered()
+    short, few, told = source.remember(kept_s=0.01), source.remember(max_kept=2), source.remember()
     await short.get("key", "topic", source.read, keep=bool)
     await asyncio.sleep(0.02)
     await short.get("key", "topic", source.read, keep=bool)
@@ -80,7 +80,7 @@ async def test_answers_leave_the_memory_by_age_by_number_and_when_told_to():
 @in_a_loop
 async def test_what_is_not_to_be_kept_is_read_each_time():
     source = Source()
-    memory = source.remembered()
+    memory = source.remember()
     for _ in range(2):
         await memory.get("key", "topic", source.read, keep=lambda value: value != "old")
     assert source.reads == 2

@@ -14,7 +14,7 @@ from tests.server.storing import (
     RESET,
     ManualClock,
     claim,
-    completed,
+    completion,
     in_a_loop,
     new_job,
     quota,
@@ -126,7 +126,7 @@ async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backe
         assert lease.job.id == first
         with pytest.raises(ConcurrencyLimited):  # processing is unfinished too
             await submit(storage, max_active=1)
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         await submit(storage, max_active=1)
 
 

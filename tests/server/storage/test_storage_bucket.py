@@ -16,7 +16,7 @@ from server.storage.s3 import open as opening
 from server.storage.s3.blobs import BucketBlobs, Listing
 from server.storage.s3.open import open_bucket
 from server.storage.s3.upload import PART_BYTES
-from tests.processes import ROOT, printed
+from tests.processes import ROOT, output_of
 from tests.server.blob_stores import put, read
 from tests.server.buckets import BucketService
 from tests.server.storing import in_a_loop
@@ -81,12 +81,12 @@ async def test_an_upload_that_is_given_up_leaves_no_parts(blobs, bucket, place):
         async with blobs.create("job_1/source") as sink:
             for _ in range(3):
                 await sink.write(bytes(PART_BYTES))
-            assert bucket.unfinished(place) == 1
+            assert bucket.count_unfinished_uploads(place) == 1
             raise RuntimeError("client gone")
 
     with pytest.raises(RuntimeError, match="client gone"):
         await upload()
-    assert bucket.unfinished(place) == 0
+    assert bucket.count_unfinished_uploads(place) == 0
     assert await blobs.prefixes() == []
 
 
@@ -95,7 +95,7 @@ async def test_an_upload_of_a_taken_name_leaves_no_parts(blobs, bucket, place):
     await put(blobs, "job_1/source", b"first")
     with pytest.raises(BlobExists):
         await put(blobs, "job_1/source", bytes(LARGE))
-    assert bucket.unfinished(place) == 0
+    assert bucket.count_unfinished_uploads(place) == 0
 
 
 @in_a_loop
@@ -224,7 +224,7 @@ async def test_a_killed_process_leaves_nothing_that_can_be_seen(blobs, bucket, p
     dying = await asyncio.create_subprocess_exec(*program, cwd=ROOT, env=os.environ | bucket.env)
     assert await dying.wait() == -signal.SIGKILL
     assert await blobs.size("job_1/source") is None
-    assert bucket.unfinished(place) == 1, "the bucket's rule for unfinished uploads deletes it"
+    assert bucket.count_unfinished_uploads(place) == 1, "the bucket's rule for unfinished uploads deletes it"
     assert len(list((tmp_path / "scratch").iterdir())) == 1
     await open_bucket(place, tmp_path / "scratch", env=bucket.env).close()
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -233,7 +233,7 @@ async def test_a_killed_process_leaves_nothing_that_can_be_seen(blobs, bucket, p
 def test_a_process_that_ends_after_an_error_ends_well(bucket, place, tmp_path):
     with bucket.failing("away"):
         for _ in range(3):
-            told = printed(FAILS_AND_ENDS, place, str(tmp_path / "scratch"), **bucket.env)
+            told = output_of(FAILS_AND_ENDS, place, str(tmp_path / "scratch"), **bucket.env)
             assert told == "the store of audio and results cannot be reached; try again"
 
 

@@ -18,7 +18,7 @@ from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction, Wa
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.vital import SOFTWARE
 from tests.processes import ROOT, few_files
-from tests.server.storing import LEASE_S, ManualClock, claim, completed, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, ManualClock, claim, completion, in_a_loop, stored, submit
 
 WRITER_FAILS = """
 import asyncio, sys
@@ -333,7 +333,7 @@ async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_p
         following = tasks.create_task(follow())
         watching = tasks.create_task(theirs.jobs.wait_for_change(lease.job, timeout_s=60.0))
         await asyncio.sleep(0.01)
-        await ours.jobs.finish(lease, completed())
+        await ours.jobs.finish(lease, completion())
         assert await following == ["job.status", "job.status", "job.completed"]
         assert (await watching) == await ours.jobs.get(job_id)
         assert [row.job_id for row in await sending] == [job_id]

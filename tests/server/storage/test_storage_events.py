@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.model.events import NewEvent
-from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completed, in_a_loop, submit
+from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, in_a_loop, submit
 
 
 @in_a_loop
@@ -39,7 +39,7 @@ async def test_an_unknown_stream_is_empty(backend, tmp_path):
 async def test_a_tail_ends_after_the_terminal_event(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         assert [event.seq async for event in storage.events.tail(job_id, after=0)] == [1, 2, 3]
         assert [event.seq async for event in storage.events.tail(job_id, after=2)] == [3]
         assert [event.seq async for event in storage.events.tail(job_id, after=3)] == []
@@ -77,7 +77,7 @@ async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(backend, tmp_path
             seen += [
                 done.body for done in await asyncio.gather(waiting, return_exceptions=True) if hasattr(done, "body")
             ]
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         seen += [event.body async for event in tail]
         assert seen[:-1] == [b"%d" % number for number in range(1, 20, 2)]
 
@@ -105,7 +105,7 @@ def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_fa
                     last = await storage.events.last(job_id)
                     following.append((min(after, last), tasks.create_task(follow(min(after, last)))))
                 await storage.jobs.log(lease, [WORD] * size)
-            await storage.jobs.finish(lease, completed())
+            await storage.jobs.finish(lease, completion())
             last = await storage.events.last(job_id)
             for after, task in following:
                 assert await task == list(range(after + 1, last + 1))

@@ -13,7 +13,7 @@ from tests.server.storing import (
     LEASE_S,
     ManualClock,
     claim,
-    completed,
+    completion,
     in_a_loop,
     submit,
 )
@@ -138,7 +138,7 @@ async def test_a_lease_that_ran_out_costs_its_own_time_and_not_that_until_somebo
 async def test_a_file_that_was_longer_than_it_stated_costs_the_difference(backend, tmp_path, seconds, turn):
     async with backend.stored(tmp_path) as storage:
         await submit(storage, account="liar", audio_s=10.0)
-        assert await storage.jobs.finish(await claim(storage), replace(completed(), duration_s=seconds))
+        assert await storage.jobs.finish(await claim(storage), replace(completion(), duration_s=seconds))
         jobs = [await submit(storage, account=account, audio_s=50.0) for account in ("liar", "other")]
         assert await next_job(storage) == jobs[turn]
 

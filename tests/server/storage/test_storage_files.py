@@ -98,17 +98,17 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
     done: list[int] = []  # synced inodes; 0 when the name appeared
     fsync, link = os.fsync, os.link
 
-    def spying_fsync(descriptor: int) -> None:
+    def note_fsync(descriptor: int) -> None:
         fsync(descriptor)
         done.append(os.fstat(descriptor).st_ino)
 
-    def spying_link(source: Path, target: Path) -> None:
+    def note_link(source: Path, target: Path) -> None:
         link(source, target)
         done.append(0)
 
     async with stored(tmp_path) as storage:
-        monkeypatch.setattr(os, "fsync", spying_fsync)
-        monkeypatch.setattr(os, "link", spying_link)
+        monkeypatch.setattr(os, "fsync", note_fsync)
+        monkeypatch.setattr(os, "link", note_link)
         await put(storage.blobs, "job_1/2/srt", b"x")
         monkeypatch.undo()
         blobs = tmp_path / "data" / "blobs"

@@ -19,8 +19,8 @@ from tests.server.storing import (
     ManualClock,
     checkpoint,
     claim,
-    completed,
-    failed,
+    completion,
+    failure,
     in_a_loop,
     quota,
     refusals,
@@ -112,7 +112,7 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(ba
         reserved = (quota(), quota("audio_seconds", limit=None, amount=60))
         job_id = await submit(storage, quotas=reserved, hook=True, warnings=(warning,))
         lease = await claim(storage)
-        outcome = completed(artifacts=(made,), events=(WORD,), warnings=(warning, {"code": "new"}))
+        outcome = completion(artifacts=(made,), events=(WORD,), warnings=(warning, {"code": "new"}))
         assert await storage.jobs.finish(lease, outcome)
         job = await storage.jobs.get(job_id)
         assert job is not None
@@ -139,7 +139,7 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(ba
 async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota("audio_seconds", limit=None, amount=10),))
-        assert await storage.jobs.finish(await claim(storage), completed(heard_s=18.4))
+        assert await storage.jobs.finish(await claim(storage), completion(heard_s=18.4))
         job = await storage.jobs.get(job_id)
         assert job is not None
         assert job.duration_s == 9.2
@@ -149,8 +149,8 @@ async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
 @pytest.mark.parametrize(
     ("outcome", "used"),
     [
-        (failed(), 1),
-        (failed("engine_error", return_quota=True), 0),
+        (failure(), 1),
+        (failure("engine_error", return_quota=True), 0),
         (CANCELED, 1),
     ],
 )
@@ -175,7 +175,7 @@ async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_
         elif told == "a word":
             assert await storage.jobs.log(lease, [WORD])
         if end == "engine error":
-            assert await storage.jobs.finish(lease, failed("engine_error", return_quota=True))
+            assert await storage.jobs.finish(lease, failure("engine_error", return_quota=True))
         elif end == "canceled in the queue":
             await storage.jobs.release(lease, delay_s=0, error=None, count=True)
             await storage.jobs.cancel(job_id)
@@ -200,7 +200,7 @@ async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path
         newer = await claim(storage, "w2")
         assert newer.epoch == 2
         assert all(await refusals(storage, lease))
-        assert await storage.jobs.finish(newer, completed())
+        assert await storage.jobs.finish(newer, completion())
         assert all(await refusals(storage, newer))
         assert await types_of(storage, job_id) == ["job.status"] * 4 + ["job.completed"]
 

@@ -1,7 +1,7 @@
 """Tests of live jobs in the store: claimed by id, waiting for their writer, and never lost."""
 
 from server.model.jobs import LIVE_GRACE_MS, State
-from tests.server.storing import HOUR, LEASE_S, ManualClock, completed, in_a_loop, refusals, submit
+from tests.server.storing import HOUR, LEASE_S, ManualClock, completion, in_a_loop, refusals, submit
 
 
 @in_a_loop
@@ -20,7 +20,7 @@ async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path
         assert second is not None
         assert second.epoch == 2
         assert all(await refusals(storage, first))
-        assert await storage.jobs.finish(second, completed())
+        assert await storage.jobs.finish(second, completion())
         assert await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S) is None
 
 

@@ -18,7 +18,7 @@ from tests.server.storing import (
     ManualClock,
     checkpoint,
     claim,
-    completed,
+    completion,
     in_a_loop,
     quota,
     refusals,
@@ -61,7 +61,7 @@ async def test_every_filter_leaves_what_it_names(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         await submit(storage, "job_a", order=Order(metadata={"team": "x", 'odd "key".': "1"}))
-        await storage.jobs.finish(await claim(storage), replace(completed(), text="Über 100% sure_", language="de"))
+        await storage.jobs.finish(await claim(storage), replace(completion(), text="Über 100% sure_", language="de"))
         clock.advance(ms=10)
         await submit(storage, "job_b", order=Order(metadata={"team": "y"}), source=Source(type="url", url="https://x"))
         assert await ids(storage, states=frozenset({State.COMPLETED})) == ["job_a"]
@@ -83,14 +83,14 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp
     async def check(storage: Storage, text: str, piece: str, key: str, value: str) -> None:
         first = await submit(storage, order=Order(metadata={key: value}))
         second = await submit(storage, order=Order(metadata={key + "x": value, "y" + key: value}))
-        await storage.jobs.finish(await claim(storage), replace(completed(), text=text))
+        await storage.jobs.finish(await claim(storage), replace(completion(), text=text))
         assert await ids(storage, text=piece) == [first]
         assert await ids(storage, metadata={key: value}) == [first]
         for job_id in (first, second):
             await storage.jobs.delete(job_id)
 
     with asyncio.Runner() as loop:
-        storage = backend.opened(tmp_path)
+        storage = backend.new_storage(tmp_path)
 
         @settings(max_examples=100)
         @given(text=st.text(min_size=1), data=st.data(), key=st.text(), value=st.text())
@@ -161,7 +161,7 @@ async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
         assert job is not None
         assert (job.state, job.cancel_requested_at) == (State.PROCESSING, NOON)
         assert await storage.jobs.renew(lease, lease_s=LEASE_S) == "cancel requested"
-        assert await storage.jobs.finish(lease, replace(completed(), state=State.CANCELED, text=None))
+        assert await storage.jobs.finish(lease, replace(completion(), state=State.CANCELED, text=None))
         assert await storage.jobs.chunks(job_id) == []  # partial output is dropped
         assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
@@ -188,7 +188,7 @@ async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tm
 async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await submit(storage)
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         over = await storage.jobs.get(job_id)
         assert await storage.jobs.cancel(job_id) == over
         assert await storage.jobs.cancel("job_none") is None
@@ -211,7 +211,7 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(ba
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         lease = await claim(storage)
         await checkpoint(storage, lease)
-        await storage.jobs.finish(lease, completed())
+        await storage.jobs.finish(lease, completion())
         assert await storage.jobs.delete(job_id) == job_id
         assert await storage.jobs.delete(job_id) is None
         assert await storage.jobs.get(job_id) is None
@@ -241,7 +241,7 @@ async def test_deleting_a_queued_job_returns_its_quota(backend, tmp_path):
 async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         done = await submit(storage, blob="job_1/source")
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         canceled = await submit(storage, blob="job_2/source")
         await storage.jobs.cancel(canceled)
         await submit(storage, blob="job_3/source")  # still needed
@@ -257,7 +257,7 @@ async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage)
         await submit(storage)  # unfinished jobs never expire
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         clock.advance(ms=HOUR - 1)
         assert await storage.jobs.list_expired(limit=10) == []
         clock.advance(ms=1)

@@ -25,8 +25,8 @@ from tests.server.storing import (
     WORD,
     ManualClock,
     checkpoint,
-    completed,
-    failed,
+    completion,
+    failure,
     quota,
     submit,
     types_of,
@@ -58,7 +58,7 @@ class Expected:
     def untouched(self) -> bool:
         return not self.told and not (self.live and self.started)
 
-    def held(self, lease: Lease, now: int) -> bool:
+    def expected_job_of(self, lease: Lease, now: int) -> bool:
         return self.state is State.PROCESSING and self.lease_id == lease.lease_id and self.lease_until > now
 
     def ends(self, state: State, *, returned: bool = False) -> None:
@@ -114,7 +114,7 @@ class StoreAndModel(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
         self.loop = asyncio.Runner()
         self.clock = ManualClock()
-        self.store = BACKENDS[self.backend].opened(self.folder, self.clock)
+        self.store = BACKENDS[self.backend].new_storage(self.folder, self.clock)
         self.expected: dict[str, Expected] = {}
         self.deleted_charges = 0
         self.leases: list[Lease] = []  # every lease so far, because each may be used late
@@ -162,7 +162,7 @@ class StoreAndModel(RuleBasedStateMachine):
         assert (lease is not None) == bool(claimable)
         if lease is not None:
             assert lease.job.id in claimable
-            self.granted(lease)
+            self.grant(lease)
 
     @precondition(any_job)
     @rule(number=NUMBERS)
@@ -174,9 +174,9 @@ class StoreAndModel(RuleBasedStateMachine):
             job.back(failing=True, now=now)
         assert (lease is not None) == (job.live and job.state is State.QUEUED)
         if lease is not None:
-            self.granted(lease)
+            self.grant(lease)
 
-    def granted(self, lease: Lease) -> None:
+    def grant(self, lease: Lease) -> None:
         job = self.expected[lease.job.id]
         job.state, job.lease_id, job.lease_until = State.PROCESSING, lease.lease_id, lease.until
         job.attempt += 1
@@ -187,12 +187,12 @@ class StoreAndModel(RuleBasedStateMachine):
 
     def pick(self, number: int, *, late: bool) -> tuple[Lease, Expected | None]:
         """Return any lease, or a valid one if there is one, and its job if it is valid."""
-        good = [lease for lease in self.leases if self.held(lease)]
+        good = [lease for lease in self.leases if self.expected_job_of(lease)]
         among = self.leases if late or not good else good
         lease = among[number % len(among)]
-        return lease, self.held(lease)
+        return lease, self.expected_job_of(lease)
 
-    def held(self, lease: Lease) -> Expected | None:
+    def expected_job_of(self, lease: Lease) -> Expected | None:
         job = self.expected.get(lease.job.id)
         return job if job is not None and job.held(lease, self.clock()) else None
 
@@ -237,7 +237,7 @@ class StoreAndModel(RuleBasedStateMachine):
             job.attempt -= not count
 
     @precondition(given_any)
-    @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completed(), failed(), CANCELED]))
+    @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completion(), failure(), CANCELED]))
     def finish(self, number: int, *, late: bool, outcome: Outcome) -> None:
         lease, job = self.pick(number, late=late)
         assert self.loop.run(self.store.jobs.finish(lease, outcome)) == (job is not None)
@@ -255,7 +255,7 @@ class StoreAndModel(RuleBasedStateMachine):
                 return
             if dies:
                 self.time_passes(s=30, reaping=True)
-            elif self.held(self.leases[-1]):
+            elif self.expected_job_of(self.leases[-1]):
                 self.release(len(self.leases) - 1, late=True, count=True, delay_s=0.0, error=ERROR)
 
     # --- time ---

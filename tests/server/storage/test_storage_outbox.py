@@ -10,7 +10,7 @@ from server.model.deliveries import FAILURES_COUNTED_MS, AddressHealth, Attempt,
 from server.model.errors import QueueFull
 from server.model.orders import Order
 from server.storage.ports import Storage
-from tests.server.storing import HOOK, NOON, ManualClock, claim, completed, failed, in_a_loop, submit
+from tests.server.storing import HOOK, NOON, ManualClock, claim, completion, failure, in_a_loop, submit
 
 BUSY_S = 30.0
 
@@ -19,16 +19,16 @@ def attempt(n: int = 1, *, next_attempt_at: int | None = None) -> Attempt:
     return Attempt(n=n, at=NOON, status_code=500, duration_ms=12, error="status 500", next_attempt_at=next_attempt_at)
 
 
-async def ended(storage: Storage, **members: object) -> str:
+async def end_job(storage: Storage, **members: object) -> str:
     job_id = await submit(storage, hook=True, **members)
-    await storage.jobs.finish(await claim(storage), completed())
+    await storage.jobs.finish(await claim(storage), completion())
     return job_id
 
 
-async def ended_for(storage: Storage, url: str) -> str:
+async def end_job_for(storage: Storage, url: str) -> str:
     """A completed job whose message goes to *url*."""
     job_id = await submit(storage, order=Order(webhook_url=url, webhook_events=("job.completed",)))
-    await storage.jobs.finish(await claim(storage), completed())
+    await storage.jobs.finish(await claim(storage), completion())
     return job_id
 
 
@@ -39,10 +39,10 @@ async def due(storage: Storage) -> list[Delivery]:
 @pytest.mark.parametrize(
     ("events", "outcome", "sent"),
     [
-        (("job.completed", "job.failed"), completed(), ["job.completed"]),
-        (("job.completed", "job.failed"), failed(), ["job.failed"]),
-        (("job.failed",), completed(), []),
-        (("job.completed",), failed(), []),
+        (("job.completed", "job.failed"), completion(), ["job.completed"]),
+        (("job.completed", "job.failed"), failure(), ["job.failed"]),
+        (("job.failed",), completion(), []),
+        (("job.completed",), failure(), []),
     ],
 )
 @in_a_loop
@@ -57,7 +57,7 @@ async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcom
 async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
-        job_id = await ended(storage)
+        job_id = await end_job(storage)
         (first,) = await due(storage)
         assert (first.job_id, first.url, first.state, first.attempts) == (job_id, HOOK, "pending", ())
         assert first.webhook_id.startswith("msg_")
@@ -73,7 +73,7 @@ async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend
     async with backend.stored(tmp_path, clock) as storage:
         made = []
         for _ in range(3):
-            made.append(await ended(storage))
+            made.append(await end_job(storage))
             clock.advance(ms=1)
         assert [row.job_id for row in await storage.outbox.claim_due(limit=2, busy_s=BUSY_S)] == made[:2]
         assert await storage.outbox.backlog() == 3
@@ -83,7 +83,7 @@ async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend
 async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
-        await ended(storage)
+        await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(next_attempt_at=NOON + 5000), state="pending")
         assert [one.next_at for one in await storage.outbox.of_job(row.job_id)] == [NOON + 5000]
@@ -99,7 +99,7 @@ async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
 @in_a_loop
 async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
     async with backend.stored(tmp_path) as storage:
-        job_id = await ended(storage)
+        job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(), state=state)
         assert [(row.state, row.next_at) for row in await storage.outbox.of_job(job_id)] == [(state, None)]
@@ -109,7 +109,7 @@ async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
 @in_a_loop
 async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        job_id = await ended(storage)
+        job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(1), state="delivered")
         await storage.outbox.record(row.id, attempt(1, next_attempt_at=NOON + 1), state="pending")
@@ -120,7 +120,7 @@ async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backe
 @in_a_loop
 async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        job_id = await ended(storage)
+        job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.jobs.delete(job_id)
         await storage.outbox.record(row.id, attempt(), state="delivered")
@@ -130,7 +130,7 @@ async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_pat
 @in_a_loop
 async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        job_id = await ended(storage)
+        job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(), state="failed")
         again = await storage.outbox.redeliver(job_id, row.id)
@@ -144,28 +144,28 @@ async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_pa
 @in_a_loop
 async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        before = await ended(storage)
-        sending = await ended(storage)
+        before = await end_job(storage)
+        sending = await end_job(storage)
         (_, on_its_way) = await due(storage)
         await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
         assert await storage.outbox.disabled("acct_1", HOOK)
         assert not await storage.outbox.disabled("acct_2", HOOK)
         await storage.outbox.record(on_its_way.id, attempt(next_attempt_at=NOON), state="pending")
-        after = await ended(storage)
+        after = await end_job(storage)
         for job_id in (before, sending, after):
             assert [row.state for row in await storage.outbox.of_job(job_id)] == ["disabled"]
-        other = await ended(storage, account="acct_2")
+        other = await end_job(storage, account="acct_2")
         assert [row.job_id for row in await due(storage)] == [other]
         await storage.outbox.enable("acct_1", HOOK)
         assert not await storage.outbox.disabled("acct_1", HOOK)
         assert [row.job_id for row in await due(storage)] == []
-        assert [row.state for row in await storage.outbox.of_job(await ended(storage))] == ["pending"]
+        assert [row.state for row in await storage.outbox.of_job(await end_job(storage))] == ["pending"]
 
 
 @in_a_loop
 async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        sent = [await ended(storage) for _ in range(4)]
+        sent = [await end_job(storage) for _ in range(4)]
         rows = await due(storage)
         outcomes = [("pending", 1, 0), ("failed", 2, 1), ("failed", 3, 2)]
         for row, (state, failures, exhausted) in zip(rows, outcomes, strict=False):
@@ -182,7 +182,7 @@ async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp
 @in_a_loop
 async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
-        await ended(storage)
+        await end_job(storage)
         [row] = await due(storage)
         found = []
         for at in (NOON, NOON + FAILURES_COUNTED_MS - 1, NOON + FAILURES_COUNTED_MS):
@@ -195,7 +195,7 @@ async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
 async def test_a_postponed_message_comes_due_later_without_an_attempt(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
-        await ended(storage)
+        await end_job(storage)
         [row] = await due(storage)
         await storage.outbox.postpone(row.id, until=NOON + 5000)
         assert await due(storage) == []
@@ -209,7 +209,7 @@ async def test_each_place_goes_to_the_account_with_the_fewest_on_their_way(backe
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for account in ("acct_busy", "acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
-            await ended(storage, account=account)
+            await end_job(storage, account=account)
             clock.advance(ms=1)
         crowding = Crowding(per_host=99, per_account=99, accounts={"acct_busy": 1})
         rows = await storage.outbox.claim_due(limit=5, busy_s=BUSY_S, crowding=crowding)
@@ -221,7 +221,7 @@ async def test_of_accounts_with_equally_many_the_one_that_waited_longest_has_its
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for account in ("acct_1", "acct_2", "acct_3"):
-            await ended(storage, account=account)
+            await end_job(storage, account=account)
             clock.advance(ms=1)
         crowding = Crowding(per_host=99, per_account=99, turns={"acct_1": 7, "acct_2": 3})
         rows = await storage.outbox.claim_due(limit=2, busy_s=BUSY_S, crowding=crowding)
@@ -233,7 +233,7 @@ async def test_places_are_kept_for_accounts_that_have_nothing_on_their_way(backe
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for account in ("acct_1", "acct_1", "acct_1", "acct_1", "acct_2"):
-            await ended(storage, account=account)
+            await end_job(storage, account=account)
             clock.advance(ms=1)
         crowding = Crowding(per_host=99, per_account=99, kept=2)
         rows = await storage.outbox.claim_due(limit=4, busy_s=BUSY_S, crowding=crowding)
@@ -245,9 +245,9 @@ async def test_behind_a_long_line_to_a_full_host_others_of_the_account_are_found
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for number in range(80):
-            await ended_for(storage, f"https://dead.example/{number}")
+            await end_job_for(storage, f"https://dead.example/{number}")
         clock.advance(ms=1)
-        job_id = await ended_for(storage, "https://fine.example/")
+        job_id = await end_job_for(storage, "https://fine.example/")
         crowding = Crowding(per_host=3, per_account=99)
         rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
         assert [row.host for row in rows] == ["dead.example"] * 3 + ["fine.example"]
@@ -269,8 +269,8 @@ def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
     @in_a_loop
     async def check() -> None:
         async with backend.stored(tmp_path) as storage:
-            jobs = [await ended_for(storage, url) for url in urls]
-            other = await ended(storage, account="acct_2")
+            jobs = [await end_job_for(storage, url) for url in urls]
+            other = await end_job(storage, account="acct_2")
             rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
             assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
             assert [made.error for made in rows[2].attempts] == [reason]
@@ -291,9 +291,9 @@ async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backe
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         for number in range(4):
-            job_id = await ended_for(storage, f"https://DEAD.example:8443/{number}")
+            job_id = await end_job_for(storage, f"https://DEAD.example:8443/{number}")
             clock.advance(ms=1)
-        last = await ended_for(storage, "https://fine.example/")
+        last = await end_job_for(storage, "https://fine.example/")
         busy = Crowding(per_host=3, per_account=9, hosts={"dead.example:8443": 1})
         rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
         assert [row.host for row in rows] == ["dead.example:8443"] * 2 + ["fine.example"]
@@ -308,5 +308,5 @@ async def test_a_waiting_sender_is_woken_by_a_job_that_ends(backend, tmp_path):
     async with backend.stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.outbox.claim_due(limit=10, busy_s=BUSY_S, wait_s=60.0))
         await asyncio.sleep(0)
-        job_id = await ended(storage)
+        job_id = await end_job(storage)
         assert [row.job_id for row in await waiting] == [job_id]

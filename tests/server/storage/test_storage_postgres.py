@@ -20,7 +20,18 @@ from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import ROOT, free_port
-from tests.server.storing import LEASE_S, WORD, claim, completed, in_a_loop, new_job, opened_at, quota, submit, types_of
+from tests.server.storing import (
+    LEASE_S,
+    WORD,
+    claim,
+    completion,
+    in_a_loop,
+    new_job,
+    opened_at,
+    quota,
+    submit,
+    types_of,
+)
 
 WINDOW = [("transcriptions", "2026-11")]
 
@@ -273,7 +284,7 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         await asyncio.sleep(0.2)
         await one.jobs.log(lease, [WORD])
         assert (await following).type == "word"
-        await one.jobs.finish(lease, completed())
+        await one.jobs.finish(lease, completion())
         changed = await waiting
         assert changed is not None
         while changed.state is not State.COMPLETED:

@@ -24,7 +24,7 @@ from tests.server.storing import (
     FileClock,
     checkpoint,
     claim,
-    completed,
+    completion,
     in_a_loop,
     submit,
     types_of,
@@ -63,7 +63,7 @@ async def next_line(process: Process) -> Any:
     return orjson.loads(line) if line else None
 
 
-async def heard_to_the_end(process: Process) -> list[Any]:
+async def lines_to_the_end(process: Process) -> list[Any]:
     assert process.stdout is not None
     return [orjson.loads(line) for line in (await process.stdout.read()).splitlines()]
 
@@ -113,7 +113,7 @@ async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend,
         lease = await claim(storage)
         assert (lease.chunks, lease.job.attempt) == ((b"chunk 0",), 2)
         assert await checkpoint(storage, lease, 1, progress=1.0)
-        assert await storage.jobs.finish(lease, completed())
+        assert await storage.jobs.finish(lease, completion())
         assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
         await assert_ended_once(storage, job_id)
 
@@ -169,7 +169,7 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend
             clock.advance(s=LEASE_S)
             await storage.jobs.reap(limit=10)
         async with child("work", tmp_path) as worker:
-            await heard_to_the_end(worker)
+            await lines_to_the_end(worker)
         for job_id in jobs:
             await assert_ended_once(storage, job_id)
             job = await storage.jobs.get(job_id)
@@ -184,7 +184,7 @@ async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
     async with backend.stored(tmp_path, clock) as storage:
         jobs = {await submit(storage) for _ in range(30)}
         async with child("work", tmp_path) as one, child("work", tmp_path) as two:
-            told = await asyncio.gather(heard_to_the_end(one), heard_to_the_end(two))
+            told = await asyncio.gather(lines_to_the_end(one), lines_to_the_end(two))
         assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
         for job_id in jobs:
             job = await storage.jobs.get(job_id)
@@ -196,12 +196,12 @@ async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
 async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backend, tmp_path, clock):
     chance = random.Random(7)
     acknowledged: list[str] = []
-    await backend.opened(tmp_path, clock).close()  # makes it
+    await backend.new_storage(tmp_path, clock).close()  # makes it
     for _ in range(3):
         async with child("submit_for_ever", tmp_path) as clients:
             acknowledged += [await next_line(clients) for _ in range(chance.randrange(1, 120))]
             clients.kill()
-            acknowledged += await heard_to_the_end(clients)
+            acknowledged += await lines_to_the_end(clients)
     async with backend.stored(tmp_path, clock) as storage:
         await assert_intact(storage)
         for job_id in acknowledged:

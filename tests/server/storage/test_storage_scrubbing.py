@@ -11,7 +11,7 @@ import pytest
 from server.storage.sqlite import database as database_module
 from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction
 from server.storage.sqlite.slack import Layout, gap, layout, used_gaps
-from tests.server.storing import ManualClock, completed, in_a_loop, stored, submit
+from tests.server.storing import ManualClock, completion, in_a_loop, stored, submit
 from tests.server.storing import claim as claimed
 
 PAGE = Layout(512, 512, mapped=False)
@@ -83,7 +83,7 @@ async def test_after_a_scrub_no_byte_of_a_deleted_row_is_left(tmp_path, seed):
     await database.write(fill)
     before = await database.read(lambda tx: tx.all("SELECT * FROM words"))
     assert await database.scrub()
-    traces = b"".join(path.read_bytes() for path in await asyncio.to_thread(copied, tmp_path))
+    traces = b"".join(path.read_bytes() for path in await asyncio.to_thread(copy_database, tmp_path))
     assert [mark for mark in deleted if mark.encode() in traces] == []
     assert await database.read(lambda tx: tx.all("SELECT * FROM words")) == before
     await database.write(lambda tx: tx.run("INSERT INTO words VALUES (-1, 0, 'more')"))
@@ -91,7 +91,7 @@ async def test_after_a_scrub_no_byte_of_a_deleted_row_is_left(tmp_path, seed):
     await database.close()
 
 
-def copied(folder: Path) -> list[Path]:
+def copy_database(folder: Path) -> list[Path]:
     """Copies of the database's files, made by another process."""
     copy = folder / "copy"
     copy.mkdir()
@@ -120,7 +120,7 @@ async def test_writes_go_on_while_the_files_are_scrubbed(tmp_path):
     async with stored(tmp_path) as storage:
         for _ in range(30):
             gone = await submit(storage)
-            await storage.jobs.finish(await claimed(storage), completed())
+            await storage.jobs.finish(await claimed(storage), completion())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(storage.jobs.delete(gone))
                 scrub = tasks.create_task(storage.upkeep.scrub())

@@ -17,7 +17,7 @@ from server.model.erasures import (
     Erasure,
     ErasureReason,
 )
-from tests.server.storing import HOOK, ManualClock, claim, completed, in_a_loop, submit
+from tests.server.storing import HOOK, ManualClock, claim, completion, in_a_loop, submit
 
 
 @in_a_loop
@@ -46,7 +46,7 @@ async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, t
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
         [row] = await storage.outbox.of_job(job_id)
         clock.advance(ms=DAY_MS)
@@ -65,7 +65,7 @@ async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(backend, t
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         await submit(storage)
-        await storage.jobs.finish(await claim(storage), completed())
+        await storage.jobs.finish(await claim(storage), completion())
         await storage.upkeep.forget_old()
         clock.advance(ms=USAGE_KEPT_MS - 1)
         assert await storage.upkeep.forget_old() == 0

@@ -13,11 +13,11 @@ from server.streams.feed import KEPT, WOKEN_AT_ONCE
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
-from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit, with_stores
-from tests.server.streams.test_following import QUIET_S, following
+from tests.server.storing import LEASE_S, completion, in_a_loop, stored, submit, with_stores
+from tests.server.streams.test_following import QUIET_S, follow
 
 
-async def started(storage) -> Lease:
+async def start_session(storage) -> Lease:
     """The lease of a new live session."""
     lease = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
     assert lease is not None
@@ -34,7 +34,7 @@ async def numbers(view: Following, job_id: str, *, after: int = 0) -> list[int]:
     return [one.seq async for one in view.follow(job_id, after=after, quiet_s=QUIET_S) if isinstance(one, Event)]
 
 
-async def settled(tasks: list["asyncio.Task[None]"], holds) -> None:
+async def wait_until(tasks: list["asyncio.Task[None]"], holds) -> None:
     """Wait until *holds* is true. Raises what a task raises."""
     async with asyncio.timeout(20):
         while not holds():
@@ -48,7 +48,7 @@ async def settled(tasks: list["asyncio.Task[None]"], holds) -> None:
 async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
     async with stored(tmp_path) as storage:
         partials, made = Partials(), Counter[int | None]()
-        view, lease = following(storage, partials), await started(storage)
+        view, lease = follow(storage, partials), await start_session(storage)
         last = await storage.events.last(lease.job.id)
         sent: list[list[bytes]] = [[] for _ in range(50)]
 
@@ -66,24 +66,24 @@ async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
         await asyncio.sleep(0.1)
         await say(storage, lease, 3)
         partials.show(lease.job.id, b'{"text":"a"}', after=last + 3)
-        await settled(readers, lambda: all(lines and b'"a"' in lines[-1] for lines in sent))
+        await wait_until(readers, lambda: all(lines and b'"a"' in lines[-1] for lines in sent))
         assert made == {last + 1: 1, last + 2: 1, last + 3: 1, None: 1}
         assert all(lines[0] is sent[0][0] for lines in sent), "they share the bytes, too"
         assert len(sent[0]) <= 2, "events of one moment go out together"
-        assert await storage.jobs.finish(lease, completed())
+        assert await storage.jobs.finish(lease, completion())
         await asyncio.gather(*readers)
 
 
 @in_a_loop
 async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
     async with stored(tmp_path) as storage:
-        view, lease = following(storage, Partials()), await started(storage)
+        view, lease = follow(storage, Partials()), await start_session(storage)
         quick = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(5)]
         with view.open_reader(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
             first = await anext(slow)
             for _ in range(KEPT):
                 await say(storage, lease, 3)
-            assert await storage.jobs.finish(lease, completed())
+            assert await storage.jobs.finish(lease, completion())
             everything = list(range(1, await storage.events.last(lease.job.id) + 1))
             async with asyncio.timeout(20):
                 assert await asyncio.gather(*quick) == [everything] * 5
@@ -99,7 +99,7 @@ async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
 async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path):
     chance = random.Random(1)
     async with stored(tmp_path) as storage:
-        view, lease = following(storage, Partials()), await started(storage)
+        view, lease = follow(storage, Partials()), await start_session(storage)
         over = asyncio.Event()
 
         async def come_and_go() -> list[int]:
@@ -119,7 +119,7 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path)
         for _ in range(60):
             await say(storage, lease, chance.randrange(1, 4))
             await asyncio.sleep(0.01)
-        assert await storage.jobs.finish(lease, completed())
+        assert await storage.jobs.finish(lease, completion())
         everything = list(range(1, await storage.events.last(lease.job.id) + 1))
         assert await staying == everything
         over.set()
@@ -131,12 +131,12 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path)
 @in_a_loop
 async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
     async with stored(tmp_path) as storage:
-        view = following(storage, Partials())
-        leases = [await started(storage) for _ in range(40)]
+        view = follow(storage, Partials())
+        leases = [await start_session(storage) for _ in range(40)]
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for lease in leases]
         for number, lease in enumerate(leases):
             await say(storage, lease, number + 1)
-            assert await storage.jobs.finish(lease, completed())
+            assert await storage.jobs.finish(lease, completion())
         async with asyncio.timeout(20):
             for lease, seen in zip(leases, await asyncio.gather(*readers), strict=True):
                 assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
@@ -145,7 +145,7 @@ async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
 @in_a_loop
 async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
     async with stored(tmp_path) as storage:
-        view, lease = following(storage, Partials()), await started(storage)
+        view, lease = follow(storage, Partials()), await start_session(storage)
         last, rounds, woken = await storage.events.last(lease.job.id), 0, []
 
         async def read() -> None:
@@ -168,7 +168,7 @@ async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
 async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
     quiet_s = 0.3
     async with stored(tmp_path) as storage:
-        view, lease = following(storage, Partials()), await started(storage)
+        view, lease = follow(storage, Partials()), await start_session(storage)
         last, loop = await storage.events.last(lease.job.id), asyncio.get_running_loop()
 
         async def pauses(wait_s: float) -> list[tuple[RenderedBatch | None, float]]:
@@ -212,16 +212,16 @@ class Counting:
 async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path):
     async with stored(tmp_path) as storage:
         log = Counting(storage.events)
-        view, lease = following(with_stores(storage, events=log), Partials()), await started(storage)
+        view, lease = follow(with_stores(storage, events=log), Partials()), await start_session(storage)
         await say(storage, lease, 10)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
-        await settled(readers, lambda: log.reads > 0)
+        await wait_until(readers, lambda: log.reads > 0)
         await asyncio.sleep(0.1)
         assert log.reads == 1
         for _ in range(3):
             await say(storage, lease, 1)
             readers.append(asyncio.create_task(numbers(view, lease.job.id)))
-        assert await storage.jobs.finish(lease, completed())
+        assert await storage.jobs.finish(lease, completion())
         async with asyncio.timeout(20):
             for seen in await asyncio.gather(*readers):
                 assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
@@ -239,8 +239,8 @@ class Breaking(Counting):
 @in_a_loop
 async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
     async with stored(tmp_path) as storage:
-        view = following(with_stores(storage, events=Breaking(storage.events)), Partials())
-        lease = await started(storage)
+        view = follow(with_stores(storage, events=Breaking(storage.events)), Partials())
+        lease = await start_session(storage)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
         await asyncio.sleep(0.1)
         await say(storage, lease, 1)

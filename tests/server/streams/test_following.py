@@ -14,12 +14,12 @@ from server.records.records import Records
 from server.streams.following import Following
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, json_with_type, partial_body
-from tests.server.storing import LEASE_S, completed, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, completion, in_a_loop, stored, submit
 
 QUIET_S = 30.0
 
 
-def following(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
+def follow(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
     links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
     live = None  # no full record is shown here
     records = Records(storage.jobs, storage.blobs, links, live)  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
     chance = random.Random(seed)
     async with stored(tmp_path) as storage:
         partials = Partials()
-        view = following(storage, partials)
+        view = follow(storage, partials)
         job_id = await submit(storage, live=True)
         lease = await storage.jobs.claim_live(job_id, "w", lease_s=LEASE_S)
         assert lease is not None
@@ -61,7 +61,7 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
                         partials.move(job_id, after=last)
                 await asyncio.sleep(0.002 * chance.random())
             partials.end(job_id)
-            assert await storage.jobs.finish(lease, completed())
+            assert await storage.jobs.finish(lease, completion())
 
         readers = [asyncio.create_task(reader(after, delay)) for after, delay in ((0, 0), (0, 0.05), (1, 0.005))]
         await writer()
@@ -85,7 +85,7 @@ async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
         job_id = await submit(storage, live=True)
         for number in range(3):
             partials.show(job_id, b'{"n":%d}' % number, after=1)
-        view = following(storage, partials).follow(job_id, after=0, quiet_s=QUIET_S)
+        view = follow(storage, partials).follow(job_id, after=0, quiet_s=QUIET_S)
         assert isinstance(await anext(view), Event)
         partial = await anext(view)
         assert isinstance(partial, ShownPartial)
@@ -98,7 +98,7 @@ async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_vi
     async with stored(tmp_path) as storage:
         closing = asyncio.Event()
         job_id = await submit(storage, live=True)
-        view = following(storage, Partials(), closing).follow(job_id, after=1, quiet_s=0.01)
+        view = follow(storage, Partials(), closing).follow(job_id, after=1, quiet_s=0.01)
         assert await anext(view) is None
         closing.set()
         assert [one async for one in view] == []
@@ -107,7 +107,7 @@ async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_vi
 @in_a_loop
 async def test_bodies_say_where_they_belong(tmp_path):
     async with stored(tmp_path) as storage:
-        view = following(storage, Partials())
+        view = follow(storage, Partials())
         word = await view.render(Event("job_1", 7, 0, "word", b'{"word":"and"}'))
         bare = await view.render(Event("job_1", 8, 0, "tick", b"{}"))
         assert word.body == b'{"job_id":"job_1","seq":7,"word":"and"}'

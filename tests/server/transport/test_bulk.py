@@ -21,12 +21,12 @@ def whole(body: bytes) -> bytes:
     return HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def chunked(body: bytes, chunk: int) -> bytes:
+def send_chunked(body: bytes, chunk: int) -> bytes:
     pieces = (body[at : at + chunk] for at in range(0, len(body), chunk))
-    return HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(map(framed, pieces)) + framed(b"")
+    return HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(map(chunk_frame, pieces)) + chunk_frame(b"")
 
 
-def framed(chunk: bytes) -> bytes:
+def chunk_frame(chunk: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(chunk), chunk)
 
 
@@ -77,7 +77,7 @@ async def test_large_bodies_arrive_as_sent_with_small_ones_and_a_websocket_behin
     app = Echoes()
     async with serving(app) as url, connected(url) as (reader, writer):
         for body in bodies:
-            writer.write(whole(body) if chunk is None else chunked(body, chunk))
+            writer.write(whole(body) if chunk is None else send_chunked(body, chunk))
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         writer.write(HANDSHAKE)
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
@@ -107,7 +107,7 @@ async def test_many_at_once_do_not_mix(chunk):
 
     async def send(url: str, body: bytes) -> None:
         async with connected(url) as (reader, writer):
-            writer.write(whole(body) if chunk is None else chunked(body, chunk))
+            writer.write(whole(body) if chunk is None else send_chunked(body, chunk))
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
     async with serving(app) as url, asyncio.TaskGroup() as sending:
@@ -131,7 +131,7 @@ async def test_a_request_is_told_that_its_client_left_in_a_large_body():
 async def test_a_body_that_breaks_in_a_large_piece_is_no_request():
     app = Echoes()
     async with serving(app) as url, connected(url) as (reader, writer):
-        writer.write(chunked(bytes(4 * MIB), 300_000)[:-5] + b"no length\r\n")
+        writer.write(send_chunked(bytes(4 * MIB), 300_000)[:-5] + b"no length\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     assert app.bodies == []
     assert app.left.is_set()

@@ -16,7 +16,7 @@ import pytest
 from server.accounts.limits import Limits
 from server.config import ConfigError
 from server.transport.acceptor import MAX_CONNECTIONS, connection_limits
-from tests.processes import printed
+from tests.processes import output_of
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, running
 from tests.server.serving import LIMITS, Served, chunk, config, served, until, wav
@@ -36,7 +36,7 @@ def hurried(
         yield server
 
 
-def connected(server: Served | Server, address: str = "127.0.0.1") -> socket.socket:
+def connect(server: Served | Server, address: str = "127.0.0.1") -> socket.socket:
     host, port = server.base.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=10, source_address=(address, 0))
 
@@ -71,7 +71,7 @@ def health(server: Served | Server) -> int:
 
 
 def test_a_connection_without_a_request_is_closed(tmp_path):
-    with hurried(tmp_path, head_s=0.5) as server, connected(server) as silent:
+    with hurried(tmp_path, head_s=0.5) as server, connect(server) as silent:
         began = time.monotonic()
         assert ended(silent)
         assert 0.4 < time.monotonic() - began < 5
@@ -118,16 +118,16 @@ def test_a_slow_answer_and_a_rest_between_two_requests_are_no_silence(tmp_path):
 
 def test_one_address_has_a_bound_and_others_do_not_feel_it(tmp_path):
     with served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5") as server, ExitStack() as stack:
-        kept = [stack.enter_context(connected(server, STRANGER)) for _ in range(5)]
+        kept = [stack.enter_context(connect(server, STRANGER)) for _ in range(5)]
         until(lambda: open_connections(server) == 5)
-        refused = stack.enter_context(connected(server, STRANGER))
+        refused = stack.enter_context(connect(server, STRANGER))
         head, _, body = refused.makefile("rb").read().partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 429 ")
         assert b'"code":"too_many_connections"' in body
         assert health(server) == 200
         kept.pop().close()
         until(lambda: open_connections(server) <= 4)
-        again = stack.enter_context(connected(server, STRANGER))
+        again = stack.enter_context(connect(server, STRANGER))
         again.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert again.recv(12) == b"HTTP/1.1 200"
 
@@ -138,7 +138,7 @@ def test_a_trusted_proxy_brings_any_number_of_connections(tmp_path):
         ExitStack() as stack,
     ):
         for _ in range(20):
-            stack.enter_context(connected(server, STRANGER))
+            stack.enter_context(connect(server, STRANGER))
         until(lambda: open_connections(server) == 20)
 
 
@@ -186,7 +186,7 @@ def test_readers_of_what_is_silent_make_room_for_others(tmp_path):
         until(lambda: len(server.answering.connections.idle) == 14)
         assert [health(server) for _ in range(5)] == [200] * 5
         for _ in range(20):
-            stack.enter_context(connected(server)).sendall(
+            stack.enter_context(connect(server)).sendall(
                 b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
             )
         until(lambda: len(server.answering.connections.idle) <= 6)
@@ -200,7 +200,7 @@ def session(owner: httpx.Client) -> str:
 
 
 def follow(server: Served, request: str) -> socket.socket:
-    connection = connected(server)
+    connection = connect(server)
     connection.sendall(f"{request}\r\n\r\n".encode())
     return connection
 
@@ -229,7 +229,7 @@ def test_when_all_are_taken_the_oldest_silent_ones_make_room(tmp_path):
         ExitStack() as stack,
     ):
         assert client.get("/v1/jobs").status_code == 200
-        silent = [stack.enter_context(connected(server, STRANGER)) for _ in range(100)]
+        silent = [stack.enter_context(connect(server, STRANGER)) for _ in range(100)]
         assert [health(server) for _ in range(5)] == [200] * 5
         assert open_connections(server) <= 40
         assert client.get("/v1/jobs").status_code == 200
@@ -241,9 +241,9 @@ def test_the_last_connection_takes_no_room_from_others_while_nobody_waits(tmp_pa
         served(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
         ExitStack() as stack,
     ):
-        silent = [stack.enter_context(connected(server)) for _ in range(9)]
+        silent = [stack.enter_context(connect(server)) for _ in range(9)]
         until(lambda: len(server.answering.connections.headless) == 9)
-        silent.append(stack.enter_context(connected(server)))
+        silent.append(stack.enter_context(connect(server)))
         until(lambda: open_connections(server) == 10)
         time.sleep(0.2)
         assert open_connections(server) == 10
@@ -258,11 +258,11 @@ def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_
         served(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
         ExitStack() as stack,
     ):
-        working = [stack.enter_context(connected(server)) for _ in range(10)]
+        working = [stack.enter_context(connect(server)) for _ in range(10)]
         for connection in working:
             connection.sendall(head)
         until(lambda: open_connections(server) == 10)
-        late = stack.enter_context(connected(server))
+        late = stack.enter_context(connect(server))
         late.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         late.settimeout(0.5)
         with pytest.raises(TimeoutError):
@@ -284,7 +284,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
 from server.transport.acceptor import raise_descriptor_limit
 print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
-    assert printed(program) == "900 900 900"
+    assert output_of(program) == "900 900 900"
 
 
 def test_a_server_raises_its_limit_when_it_starts(server):
@@ -317,7 +317,7 @@ def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log
         client = server.client(server.new_key())
         for address in (STRANGER, "127.0.0.3", "127.0.0.4"):
             for _ in range(200):
-                stack.enter_context(connected(server, address))
+                stack.enter_context(connect(server, address))
         for _ in range(3):
             answer = client.post("/v1/transcribe", files={"file": ("a.wav", wav())})
             assert (answer.status_code, answer.json()["status"]) == (200, "completed")
@@ -387,7 +387,7 @@ def test_a_websocket_that_is_not_read_ends(tmp_path):
         path = f"/v1/jobs/{long_job(server, client)}/stream"
         key = client.headers["authorization"].removeprefix("Bearer ")
         upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        with connected(server) as reader:
+        with connect(server) as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             reader.sendall(
                 f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{upgrade}"

@@ -40,7 +40,7 @@ class Party:
 
 
 @pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def endless_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns that end by the number of pieces alone, however busy the machine is."""
     monkeypatch.setattr(fair_queue, "TURN_S", 60.0)
     monkeypatch.setattr(fair_queue, "LONG_TURN_S", 60.0)
@@ -52,7 +52,7 @@ async def turns(number: int) -> None:
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_a_turn_has_a_bounded_number_of_pieces_of_an_address():
     queue, done = FairQueue(), list[str]()
     Party(queue, "flood", done).keep_busy(1000)
@@ -88,7 +88,7 @@ async def test_long_turns_have_room_for_fewer_pieces_and_short_ones_for_more_aga
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_who_asks_seldom_does_not_wait_for_who_asks_much():
     queue, done = FairQueue(), list[str]()
     Party(queue, "flood", done).keep_busy(1000)
@@ -99,7 +99,7 @@ async def test_who_asks_seldom_does_not_wait_for_who_asks_much():
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_a_crowd_of_addresses_is_served_in_bounded_turns_each_in_its_order():
     queue, done = FairQueue(), list[str]()
     names = [f"address {number}" for number in range(1000)]
@@ -111,7 +111,7 @@ async def test_a_crowd_of_addresses_is_served_in_bounded_turns_each_in_its_order
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_one_that_asks_at_once_all_the_time_has_its_share_and_no_more():
     queue, done = FairQueue(), list[str]()
     party = Party(queue, "flood", done)
@@ -123,7 +123,7 @@ async def test_one_that_asks_at_once_all_the_time_has_its_share_and_no_more():
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_addresses_that_wait_are_served_in_rotation_whatever_their_number_of_connections():
     queue, done = FairQueue(), list[str]()
     for name, connections in (("a", 500), ("b", 20), ("c", 1)):
@@ -135,23 +135,23 @@ async def test_addresses_that_wait_are_served_in_rotation_whatever_their_number_
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_work_of_an_address_keeps_its_order_and_none_is_lost():
     queue, done = FairQueue(), list[int]()
 
-    def noting(number: int) -> Callable[[], None]:
+    def note(number: int) -> Callable[[], None]:
         return lambda: done.append(number)
 
     for number in range(5 * WORKS):
-        queue.join("a", noting(number))
-        queue.join("b", noting(-number))
+        queue.join("a", note(number))
+        queue.join("b", note(-number))
     await turns(20)
     assert [number for number in done if number > 0] == [*range(1, 5 * WORKS)]
     assert len(done) == 10 * WORKS
 
 
 @in_a_loop
-@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("endless_turns")
 async def test_work_that_fails_holds_up_nobody():
     queue, done, faults = FairQueue(), list[str](), list[str]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(str(context["exception"])))

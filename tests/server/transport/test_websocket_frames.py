@@ -77,9 +77,9 @@ async def test_frames_without_audio_are_taken_slowly_and_none_is_lost():
     taken = []
 
     async def app(scope, receive, send):
-        await listen_on(scope, counted(receive), send)
+        await listen_on(scope, count_messages(receive), send)
 
-    def counted(receive):
+    def count_messages(receive):
         async def count():
             message = await receive()
             taken.append(asyncio.get_running_loop().time())

@@ -14,19 +14,19 @@ from server.model.accounts import Account, WebhookSecret
 from server.model.deliveries import AddressHealth, Attempt
 from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
 from server.webhooks.sender import Reply, signing_secrets
-from tests.server.peers import ParsedRequest, answer, peer, saying, silence
-from tests.server.storing import ManualClock, completed, failed, in_a_loop
-from tests.server.webhook_deliveries import delivering, office, received, verified
+from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
+from tests.server.storing import ManualClock, completion, failure, in_a_loop
+from tests.server.webhook_deliveries import delivering, office, verify, wait_for_requests
 
 # --- one attempt -------------------------------------------------------------------------------------------------
 
 
 @in_a_loop
 async def test_the_receivers_library_takes_what_is_sent(tmp_path):
-    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
-        job_id = await it.ended(f"{target.url}/hook?who=me", metadata={"order": "17"})
-        [asked] = await received(target)
-        body = verified(it.account.webhook_secret.current, asked)
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+        job_id = await it.end_job(f"{target.url}/hook?who=me", metadata={"order": "17"})
+        [asked] = await wait_for_requests(target)
+        body = verify(it.account.webhook_secret.current, asked)
         assert (asked.method, asked.target) == ("POST", "/hook?who=me")
         assert asked.headers["content-type"] == "application/json"
         assert asked.headers["user-agent"] == "scribewire/1"
@@ -35,7 +35,7 @@ async def test_the_receivers_library_takes_what_is_sent(tmp_path):
         )  # fmt: skip
         assert "words" not in body["data"]
         Draft202012Validator({"$ref": "#/components/schemas/Notice", "components": {"schemas": SCHEMAS}}).validate(body)
-        delivery = await it.tried(job_id)
+        delivery = await it.wait_for_attempts(job_id)
         assert (delivery.state, delivery.attempts[0].status_code, delivery.attempts[0].error) == (
             "delivered",
             200,
@@ -46,19 +46,19 @@ async def test_the_receivers_library_takes_what_is_sent(tmp_path):
 
 @in_a_loop
 async def test_a_long_text_stays_out_of_the_body(tmp_path):
-    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
-        await it.ended(target.url, replace(completed(), text="word " * 100_000), metadata={"k": "v" * 500})
-        [asked] = await received(target)
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+        await it.end_job(target.url, replace(completion(), text="word " * 100_000), metadata={"k": "v" * 500})
+        [asked] = await wait_for_requests(target)
         assert len(asked.body) < 20_000
         assert "text" not in orjson.loads(asked.body)["data"]
 
 
 @in_a_loop
 async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
-    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
-        unwanted = await it.ended(target.url, webhook_events=("job.failed",))
-        wanted = await it.ended(target.url, failed(), webhook_events=("job.failed",))
-        [asked] = await received(target)
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+        unwanted = await it.end_job(target.url, webhook_events=("job.failed",))
+        wanted = await it.end_job(target.url, failure(), webhook_events=("job.failed",))
+        [asked] = await wait_for_requests(target)
         body = orjson.loads(asked.body)
         assert (body["type"], body["data"]["job_id"], body["data"]["error"]["code"]) == (
             "job.failed", wanted, "invalid_audio",
@@ -68,14 +68,14 @@ async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
 
 @in_a_loop
 async def test_during_a_rotation_old_and_new_secret_both_verify(tmp_path):
-    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
         old, fresh = it.account.webhook_secret, issue_webhook_secret()
         rotated = replace(fresh, previous=old.current, previous_expires_at=now_ms() + 60_000)
         await it.storage.accounts.rotate_webhook_secret(it.account.id, "production", rotated)
-        await it.ended(target.url)
-        [asked] = await received(target)
+        await it.end_job(target.url)
+        [asked] = await wait_for_requests(target)
         assert len(asked.headers["webhook-signature"].split(" ")) == 2
-        assert verified(old.current, asked) == verified(fresh.current, asked)
+        assert verify(old.current, asked) == verify(fresh.current, asked)
 
 
 def test_a_previous_secret_no_longer_signs_once_its_overlap_is_over():
@@ -106,8 +106,8 @@ def test_a_previous_secret_no_longer_signs_once_its_overlap_is_over():
 )
 def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, state):
     async def main() -> None:
-        async with office(tmp_path) as it, peer(saying(reply)) as target, delivering(it):
-            delivery = await it.tried(await it.ended(target.url))
+        async with office(tmp_path) as it, peer(answer_in_turn(reply)) as target, delivering(it):
+            delivery = await it.wait_for_attempts(await it.end_job(target.url))
             [attempt] = delivery.attempts
             assert (delivery.state, attempt.status_code) == (state, status)
             assert (attempt.error or "").startswith(error or "")
@@ -120,7 +120,7 @@ def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, sta
 @in_a_loop
 async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
     async with office(tmp_path, timeout_s=0.1) as it, peer(silence) as target, delivering(it):
-        delivery = await it.tried(await it.ended(target.url))
+        delivery = await it.wait_for_attempts(await it.end_job(target.url))
         assert (delivery.state, delivery.attempts[0].error) == ("pending", "timeout")
         assert delivery.attempts[0].duration_ms >= 99  # a timer may be a clock tick early
 
@@ -134,13 +134,13 @@ async def test_no_more_of_a_reply_is_read_than_is_useful(tmp_path):
             await writer.drain()
 
     async with office(tmp_path) as it, peer(endless) as target, delivering(it):
-        assert (await it.tried(await it.ended(target.url))).state == "delivered"
+        assert (await it.wait_for_attempts(await it.end_job(target.url))).state == "delivered"
 
 
 @in_a_loop
 async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_either(tmp_path):
     async with office(tmp_path) as it, delivering(it):
-        delivery = await it.tried(await it.ended("http://10.0.0.1/hook"))
+        delivery = await it.wait_for_attempts(await it.end_job("http://10.0.0.1/hook"))
         assert (delivery.state, delivery.attempts[0].status_code) == ("pending", None)
         assert "not allowed" in (delivery.attempts[0].error or "")
 
@@ -151,14 +151,14 @@ async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_eithe
 @in_a_loop
 async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_signature(tmp_path):
     clock = ManualClock(now_ms())
-    async with office(tmp_path, clock) as it, peer(saying(answer(500), answer(200))) as target, delivering(it):
-        job_id = await it.ended(target.url)
-        first = await it.tried(job_id)
+    async with office(tmp_path, clock) as it, peer(answer_in_turn(answer(500), answer(200))) as target, delivering(it):
+        job_id = await it.end_job(target.url)
+        first = await it.wait_for_attempts(job_id)
         wait_ms = (first.next_at or 0) - first.attempts[0].at
         assert 4_000 <= wait_ms <= 6_000
         assert first.attempts[0].next_attempt_at == first.next_at
         clock.now = first.next_at or 0
-        second = await it.tried(job_id, 2)
+        second = await it.wait_for_attempts(job_id, 2)
         assert (second.state, [attempt.n for attempt in second.attempts]) == ("delivered", [1, 2])
         assert len({asked.headers["webhook-id"] for asked in target.asked}) == 1
 
@@ -166,8 +166,12 @@ async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_sign
 @pytest.mark.parametrize(("status", "heeded"), [(429, True), (503, True), (500, False)])
 def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded):
     async def main() -> None:
-        async with office(tmp_path) as it, peer(saying(answer(status, Retry_After="3600"))) as target, delivering(it):
-            delivery = await it.tried(await it.ended(target.url))
+        async with (
+            office(tmp_path) as it,
+            peer(answer_in_turn(answer(status, Retry_After="3600"))) as target,
+            delivering(it),
+        ):
+            delivery = await it.wait_for_attempts(await it.end_job(target.url))
             wait_ms = (delivery.next_at or 0) - delivery.attempts[0].at
             assert (wait_ms >= 3_600_000) is heeded
 
@@ -179,8 +183,8 @@ def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, st
     wish = answer(status, Retry_After="Fri, 01 Jan 99999999999999999999 00:00:00 GMT")
 
     async def main() -> None:
-        async with office(tmp_path) as it, peer(saying(wish)) as target, delivering(it):
-            delivery = await it.tried(await it.ended(target.url))
+        async with office(tmp_path) as it, peer(answer_in_turn(wish)) as target, delivering(it):
+            delivery = await it.wait_for_attempts(await it.end_job(target.url))
             assert (delivery.state, delivery.attempts[0].error) == ("pending", f"status {status}")
             assert 4_000 <= (delivery.next_at or 0) - delivery.attempts[0].at <= 6_000
 
@@ -190,11 +194,11 @@ def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, st
 @in_a_loop
 async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
     """The account's secret cannot be read, so nothing can be signed."""
-    async with office(tmp_path) as it, peer(saying(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
         await it.storage.accounts.rotate_webhook_secret(
             it.account.id, "production", WebhookSecret(current="whsec_%", created_at=0)
         )
-        delivery = await it.tried(await it.ended(target.url))
+        delivery = await it.wait_for_attempts(await it.end_job(target.url))
         assert (delivery.state, delivery.attempts[0].error) == ("pending", "the server failed to send it")
         assert delivery.next_at is not None
         assert target.asked == []
@@ -203,46 +207,53 @@ async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
 @in_a_loop
 async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
     clock = ManualClock(now_ms())
-    async with office(tmp_path, clock, delays_s=(1.0,)) as it, peer(saying(answer(500))) as target, delivering(it):
-        job_id = await it.ended(target.url)
-        clock.now = (await it.tried(job_id)).next_at or 0
-        delivery = await it.tried(job_id, 2)
+    async with (
+        office(tmp_path, clock, delays_s=(1.0,)) as it,
+        peer(answer_in_turn(answer(500))) as target,
+        delivering(it),
+    ):
+        job_id = await it.end_job(target.url)
+        clock.now = (await it.wait_for_attempts(job_id)).next_at or 0
+        delivery = await it.wait_for_attempts(job_id, 2)
         assert (delivery.state, delivery.next_at, delivery.attempts[-1].next_attempt_at) == ("failed", None, None)
 
 
 @in_a_loop
 async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_row(tmp_path):
-    async with office(tmp_path, delays_s=(), exhausted_before_disable=3) as it, peer(saying(answer(500))) as target:
+    async with (
+        office(tmp_path, delays_s=(), exhausted_before_disable=3) as it,
+        peer(answer_in_turn(answer(500))) as target,
+    ):
         async with delivering(it):
             for _ in range(2):
-                await it.tried(await it.ended(target.url))
+                await it.wait_for_attempts(await it.end_job(target.url))
             assert not await it.storage.outbox.disabled(it.account.id, target.url)
-            await it.tried(await it.ended(target.url))
-            await it.disabled(target.url)
-            later = await it.delivery(await it.ended(target.url))
+            await it.wait_for_attempts(await it.end_job(target.url))
+            await it.wait_until_disabled(target.url)
+            later = await it.delivery(await it.end_job(target.url))
         assert (later.state, later.attempts) == ("disabled", ())
         assert len(target.asked) == 3
 
 
 @in_a_loop
 async def test_one_success_starts_the_count_of_exhausted_deliveries_anew(tmp_path):
-    replies = saying(answer(500), answer(200), answer(500), answer(500))
+    replies = answer_in_turn(answer(500), answer(200), answer(500), answer(500))
     async with office(tmp_path, delays_s=(), exhausted_before_disable=2) as it, peer(replies) as target:
         async with delivering(it):
-            states = [(await it.tried(await it.ended(target.url))).state for _ in range(3)]
+            states = [(await it.wait_for_attempts(await it.end_job(target.url))).state for _ in range(3)]
         assert states == ["failed", "delivered", "failed"]
         assert not await it.storage.outbox.disabled(it.account.id, target.url)
 
 
 @in_a_loop
 async def test_410_disables_the_address_at_once_and_redelivery_can_still_succeed(tmp_path):
-    async with office(tmp_path) as it, peer(saying(answer(410), answer(200))) as target, delivering(it):
-        job_id = await it.ended(target.url)
-        gone = await it.tried(job_id)
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(410), answer(200))) as target, delivering(it):
+        job_id = await it.end_job(target.url)
+        gone = await it.wait_for_attempts(job_id)
         assert (gone.state, gone.next_at) == ("disabled", None)
-        await it.disabled(target.url)
+        await it.wait_until_disabled(target.url)
         await it.storage.outbox.redeliver(job_id, gone.id)
-        again = await it.tried(job_id, 2)
+        again = await it.wait_for_attempts(job_id, 2)
         assert (again.state, again.webhook_id) == ("delivered", gone.webhook_id)
 
 
@@ -263,8 +274,8 @@ async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tm
 
 @in_a_loop
 async def test_an_address_without_a_success_for_long_is_disabled_with_all_that_waits_for_it(tmp_path):
-    async with office(tmp_path) as it, peer(saying(answer(500))) as target:
-        jobs = [await it.ended(target.url) for _ in range(3)]
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(500))) as target:
+        jobs = [await it.end_job(target.url) for _ in range(3)]
         [first, second] = await it.storage.outbox.claim_due(limit=2, busy_s=30)
         old = Attempt(
             n=1, at=now_ms() - FAILING_MS, status_code=500, duration_ms=1, error="status 500", next_attempt_at=now_ms()
