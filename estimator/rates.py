@@ -4,7 +4,6 @@ Money is a whole number of UNITS of 10**-30 USD, so every sum and product is exa
 answers. Price tables give USD per million tokens, so prices may have 24 decimals.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import NamedTuple
@@ -90,14 +89,6 @@ class RateCard:
     thresholds: tuple[int, ...] = ()  # ascending; one fewer than bands
     reads_cache: bool = False  # a price for cached input is known
     bills_writes: bool = False  # writing the cache has its own price, not below plain input
-
-    def band(self, input_tokens: int) -> Rates:
-        """Return the rates of a call with *input_tokens* tokens of input."""
-        return self.bands[bisect_left(self.thresholds, input_tokens)]
-
-    def cost(self, usage: Usage) -> Decimal:
-        """Return the cost of one call in USD."""
-        return usd(sum(self.band(usage.input).bill(usage)))
 
     def below_tiers(self) -> "RateCard":
         """Return the same card without its higher tiers."""

@@ -100,25 +100,18 @@ def milliseconds(position: int) -> int:
     return (position * 2000 + RATE) // (2 * RATE)
 
 
-def cues(words: Sequence[Word], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
-    """Return *words*, which are in order of their starts, as cues of *shape* that never overlap. Each appears once.
+def cues(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
+    """Return runs of words, each in order of its starts, as cues of *shape* that never overlap. Each word appears once.
 
     A cue starts with its first word. It ends with its last word, or later if it needs time to be read and silence
     follows. It never ends after *duration*, after the start of the next cue, or longer than max_cue_s after its start.
     Words without length or at equal times get 1 ms each, one after the other; only these may end after *duration*.
-    Words wider than a line are cut into parts.
-    """
-    return cues_of_runs([words], duration, shape)
-
-
-def cues_of_runs(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
-    """Return cues() of each run of words, one after the other. No cue has words of two runs.
-
-    So when a run is added, the cues before it stay as they are, but for the end of the last one.
+    Words wider than a line are cut into parts. No cue has words of two runs: when a run is added, the cues before it
+    stay as they are, but for the end of the last one.
     """
     found: list[Cue] = []
     for words in runs:
-        pieces = [piece for word, following in _with_next(words) for piece in _pieces(word, following, shape)]
+        pieces = [piece for word, following in pairwise((*words, None)) for piece in _pieces(word, following, shape)]
         for block in _between_pauses(pieces):
             found.extend(_Block(block, shape).cues())
     return _time(found, milliseconds(duration), shape)
@@ -130,10 +123,6 @@ def columns(text: str) -> int:
 
 
 # From words to pieces
-
-
-def _with_next(words: Sequence[Word]) -> Iterator[tuple[Word, Word | None]]:
-    yield from pairwise((*words, None))
 
 
 def _pieces(word: Word, following: Word | None, shape: SubtitleShape) -> Iterator[_Piece]:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues_of_runs, milliseconds
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
@@ -167,7 +167,7 @@ def _voiced_cues(
     channel: int | None,
 ) -> list[Cue]:
     """Return the cues of a channel, each with the speaker of most of its words."""
-    found = cues_of_runs([one.words for one in segments if one.channel == channel], duration, shape)
+    found = cues([one.words for one in segments if one.channel == channel], duration, shape)
     starts = [cue.start_ms for cue in found]
     spoken: list[Counter[str]] = [Counter() for _ in found]
     for word in said:
@@ -188,7 +188,7 @@ def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, g
         if not growing:
             runs = [tuple(word for run in runs for word in run)]
         own = replace(shape, max_columns=shape.max_columns - len(_label(speaker)))
-        found += [replace(cue, speaker=speaker) for cue in cues_of_runs(runs, duration, own)]
+        found += [replace(cue, speaker=speaker) for cue in cues(runs, duration, own)]
     return sorted(found, key=lambda cue: cue.start_ms)
 
 

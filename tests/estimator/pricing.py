@@ -1,10 +1,12 @@
 """The default models, and their prices at a moment, for tests."""
 
+from bisect import bisect_left
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from estimator.catalog import Catalog
 from estimator.prices import PriceHistory
-from estimator.rates import RateCard
+from estimator.rates import RateCard, Usage, usd
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -50,3 +52,8 @@ def history(catalog: Catalog, name: str) -> PriceHistory:
     assert model is not None, name
     assert model.prices is not None, name
     return model.prices
+
+
+def call_cost(card: RateCard, usage: Usage) -> Decimal:
+    """Return the cost of one call in USD: all of its tokens at the rates of the tier that its input falls into."""
+    return usd(sum(card.bands[bisect_left(card.thresholds, usage.input)].bill(usage)))

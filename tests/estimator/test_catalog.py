@@ -16,7 +16,7 @@ from estimator.catalog import BadPriceFeed, Catalog, catalog_from_feed, family_o
 from estimator.estimates import Estimator
 from estimator.families import FAMILIES
 from estimator.rates import Usage
-from tests.estimator.pricing import CLUSTERS, DEFAULTS, NOON, PROVIDER, card_of
+from tests.estimator.pricing import CLUSTERS, DEFAULTS, NOON, PROVIDER, call_cost, card_of
 
 # --- the default catalogue
 
@@ -198,7 +198,7 @@ def test_a_new_price_in_the_feed_is_used(catalog: Catalog, overlay: str, feed: l
     prices = entry(feed, "openai", "gpt-5-mini")["prices"]
     prices["input_mtok"] = 0.2
     fresh = refresh_with(catalog, overlay, feed)
-    assert card_of(fresh, "gpt-5-mini").cost(Usage(input=1_000_000)) == Decimal("0.2")
+    assert call_cost(card_of(fresh, "gpt-5-mini"), Usage(input=1_000_000)) == Decimal("0.2")
 
 
 @pytest.mark.parametrize(

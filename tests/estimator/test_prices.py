@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from estimator.catalog import Catalog
 from estimator.prices import rate_card
 from estimator.rates import Usage
-from tests.estimator.pricing import DEFAULTS, NOON, PROVIDER, card_of, history
+from tests.estimator.pricing import DEFAULTS, NOON, PROVIDER, call_cost, card_of, history
 
 BATCH_KNOWN = datetime(2026, 10, 14, tzinfo=UTC)
 
@@ -24,28 +24,28 @@ BATCH_KNOWN = datetime(2026, 10, 14, tzinfo=UTC)
 def test_claude_sonnet_4_5_is_a_cliff_at_200_000(catalog: Catalog) -> None:
     """The price is in genai-prices' own tests."""
     card = card_of(catalog, "claude-sonnet-4-5")
-    assert card.cost(Usage(input=200_000)) == Decimal("0.60")
-    assert card.cost(Usage(input=200_001)) == Decimal("1.200006")
-    assert card.cost(Usage(input=300_000, output=100_000)) == Decimal("4.05")
+    assert call_cost(card, Usage(input=200_000)) == Decimal("0.60")
+    assert call_cost(card, Usage(input=200_001)) == Decimal("1.200006")
+    assert call_cost(card, Usage(input=300_000, output=100_000)) == Decimal("4.05")
 
 
 def test_o3_in_batch(catalog: Catalog) -> None:
     """The price is in genai-prices' README: one million tokens each way for five dollars."""
     card = history(catalog, "o3").batch_at(BATCH_KNOWN)
     assert card is not None
-    assert card.cost(Usage(input=1_000_000, output=1_000_000)) == Decimal(5)
+    assert call_cost(card, Usage(input=1_000_000, output=1_000_000)) == Decimal(5)
 
 
 def test_fifteen_tokens_of_gpt_4o(catalog: Catalog) -> None:
     """The price is in tokencost's tests."""
-    assert card_of(catalog, "gpt-4o").cost(Usage(input=15)) == Decimal("0.0000375")
+    assert call_cost(card_of(catalog, "gpt-4o"), Usage(input=15)) == Decimal("0.0000375")
 
 
 def test_a_months_bill_of_claude_opus_4_7(catalog: Catalog) -> None:
     """The bill is in a ccusage thread: 148,807 plain, 5,147,194 written, 66,485,717 read, 899,339 out."""
     plain, written, read = 148_807, 5_147_194, 66_485_717
     usage = Usage(input=plain + written + read, cached=read, written=written, output=899_339)
-    cost = card_of(catalog, "claude-opus-4-7").cost(usage)
+    cost = call_cost(card_of(catalog, "claude-opus-4-7"), usage)
     assert cost.quantize(Decimal("0.000001")) == Decimal("88.640331")
 
 
@@ -92,7 +92,7 @@ def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(
         moment
     )  # genai-prices would return the standard price instead
     assert card is not None
-    assert card.cost(usage) == theirs.total_price
+    assert call_cost(card, usage) == theirs.total_price
 
 
 def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog: Catalog) -> None:
@@ -110,7 +110,7 @@ def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog: Cata
                 unpriced += 1
                 continue
             usage = Usage(input=250_000, cached=100_000, written=50_000, output=7_000)
-            ours = card.cost(usage)
+            ours = call_cost(card, usage)
             theirs = entry.calc_price(theirs_of(usage), provider, genai_request_timestamp=NOON).total_price
             assert abs(ours - theirs) <= theirs * Decimal("1e-26"), model.name  # genai-prices rounds at 28 digits
             priced += 1
@@ -150,8 +150,8 @@ def test_a_price_of_zero_is_no_price() -> None:
 @pytest.mark.parametrize(("hour", "times"), [(0, 1), (1, 2), (3, 2), (4, 1), (6, 2), (9, 2), (10, 1), (23, 1)])
 def test_deepseek_doubles_by_day(catalog: Catalog, hour: int, times: int) -> None:
     usage = Usage(input=1_000_000, cached=500_000, output=100_000)
-    base = card_of(catalog, "deepseek-v4-pro", NOON).cost(usage)
-    assert card_of(catalog, "deepseek-v4-pro", NOON.replace(hour=hour)).cost(usage) == times * base
+    base = call_cost(card_of(catalog, "deepseek-v4-pro", NOON), usage)
+    assert call_cost(card_of(catalog, "deepseek-v4-pro", NOON.replace(hour=hour)), usage) == times * base
 
 
 def test_at_peak_the_next_cheaper_hour_is_named(catalog: Catalog) -> None:
@@ -173,7 +173,7 @@ def test_an_announced_price_is_dated_and_used_from_its_day_on(catalog: Catalog) 
     before, after = prices.at(eve), prices.at(day)
     assert before is not None
     assert after is not None
-    assert (before.cost(usage), after.cost(usage)) == (Decimal(12), Decimal(24))
+    assert (call_cost(before, usage), call_cost(after, usage)) == (Decimal(12), Decimal(24))
     assert prices.next_change(day) is None
     assert history(catalog, "gpt-5-mini").next_change(NOON) is None
 

@@ -11,6 +11,7 @@ from estimator.families import FAMILIES, TextCount, prompt_tokens
 from estimator.rates import RateCard, Rates, Usage, units_per, usd
 from estimator.request import MAX_TURNS, EstimateRequest
 from estimator.turns import ModelLimits, Run, Scenario, Spread, plan_calls, scenarios
+from tests.estimator.pricing import call_cost
 
 
 def rates(plain: str, read: str, write: str, out: str) -> Rates:
@@ -88,7 +89,7 @@ def by_the_book(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) 
         if caching and before is not None and before >= limits.cache_minimum:
             held = int(Decimal(way.hit_percent) / 100 * before)
         written = sent - held if caching and card.bills_writes else 0
-        total += card.cost(Usage(input=sent, cached=held, written=written, output=way.output))
+        total += call_cost(card, Usage(input=sent, cached=held, written=written, output=way.output))
         usage = Usage(
             input=usage.input + sent,
             cached=usage.cached + held,
@@ -144,7 +145,7 @@ def test_the_tier_is_picked_for_each_call_alone() -> None:
     sol = RateCard(bands=(rates("2", "0.1", "2.5", "10"), rates("4", "0.2", "5", "15")), thresholds=(272_000,))
     call = Scenario(first_input=60_000, visible=0, reasoning=0, growth=0, hit_percent=0)
     assert run(call, sol, ModelLimits(), 5).cost == Decimal("0.6")
-    assert sol.cost(Usage(input=300_000)) == Decimal("1.2")
+    assert call_cost(sol, Usage(input=300_000)) == Decimal("1.2")
 
 
 def test_the_turn_that_enters_a_higher_tier_is_named() -> None:

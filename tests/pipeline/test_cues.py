@@ -15,7 +15,6 @@ from pipeline.documents.cues import (
     SubtitleShape,
     columns,
     cues,
-    cues_of_runs,
     milliseconds,
 )
 from pipeline.words import Word
@@ -35,7 +34,7 @@ def timed_words(text: str, *, start_ms: int = 0, ms_per_letter: int = 70, gap_ms
 
 
 def written_lines(words: list[Word], shape: SubtitleShape = USUAL_SHAPE) -> list[tuple[str, ...]]:
-    return [cue.lines for cue in cues(words, 3600 * RATE, shape)]
+    return [cue.lines for cue in cues([words], 3600 * RATE, shape)]
 
 
 def texts(found: list[Cue]) -> str:
@@ -76,7 +75,7 @@ SHAPES = st.just(USUAL_SHAPE) | st.builds(
 @settings(max_examples=200)
 @given(recognised_words(), SHAPES)
 def test_every_cue_fits_the_screen_and_the_clock(words, shape):
-    for cue in cues(words, 3600 * RATE, shape):
+    for cue in cues([words], 3600 * RATE, shape):
         assert 1 <= len(cue.lines) <= shape.max_lines
         assert all(0 < len(line) <= columns(line) <= shape.max_columns for line in cue.lines)
         assert 0 < cue.end_ms - cue.start_ms <= shape.max_cue_ms
@@ -85,7 +84,7 @@ def test_every_cue_fits_the_screen_and_the_clock(words, shape):
 @settings(max_examples=200)
 @given(recognised_words(), SHAPES)
 def test_cues_never_overlap_and_never_go_back(words, shape):
-    for cue, following in pairwise(cues(words, 3600 * RATE, shape)):
+    for cue, following in pairwise(cues([words], 3600 * RATE, shape)):
         assert cue.end_ms <= following.start_ms
 
 
@@ -96,13 +95,13 @@ def test_no_letter_is_lost_added_or_moved(words, shape):
         # Without dashes, because "-->" must lose one, and without control characters, which cannot be written.
         return "".join(c for c in text if not (c == "-" or c.isspace() or c < " " or "\x7f" <= c <= "\x9f"))
 
-    assert letters(texts(cues(words, 3600 * RATE, shape))) == letters("".join(word.text for word in words))
+    assert letters(texts(cues([words], 3600 * RATE, shape))) == letters("".join(word.text for word in words))
 
 
 @settings(max_examples=200)
 @given(recognised_words())
 def test_no_line_can_be_taken_for_markup_of_the_file(words):
-    for cue in cues(words, 3600 * RATE):
+    for cue in cues([words], 3600 * RATE):
         for line in cue.lines:
             assert "-->" not in line
             assert line.splitlines() == [line]
@@ -116,7 +115,7 @@ def test_spaced_words_parse_back_from_the_lines(timed):
     for text, gap_ms in timed:
         words.append(Word(text, at * MS, (at + 200) * MS, 0.5))
         at += 200 + gap_ms
-    found = cues(words, at * MS)
+    found = cues([words], at * MS)
     assert texts(found).split() == [word.text for word in words]
     starts = {milliseconds(word.start) for word in words}
     assert {cue.start_ms for cue in found} <= starts
@@ -127,7 +126,7 @@ def test_spaced_words_parse_back_from_the_lines(timed):
 def test_a_cue_is_shown_past_its_last_word_only_while_the_recording_lasts(words, more):
     last = max((word.end for word in words), default=0)
     duration = last + more
-    found = cues(words, duration)
+    found = cues([words], duration)
     bumped = len(words)  # words with equal times get a millisecond each
     assert all(cue.end_ms <= milliseconds(duration) + bumped for cue in found)
 
@@ -137,7 +136,7 @@ def test_nothing_said_is_no_cue():
 
 
 def test_a_cue_starts_with_its_first_word_and_ends_no_earlier_than_its_last():
-    (cue,) = cues([Word("Hello", 8_000, 16_000, 0.9), Word("there.", 16_800, 40_000, 0.9)], 60 * RATE)
+    (cue,) = cues([[Word("Hello", 8_000, 16_000, 0.9), Word("there.", 16_800, 40_000, 0.9)]], 60 * RATE)
     assert cue == Cue(500, 2500, ("Hello there.",))
 
 
@@ -194,35 +193,35 @@ def test_not_every_full_stop_ends_a_sentence(name):
 
 def test_words_after_a_long_silence_never_show_early():
     first, second = Word("One.", 0, RATE, 0.9), Word("Two.", RATE + PAUSE_MS * MS, 4 * RATE, 0.9)
-    found = cues([first, second], 5 * RATE)
+    found = cues([[first, second]], 5 * RATE)
     assert [(cue.start_ms, cue.lines) for cue in found] == [(0, ("One.",)), (3000, ("Two.",))]
 
 
 def test_a_short_word_stays_long_enough_to_be_seen():
-    (cue,) = cues([Word("No.", RATE, RATE + 1600, 0.9)], 60 * RATE)
+    (cue,) = cues([[Word("No.", RATE, RATE + 1600, 0.9)]], 60 * RATE)
     assert (cue.start_ms, cue.end_ms) == (1000, 1000 + SHORTEST_MS)
 
 
 def test_showing_on_stops_at_the_next_cue_and_at_the_end_of_the_recording():
     short = Word("No.", 0, 1600, 0.9)
     late = Word("Never.", 3 * RATE, 3 * RATE + 1600, 0.9)
-    found = cues([short, late], 3 * RATE + 4800)
+    found = cues([[short, late]], 3 * RATE + 4800)
     assert [(cue.start_ms, cue.end_ms) for cue in found] == [(0, 1000), (3000, 3300)]
 
 
 def test_a_word_that_seems_to_last_for_ever_is_taken_off_the_screen():
-    (cue,) = cues([Word("Ommm", 0, 30 * RATE, 0.9)], 60 * RATE)
+    (cue,) = cues([[Word("Ommm", 0, 30 * RATE, 0.9)]], 60 * RATE)
     assert (cue.start_ms, cue.end_ms) == (0, USUAL_SHAPE.max_cue_ms)
 
 
 def test_words_at_one_instant_follow_each_other_by_milliseconds():
     words = [Word("x" * 40, RATE, RATE, 0.9) for _ in range(6)]
-    found = cues(words, RATE)
+    found = cues([words], RATE)
     assert [(cue.start_ms, cue.end_ms) for cue in found] == [(1000, 1001), (1001, 1002), (1002, 1003)]
 
 
 def test_a_word_wider_than_the_screen_is_cut_into_lines_and_its_time_shared_out():
-    found = cues([Word("a" * 42 + "b" * 42 + "c" * 21, 0, 5 * RATE, 0.9)], 60 * RATE)
+    found = cues([[Word("a" * 42 + "b" * 42 + "c" * 21, 0, 5 * RATE, 0.9)]], 60 * RATE)
     assert found == [Cue(0, 2000, ("a" * 42,)), Cue(2000, 5705, ("b" * 42, "c" * 21))]
 
 
@@ -281,15 +280,15 @@ def test_a_client_may_ask_for_other_lines(shape, lines):
 
 
 def test_a_client_may_ask_for_shorter_cues():
-    found = cues(timed_words(SENTENCE), 3600 * RATE, SubtitleShape(max_cue_s=2.5))
-    assert len(found) > len(cues(timed_words(SENTENCE), 3600 * RATE))
+    found = cues([timed_words(SENTENCE)], 3600 * RATE, SubtitleShape(max_cue_s=2.5))
+    assert len(found) > len(cues([timed_words(SENTENCE)], 3600 * RATE))
     assert all(cue.end_ms - cue.start_ms <= 2500 for cue in found)
 
 
 def test_slow_readers_are_shown_a_cue_for_longer():
     words = timed_words("Nobody came.")
-    (usual,) = cues(words, 60 * RATE)
-    (slow,) = cues(words, 60 * RATE, SubtitleShape(columns_per_second=6))
+    (usual,) = cues([words], 60 * RATE)
+    (slow,) = cues([words], 60 * RATE, SubtitleShape(columns_per_second=6))
     assert usual.end_ms - usual.start_ms == SHORTEST_MS
     assert slow.end_ms - slow.start_ms == 2000
 
@@ -305,7 +304,7 @@ def test_a_further_run_of_words_changes_nothing_but_the_end_of_the_last_cue(time
         words.append(Word(text, at * MS, (at + 200) * MS, 0.5))
         at += 200 + gap_ms
     middle = data.draw(st.integers(1, len(words) - 1))
-    before = cues_of_runs([words[:middle]], words[middle - 1].end, shape)
-    after = cues_of_runs([words[:middle], words[middle:]], at * MS, shape)
+    before = cues([words[:middle]], words[middle - 1].end, shape)
+    after = cues([words[:middle], words[middle:]], at * MS, shape)
     assert after[: len(before) - 1] == before[:-1]
     assert [(cue.start_ms, cue.lines) for cue in after[: len(before)]] == [(cue.start_ms, cue.lines) for cue in before]

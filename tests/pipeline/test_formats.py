@@ -266,7 +266,7 @@ def parse_vtt(data: bytes) -> list[tuple[int, int, str]]:
 @settings(max_examples=200)
 @given(transcripts())
 def test_srt_and_vtt_parse_back_to_the_same_cues(transcript):
-    found = cues(transcript.words, transcript.duration)
+    found = cues([transcript.words], transcript.duration)
     expected = [(cue.start_ms, cue.end_ms, " ".join(cue.lines)) for cue in found]
     assert parse_srt(srt(transcript)) == parse_vtt(vtt(transcript)) == expected
 
