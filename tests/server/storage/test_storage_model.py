@@ -58,7 +58,7 @@ class Expected:
     def untouched(self) -> bool:
         return not self.told and not (self.live and self.started)
 
-    def expected_job_of(self, lease: Lease, now: int) -> bool:
+    def held(self, lease: Lease, now: int) -> bool:
         return self.state is State.PROCESSING and self.lease_id == lease.lease_id and self.lease_until > now
 
     def ends(self, state: State, *, returned: bool = False) -> None:
