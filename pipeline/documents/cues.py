@@ -111,7 +111,11 @@ def cues(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = U
     """
     found: list[Cue] = []
     for words in runs:
-        pieces = [piece for word, following in pairwise((*words, None)) for piece in _pieces(word, following, shape)]
+        pieces = [
+            piece
+            for word, following in zip(words, [*words[1:], None], strict=True)
+            for piece in _pieces(word, following, shape)
+        ]
         for block in _between_pauses(pieces):
             found.extend(_Block(block, shape).cues())
     return _time(found, milliseconds(duration), shape)
