@@ -113,7 +113,7 @@ def cues(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = U
     for words in runs:
         pieces = [
             piece
-            for word, following in zip(words, [*words[1:], None], strict=True)
+            for word, following in zip(words, [*words[1:], None], strict=False)
             for piece in _pieces(word, following, shape)
         ]
         for block in _between_pauses(pieces):
