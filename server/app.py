@@ -35,7 +35,6 @@ from server.jobs.housekeeping import Housekeeping
 from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
 from server.jobs.probing import Prober
 from server.jobs.waiter import JobWaiter
-from server.jobs.worker import Workers
 from server.live.parts import SessionParts
 from server.live.rules import LiveRules
 from server.live.session_registry import SessionRegistry
@@ -91,18 +90,12 @@ class Service:
     app: ASGIApp
     entry_points: tuple[EntryPoint, ...]
     parts: RouteParts
-    workers: Workers
-    deliveries: Deliveries
-    housekeeping: Housekeeping
     works: Mapping[str, Callable[[], Awaitable[None]]]
     """The background tasks of this process, by name. A fault in one must not end the others."""
 
     def begin_stop(self) -> None:
         """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
         self.parts.closing.set()
-        self.workers.stop()
-        self.deliveries.stop()
-        self.housekeeping.stop()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -166,35 +159,24 @@ def build(
         egress=parts.webhook_sender.egress,
         prober=parts.acceptance.prober,
         metrics=metrics,
+        closing=closing,
     )
-    deliveries = Deliveries(storage, parts.records, parts.webhook_sender, parts.eraser, metrics)
-    housekeeping = Housekeeping(chores_of(config, storage, metrics, parts.eraser, parts.session_registry), metrics)
-    return Service(
-        app=_with_middleware(routes, parts, dialects),
-        entry_points=entry_points,
-        parts=parts,
-        workers=workers,
-        deliveries=deliveries,
-        housekeeping=housekeeping,
-        works=_works(parts, workers, deliveries, housekeeping, offer_watch),
-    )
+    works = {**_works(parts, offer_watch), "workers": workers.run}
+    return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 
-def _works(
-    parts: RouteParts,
-    workers: Workers,
-    deliveries: Deliveries,
-    housekeeping: Housekeeping,
-    offer_watch: OfferWatch | None,
-) -> Mapping[str, Callable[[], Awaitable[None]]]:
-    works = {"live sessions": parts.session_registry.run, "workers": workers.run, "housekeeping": housekeeping.run}
+def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    storage, metrics, closing = parts.storage, parts.metrics, parts.closing
+    chores = chores_of(parts.config, storage, metrics, parts.eraser, parts.session_registry)
+    works = {"live sessions": parts.session_registry.run, "housekeeping": Housekeeping(chores, metrics, closing).run}
     if "courier" in parts.config.roles:
-        works["webhooks"] = deliveries.run
+        sender, eraser = parts.webhook_sender, parts.eraser
+        works["webhooks"] = Deliveries(storage, parts.records, sender, eraser, metrics, closing).run
     if parts.storage.relay is not None:  # there are other nodes
         relay = PartialRelay(parts.following.partials, parts.storage.relay)
-        works["partials of other nodes"] = partial(relay.run, parts.closing)
+        works["partials of other nodes"] = partial(relay.run, closing)
     if offer_watch is not None:
-        works["offers of other nodes"] = partial(offer_watch.run, parts.closing)
+        works["offers of other nodes"] = partial(offer_watch.run, closing)
     return works
 
 

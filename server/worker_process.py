@@ -1,5 +1,6 @@
 """What a process that works on jobs is made of: the server's process, and that of `scribewire worker`."""
 
+import asyncio
 from collections.abc import Mapping
 
 from pipeline.batch import Batch
@@ -37,6 +38,7 @@ def build_workers(
     egress: Egress,
     prober: Prober,
     metrics: Metrics,
+    closing: asyncio.Event,
 ) -> Workers:
     """Make the workers of one process: the server's, or those of `scribewire worker`."""
     tools = WorkerTools(
@@ -53,6 +55,7 @@ def build_workers(
         plans=Plans(storage.accounts, limits),
         metrics=metrics,
         count=config.workers if "worker" in config.roles else 0,
+        closing=closing,
     )
 
 

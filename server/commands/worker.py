@@ -47,7 +47,7 @@ async def _work(config: Config, limits: Limits) -> None:
             ThreadPoolExecutor(config.workers * 2 + 2, thread_name_prefix="ingest") as threads,
             open_engines(config, threads) as (engines, isolation),
         ):
-            metrics = Metrics()
+            metrics, closing = Metrics(), asyncio.Event()
             limit_decoders(isolation, config, metrics)
             await publish_offer(engines, storage)
             workers = build_workers(
@@ -59,14 +59,10 @@ async def _work(config: Config, limits: Limits) -> None:
                 egress=egress,
                 prober=Prober(isolation, storage.blobs, storage.rates),
                 metrics=metrics,
+                closing=closing,
             )
-            housekeeping = Housekeeping(chores_of(config, storage, metrics), metrics)
-
-            def stop() -> None:
-                workers.stop()
-                housekeeping.stop()
-
-            with stop_signals(stop):
+            housekeeping = Housekeeping(chores_of(config, storage, metrics), metrics, closing)
+            with stop_signals(closing.set):
                 log.info("working", extra={"data_dir": str(config.data_dir)})
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(workers.run(), name="workers")

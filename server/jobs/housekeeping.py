@@ -6,7 +6,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from server.clock import now_ms
 from server.faults import contain
@@ -44,26 +44,22 @@ class Housekeeping:
 
     chores: Sequence[Chore]
     metrics: Metrics
-    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-
-    def stop(self) -> None:
-        """Begin no chore any more."""
-        self._stopping.set()
+    closing: asyncio.Event  # set when the process stops: no chore is begun any more
 
     async def run(self) -> None:
-        """Do the chores until stop()."""
+        """Do the chores until *closing* is set."""
         async with asyncio.TaskGroup() as tasks:
             for chore in self.chores:
                 tasks.create_task(self._repeat(chore), name=chore.name)
 
     async def _repeat(self, chore: Chore) -> None:
         due = time.monotonic()
-        while not self._stopping.is_set():
+        while not self.closing.is_set():
             if time.monotonic() >= due and chore.is_ours():
                 due = time.monotonic() + chore.every_s
                 with contain(chore.name, self.metrics):
                     await chore.do()
-            await set_within(self._stopping, min(chore.every_s, LOOK_S))
+            await set_within(self.closing, min(chore.every_s, LOOK_S))
 
 
 @dataclass(frozen=True, slots=True)

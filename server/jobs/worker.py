@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from pipeline.batch import Batch
@@ -36,19 +36,15 @@ class Workers:
     plans: Plans
     metrics: Metrics
     count: int
-    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    closing: asyncio.Event
 
     async def run(self) -> None:
-        """Work until stop() is called and the jobs in progress are finished or handed back."""
+        """Work until *closing* is set. Then finish the current chunks and hand the jobs back."""
         async with asyncio.TaskGroup() as tasks:
             for pool in self._pools() if self.count else ():
-                work = partial(pool.run, self._stopping)
-                keeping = keep_running(pool.owner, work, metrics=self.metrics, stopping=self._stopping)
+                work = partial(pool.run, self.closing)
+                keeping = keep_running(pool.owner, work, metrics=self.metrics, stopping=self.closing)
                 tasks.create_task(keeping, name=pool.owner)
-
-    def stop(self) -> None:
-        """Claim nothing more; finish the current chunks, then hand the jobs back."""
-        self._stopping.set()
 
     def _pools(self) -> list[Pool]:
         kinds = (
@@ -94,7 +90,7 @@ class Workers:
         return True
 
     async def _outcome(self, attempt: JobAttempt) -> Outcome | HandBack:
-        async with racing(attempt.work(), attempt.keeper.keep(), self._stopping.wait()) as (work, keep, _):
+        async with racing(attempt.work(), attempt.keeper.keep(), self.closing.wait()) as (work, keep, _):
             if not work.done() and not keep.done():
                 attempt.stop()
                 await asyncio.wait({work, keep}, timeout=attempt.patience_s, return_when=asyncio.FIRST_COMPLETED)

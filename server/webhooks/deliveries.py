@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -36,16 +36,13 @@ class Deliveries:
     sender: WebhookSender
     eraser: Eraser
     metrics: Metrics
+    closing: asyncio.Event
     poll_s: float = 1.0
-    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     async def run(self) -> None:
-        """Send due messages until stop(). Messages under way are then finished, or time out."""
+        """Send due messages until *closing* is set. Messages under way are then finished, or time out."""
         async with asyncio.TaskGroup() as tasks:
-            while not self._stopping.is_set():
+            while not self.closing.is_set():
                 for delivery in await self._claim_due():
                     self.sender.slots.take(delivery.account, delivery.host)
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
@@ -63,7 +60,7 @@ class Deliveries:
         except Exception:  # noqa: BLE001  the next round may succeed
             self.metrics.faults.labels("outbox").inc()
             log.exception("outbox failed")
-            await set_within(self._stopping, self.poll_s)
+            await set_within(self.closing, self.poll_s)
             return []
 
     async def _deliver(self, delivery: Delivery) -> None:
@@ -82,7 +79,7 @@ class Deliveries:
             return await self._send(delivery)
         except Crowded:
             await self.storage.outbox.postpone(delivery.id, until=now_ms() + CROWDED_AGAIN_MS)
-            await set_within(self._stopping, CROWDED_PAUSE_S)
+            await set_within(self.closing, CROWDED_PAUSE_S)
             return None
         finally:
             self.sender.slots.leave(delivery.account, delivery.host)

@@ -58,13 +58,12 @@ async def session_registry(
             rules=RULES,
         )
     )
-    housekeeping = Housekeeping([Chore("finishing", RULES.stale_s, made.finish_stale)], Metrics())
+    housekeeping = Housekeeping([Chore("finishing", RULES.stale_s, made.finish_stale)], Metrics(), closing)
     running = asyncio.gather(made.run(), housekeeping.run())
     await asyncio.sleep(0)
     try:
         yield made
     finally:
-        housekeeping.stop()
         closing.set()
         await asyncio.wait_for(running, 20)
         scheduler.close()

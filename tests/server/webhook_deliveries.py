@@ -99,6 +99,7 @@ async def office(
                 WebhookSender(egress, settled, slots),
                 Eraser(storage, Metrics()),
                 metrics,
+                asyncio.Event(),
                 poll_s=0.05,
                 **options,
             )
@@ -115,7 +116,7 @@ async def delivering(it: Office) -> AsyncIterator[Deliveries]:
         try:
             yield loop
         finally:
-            loop.stop()
+            loop.closing.set()
 
 
 async def wait_for_requests(target: Peer, count: int = 1) -> list[ParsedRequest]:

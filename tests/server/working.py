@@ -55,6 +55,7 @@ class Shop:
             plans=Plans(self.storage.accounts, LIMITS),
             metrics=self.metrics,
             count=count,
+            closing=asyncio.Event(),
         )
 
     @asynccontextmanager
@@ -65,15 +66,14 @@ class Shop:
         workers = self.workers(rules, **options)
         chores = self.chores(workers.tools.blobs)
         repeated = [Chore("tidying", every_s, chores.reap), Chore("deleting audio", every_s, chores.delete_spent_audio)]
-        housekeeping = Housekeeping(repeated, self.metrics)
+        housekeeping = Housekeeping(repeated, self.metrics, workers.closing)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workers.run())
             tasks.create_task(housekeeping.run())
             try:
                 yield workers
             finally:
-                workers.stop()
-                housekeeping.stop()
+                workers.closing.set()
 
     def chores(self, blobs: BlobStore | None = None) -> JobChores:
         return JobChores(self.storage.jobs, blobs or self.storage.blobs, self.metrics)

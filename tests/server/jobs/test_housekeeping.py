@@ -98,14 +98,14 @@ async def test_a_chore_that_failed_is_done_again_and_nobody_elses_chore_is_done(
         done.append("ours")
         if len(done) == 1:
             raise StorageError("disk gone")
-        housekeeping.stop()
+        housekeeping.closing.set()
 
     async def do_others() -> None:
         done.append("theirs")
 
     chores = [Chore("sweep", 0.01, fail_once), Chore("other", 0.01, do_others, is_ours=lambda: False)]
     metrics = Metrics()
-    housekeeping = Housekeeping(chores, metrics)
+    housekeeping = Housekeeping(chores, metrics, asyncio.Event())
     await asyncio.wait_for(housekeeping.run(), 10)
     assert done == ["ours", "ours"]
     assert metrics.registry.get_sample_value("scribewire_faults_total", {"what": "sweep"}) == 1.0
@@ -116,8 +116,8 @@ async def test_stopping_does_not_wait_for_the_next_time_of_a_chore():
     async def rest() -> None: ...
 
     async with asyncio.TaskGroup() as tasks:
-        housekeeping = Housekeeping([Chore("sweep", 600.0, rest)], Metrics())
+        housekeeping = Housekeeping([Chore("sweep", 600.0, rest)], Metrics(), asyncio.Event())
         running = tasks.create_task(housekeeping.run())
         await asyncio.sleep(0.05)
-        housekeeping.stop()
+        housekeeping.closing.set()
         await asyncio.wait_for(running, 10)

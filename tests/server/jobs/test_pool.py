@@ -166,7 +166,7 @@ async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_un
         async with it.working() as workers:
             job_id = await it.submit(**from_address(mute))
             await wait_for_requests(mute, 1)
-            workers.stop()
+            workers.closing.set()
         assert time.monotonic() - began < PATIENT.handback_s
         job = await it.storage.jobs.get(job_id)
         assert job is not None

@@ -136,7 +136,7 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
         job_id = await it.submit("gate")
         async with it.working(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.stop()  # it has one job and will not claim another
+            workers.closing.set()  # it has one job and will not claim another
             lease = await take_over(it)
             before = await it.events(job_id)
             await asyncio.wait_for(gate.left.wait(), MOST_S)
@@ -155,7 +155,7 @@ async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tm
         job_id = await it.submit("gate")
         async with it.working(replace(PATIENT, lease_s=0.2, renew_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.stop()
+            workers.closing.set()
             await asyncio.sleep(0.25)
             gate.open.set()  # the store's clock stands still, so it would accept the chunk
             await asyncio.wait_for(gate.left.wait(), MOST_S)
@@ -224,7 +224,7 @@ async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tm
         job_id = await it.submit("gate")
         async with it.working() as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.stop()
+            workers.closing.set()
             await asyncio.sleep(0)
             gate.open.set()
             job = await it.until(job_id, lambda job: job.state is State.QUEUED)
@@ -238,7 +238,7 @@ async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(tmp_path):
         job_id = await it.submit("gate")
         async with it.working(replace(PATIENT, handback_s=0.05)) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.stop()
+            workers.closing.set()
             job = await it.until(job_id, lambda job: job.state is State.QUEUED)
         assert (job.attempt, gate.left.is_set()) == (0, True)
         assert len(await it.storage.jobs.chunks(job_id)) == 1

@@ -170,7 +170,7 @@ async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
         first = await it.end_job(target.url)
         async with delivering(it) as loop:
             await asyncio.wait_for(arrived.wait(), MOST_S)
-            loop.stop()
+            loop.closing.set()
             await asyncio.sleep(0.1)
             go.set()
         assert (await it.delivery(first)).state == "delivered"
