@@ -92,24 +92,19 @@ class Journal:
         *decided* has, by channel, the position of the session before which everything is decided.
         """
         async with self._writing:
-            await self._write_all(happened, received, decided)
+            for some in _by_chunk(happened):
+                batch = self._renderer.batch(some)
+                async with nullcontext() if batch.finalized is None else self._finalizing:
+                    await self._write(batch, received)
+            if any(isinstance(one.event, SegmentClosed) for one in happened):
+                for channel, reached in decided.items():
+                    await self._settle_silence(channel, min(self._positions[channel] + reached, received))
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
         """Write the event with the new speakers of words that readers already have."""
         async with self._writing:
             self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
             self._partials.move(self._job_id, after=self._last)
-
-    async def _write_all(
-        self, happened: Sequence[TimedEvent], received: int, decided: Mapping[int | None, int]
-    ) -> None:
-        for some in _by_chunk(happened):
-            batch = self._renderer.batch(some)
-            async with nullcontext() if batch.finalized is None else self._finalizing:
-                await self._write(batch, received)
-        if any(isinstance(one.event, SegmentClosed) for one in happened):
-            for channel, reached in decided.items():
-                await self._settle_silence(channel, min(self._positions[channel] + reached, received))
 
     async def _write(self, batch: LogBatch, received: int) -> None:
         self._count(batch)
@@ -146,16 +141,13 @@ class Journal:
             self._partials.end(self._job_id, channel=channel)
 
     async def _keep(self, batch: LogBatch, received: int) -> None:
+        """Log the events. A channel's closed segments are stored as one chunk, in one commit with their events."""
         if batch.segments:
-            await self._checkpoint(batch, received)
+            last = batch.segments[-1]
+            await self._store(last.channel, min(last.end, received), batch.segments, batch.events)
+            self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
         else:
             self._last = (await self._held.log(batch.events))[-1].seq
-
-    async def _checkpoint(self, batch: LogBatch, received: int) -> None:
-        """Store a channel's closed segments as one chunk, in one commit with their events."""
-        last = batch.segments[-1]
-        await self._store(last.channel, min(last.end, received), batch.segments, batch.events)
-        self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
 
     async def _settle_silence(self, channel: int | None, end: int) -> None:
         """Store that a channel was silent for long up to *end*, so that a restart can skip the silence."""
