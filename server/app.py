@@ -7,9 +7,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from starlette.routing import Router, WebSocketRoute
 from starlette.types import ASGIApp
@@ -55,7 +55,7 @@ from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup, RouteParts
 from server.routes.stream_limits import StreamLimits
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions
@@ -71,12 +71,6 @@ from server.webhooks.sender import WebhookSender
 from server.worker_process import SERVER, batches_of, build_workers, chores_of, limit_decoders, open_egress
 
 LIVE_RULES = LiveRules()
-
-
-class HasOperations(Protocol):
-    """One group of routes."""
-
-    def operations(self) -> list[Operation]: ...
 
 
 EntryPoint: TypeAlias = tuple[str, str]
@@ -245,24 +239,29 @@ def build_routes(
     parts: RouteParts, estimator: Estimator, dialects: Sequence[Dialect]
 ) -> tuple[ASGIApp, tuple[EntryPoint, ...]]:
     """Make the router over every operation and WebSocket, and list them."""
-    built = [dialect.build(parts) for dialect in dialects]
-    operations = [operation for group in _groups(parts, estimator) for operation in group.operations()]
+    built = [(dialect, dialect.build(parts)) for dialect in dialects]
+    groups = _groups(parts, estimator)
+    operations = [replace(row, tag=row.tag or group.tag) for group in groups for row in group.operations()]
     if "api" in parts.config.roles:
-        operations += [operation for dialect in built for operation in dialect.operations]
+        operations += [
+            replace(row, tag=dialect.name, errors_as=row.errors_as or dialect.errors)
+            for dialect, routes in built
+            for row in routes.operations
+        ]
     operations += Description(
         operations,
         base_url=parts.links.public_base_url,
         tags={dialect.name: dialect.summary for dialect in dialects},
         schemas=ORDER_SCHEMAS | {name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
     ).operations()
-    routes = [*LiveSockets(parts).routes(), *(socket for dialect in built for socket in dialect.sockets)]
+    routes = [*LiveSockets(parts).routes(), *(socket for _, made in built for socket in made.sockets)]
     sockets = Router(routes, redirect_slashes=False, default=not_found)
     entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
     entry_points += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
     return Paths(_resources(operations, parts.access), sockets), tuple(entry_points)
 
 
-def _groups(parts: RouteParts, estimator: Estimator) -> list[HasOperations]:
+def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]:
     """The groups of routes that this process serves."""
     ops = Ops(parts)
     if "api" not in parts.config.roles:

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from server.http.operation import Operation
+from server.http.operation import ErrorShape, Operation
 from server.records.records import CallbackBody
 from server.routes.parts import RouteParts
 
@@ -29,6 +29,7 @@ class Dialect:
     name: str
     summary: str  # of the tag
     build: Callable[[RouteParts], DialectRoutes]
+    errors: ErrorShape  # of its operations, except for those that have another
     schemas: Mapping[str, Any] = field(default_factory=dict)  # components of /openapi.json
     callback: CallbackBody | None = None  # writes the webhooks of jobs whose order names this dialect as their callback
     query_fields: Mapping[str, int] = field(default_factory=dict)  # path -> fields of a query, where more are needed

@@ -116,9 +116,9 @@ class Operation:
     endpoint: Endpoint
     _: KW_ONLY
     summary: str
-    tag: str
     answers: Mapping[int, Answer]
     description: str = ""
+    tag: str = ""  # its group in /openapi.json; left out: that of its RouteGroup or dialect
     auth: Auth = Auth.KEY
     media_types: tuple[str, ...] = ()  # media types of the body; none: a body is ignored
     max_body: int | None = None  # bytes; None: the plan's upload cap

@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
 from server.model.instants import iso, iso_or_none
 from server.routes.access_control import bearer
 from server.routes.estimates import estimates_of
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import own_job
 
 MAX_BODY = 10_000
@@ -35,17 +35,15 @@ TOKEN_TTL_S = 600
 TOKEN_TTLS_S = range(1, 3601)
 
 
-@dataclass(frozen=True, slots=True)
-class Accounts:
+class Accounts(RouteGroup):
     """Handlers for keys, usage, tokens and webhook secrets."""
 
-    parts: RouteParts
+    tag = "account"
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
                 Endpoint("POST", "/v1/keys", self.create_key, "createKey"),
-                tag="account",
                 auth=Auth.OPEN,
                 summary="Get an API key",
                 description="Free and without a payment card. With a key, the new one joins the same account, which "
@@ -56,19 +54,16 @@ class Accounts:
             ),
             Operation(
                 Endpoint("GET", "/v1/keys", self.list_keys, "listKeys"),
-                tag="account",
                 summary="List the account's keys, without their secrets",
                 answers={200: Answer("The keys", ref("KeyList"))},
             ),
             Operation(
                 Endpoint("DELETE", "/v1/keys/{key_id}", self.revoke_key, "revokeKey"),
-                tag="account",
                 summary="Revoke a key",
                 answers={204: Answer("It no longer works")},
             ),
             Operation(
                 Endpoint("POST", "/v1/keys/{key_id}/rotate", self.rotate_key, "rotateKey"),
-                tag="account",
                 summary="Replace a key",
                 **json_body("RotateRequest", most=MAX_BODY, example={"overlap_seconds": 3600}),
                 answers={201: Answer("The new key, shown this once", ref("NewKey"))},
@@ -76,13 +71,11 @@ class Accounts:
             ),
             Operation(
                 Endpoint("GET", "/v1/usage", self.usage, "getUsage"),
-                tag="account",
                 summary="What the plan allows and what is used",
                 answers={200: Answer("The account's standing", ref("Usage"))},
             ),
             Operation(
                 Endpoint("POST", "/v1/tokens", self.create_token, "createToken"),
-                tag="account",
                 summary="Make a short-lived token for one job's stream",
                 description="For EventSource and browser WebSockets, which cannot send an Authorization header.",
                 **json_body(

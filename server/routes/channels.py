@@ -31,7 +31,7 @@ from server.model.events import Event
 from server.model.ids import Prefix
 from server.model.instants import iso
 from server.routes.address_counters import check_account
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered
@@ -42,10 +42,10 @@ _PLACE = re.compile(r"(job_[0-9A-Z]{26}):([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(RouteGroup):
     """Handlers for channels and their readers."""
 
-    parts: RouteParts
+    tag = "channels"
     following: ChannelFollowing
     subtitles: Subtitles
 
@@ -56,7 +56,6 @@ class Channels:
         return [
             Operation(
                 Endpoint("POST", "/v1/channels", self.create, "createChannel"),
-                tag="channels",
                 summary="Make a lasting address for live captions",
                 description="Name the channel in `POST /v1/live`, and its address shows that session. Repeating the "
                 "request answers with the same address.",
@@ -66,13 +65,11 @@ class Channels:
             ),
             Operation(
                 Endpoint("GET", "/v1/channels", self.list, "listChannels"),
-                tag="channels",
                 summary="List the account's channels",
                 answers={200: Answer("The channels", ref("ChannelList"))},
             ),
             Operation(
                 Endpoint("DELETE", "/v1/channels/{channel_id}", self.delete, "deleteChannel"),
-                tag="channels",
                 summary="End a channel's address",
                 answers={204: Answer("Nobody reads there any more")},
             ),
@@ -83,7 +80,6 @@ class Channels:
         return [
             Operation(
                 Endpoint("GET", "/v1/channels/{channel_id}/events", self.stream, "streamChannel"),
-                tag="channels",
                 auth=Auth.OWN,
                 summary="Follow a channel as Server-Sent Events",
                 description="The events of the session that is shown, then those of the next one, with the session's "
@@ -99,7 +95,6 @@ class Channels:
             ),
             Operation(
                 Endpoint("GET", "/v1/channels/{channel_id}/live.vtt", self.show_subtitles, "channelSubtitles"),
-                tag="channels",
                 auth=Auth.OWN,
                 summary="The subtitles of the channel's newest session so far",
                 parameters=(TOKEN, *SHAPE_PARAMETERS),

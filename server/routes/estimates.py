@@ -29,7 +29,7 @@ from server.model.accounts import Count, Quota
 from server.model.errors import FieldError
 from server.model.instants import iso
 from server.model.jobs import State
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import own_job
 
 MAX_BODY = 2_000_000
@@ -50,11 +50,11 @@ class _Asker:
     at_once: int
 
 
-@dataclass(slots=True)
-class Estimates:
+@dataclass(frozen=True, slots=True)
+class Estimates(RouteGroup):
     """Handlers for estimates."""
 
-    parts: RouteParts
+    tag = "estimates"
     estimator: Estimator
     _thread: ThreadPoolExecutor = field(init=False, default_factory=lambda: ThreadPoolExecutor(1, "estimates"))
     _waiting: Tally[str] = field(init=False, default_factory=Tally)  # estimates at work, by whom they are for
@@ -66,7 +66,6 @@ class Estimates:
             "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
             "media_types": (JSON,),
             "codes": (*PRICING_CODES, "concurrency_limited"),
-            "tag": "estimates",
             "answers": {200: Answer("The estimate", ref("Estimate"))},
         }
         return [
@@ -88,13 +87,11 @@ class Estimates:
             Operation(
                 Endpoint("GET", "/v1/estimate/models", self.models, "listEstimateModels"),
                 auth=Auth.OPEN,
-                tag="estimates",
                 summary="The models that are priced by default",
                 answers={200: Answer("The catalogue", ref("EstimateModelList"))},
             ),
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/estimate", self.of_job, "estimateTranscript"),
-                tag="estimates",
                 summary="Price feeding a finished transcript to a model",
                 description="Takes the members of an estimate request as query parameters; counted like one.",
                 parameters=(

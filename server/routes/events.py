@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, last_event_id, retry
 from server.http.streamed import Streamed
 from server.model.errors import Refused
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import READER_CODES, admit_reader
 from server.streams.rendering import Rendered
 
@@ -30,17 +29,15 @@ data: {"job_id":"job_01JD4W2M8Q7Z5K3N9V6B1XTRGH","seq":7,"index":4,"segment":0,"
 _REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)  # RFC 9110, 12.4.2
 
 
-@dataclass(frozen=True, slots=True)
-class EventStreams:
+class EventStreams(RouteGroup):
     """The handler for event streams."""
 
-    parts: RouteParts
+    tag = "jobs"
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/events", self.stream, "streamEvents"),
-                tag="jobs",
                 auth=Auth.OWN,
                 summary="Follow a job as Server-Sent Events",
                 description="Takes the owner's key, or a stream token as `?token=`. Replays from the first event, or "

@@ -26,7 +26,7 @@ from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
 from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import (
     JOB,
     JOB_POLL_S,
@@ -60,17 +60,16 @@ DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in O
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class Jobs(RouteGroup):
     """Handlers for jobs and their outputs."""
 
-    parts: RouteParts
+    tag = "jobs"
     answers: JobResponseCache = field(default_factory=JobResponseCache)
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
                 Endpoint("GET", "/v1/jobs", self.list, "listJobs"),
-                tag="jobs",
                 summary="List the account's jobs, newest first",
                 parameters=LIST_PARAMETERS,
                 answers={200: Answer("One page", {"$ref": "#/components/schemas/JobList"}, headers=("Link",))},
@@ -78,7 +77,6 @@ class Jobs:
             ),
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}", self.get, "getJob"),
-                tag="jobs",
                 summary="Look at a job, or wait for it",
                 parameters=(WAIT, URL_TTL),
                 answers={
@@ -89,7 +87,6 @@ class Jobs:
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/cancel", self.cancel, "cancelJob"),
-                tag="jobs",
                 summary="Cancel a job",
                 answers={
                     200: Answer("Canceled", JOB),
@@ -99,7 +96,6 @@ class Jobs:
             ),
             Operation(
                 Endpoint("DELETE", "/v1/jobs/{job_id}", self.delete, "deleteJob"),
-                tag="jobs",
                 summary="Delete a job with its outputs and events",
                 parameters=(Parameter("force", "query", {"type": "boolean"}, "Delete it even while it is active"),),
                 answers={204: Answer("Deleted")},
@@ -107,7 +103,6 @@ class Jobs:
             ),
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/outputs/{name}", self.download, "downloadOutput"),
-                tag="jobs",
                 auth=Auth.OWN,
                 summary="Download an output",
                 description="Takes the owner's key, or a signed link from the job's `formats`.",

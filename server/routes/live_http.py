@@ -4,7 +4,6 @@ A session is a job: the routes of jobs serve its record, events and outputs, can
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -27,7 +26,7 @@ from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
@@ -63,23 +62,20 @@ AUDIO_TYPES = (
 TOKEN = Parameter("token", "query", {"type": "string"}, "A stream token of scope ingest")
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRequests:
+class LiveRequests(RouteGroup):
     """Handlers for starting a session, sending audio in requests, and finishing it."""
 
-    parts: RouteParts
+    tag = "live"
 
     def operations(self) -> list[Operation]:
         ingest: dict[str, Any] = {
             "auth": Auth.OWN,
-            "tag": "live",
             "answers": {200: Answer("What has arrived", ref("Received"))},
         }
         codes = (*READER_CODES, "not_found", "ingest_busy", "ingest_finished", "queue_full")
         return [
             Operation(
                 Endpoint("POST", "/v1/live", self.create, "createLive"),
-                tag="live",
                 summary="Start a live session",
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
                 "session is a job: it has a record, events, outputs and a webhook like any other.",

@@ -1,7 +1,6 @@
 """Health, formats, descriptions and metrics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -16,18 +15,17 @@ from server.http.openapi import document
 from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.response_cache import CachedResponse
 
 ALIVE = CachedResponse(b'{"status":"ok"}')
 DAY = {"Cache-Control": "public, max-age=86400"}
 
 
-@dataclass(frozen=True, slots=True)
-class Ops:
+class Ops(RouteGroup):
     """Handlers for machines and operators."""
 
-    parts: RouteParts
+    tag = "service"
 
     def operations(self) -> list[Operation]:
         return [
@@ -97,7 +95,7 @@ class Description:
         self._document = document([*others, *self.operations()], base_url=base_url, tags=tags, schemas=schemas)
 
     def operations(self) -> list[Operation]:
-        return [_free("/openapi.json", self.openapi, "describe", "This description")]
+        return [_free("/openapi.json", self.openapi, "describe", "This description", tag="service")]
 
     async def openapi(self, _request: Request, _caller: Caller) -> Response:
         return json_response(self._document)
@@ -108,7 +106,6 @@ def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> O
     answers = {200: Answer(summary, more.pop("schema", {"type": "object"}))}
     return Operation(
         Endpoint("GET", path, handle, name),
-        tag="service",
         summary=summary,
         auth=more.pop("auth", Auth.FREE),
         answers=answers,

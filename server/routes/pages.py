@@ -53,6 +53,8 @@ class File:
 class Pages:
     """Handlers for the web pages."""
 
+    tag = "service"
+
     def __init__(self, *, index: Handler, base_url: str) -> None:
         """*index* answers programs at /, *base_url* is where browsers reach this server."""
         self._index = index
@@ -65,7 +67,6 @@ class Pages:
             return Operation(
                 Endpoint("GET", path, handle, name),
                 summary=summary,
-                tag="service",
                 auth=Auth.FREE,
                 answers=answers,
                 hidden=True,

@@ -1,12 +1,15 @@
-"""The parts of the server that several groups of routes and the dialects are built on. app.py makes them once."""
+"""The parts of the server that groups of routes and the dialects are built on, and what a group is."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from server.accounts.limits import Limits
 from server.config import Config
 from server.http.bodies import Uploads
+from server.http.operation import Operation
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
 from server.jobs.waiter import JobWaiter
@@ -26,7 +29,7 @@ from server.webhooks.sender import WebhookSender
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteParts:
-    """Everything that a handler may need. *closing* is set when the server stops."""
+    """Everything that a handler may need. app.py makes it once. *closing* is set when the server stops."""
 
     config: Config
     limits: Limits
@@ -53,3 +56,15 @@ class RouteParts:
     @property
     def keys(self) -> SigningKeys:
         return self.storage.signing_keys
+
+
+@dataclass(frozen=True, slots=True)
+class RouteGroup:
+    """Handlers over the same parts, and their operations, which /openapi.json lists under *tag*."""
+
+    parts: RouteParts
+    tag: ClassVar[str]
+
+    @abstractmethod
+    def operations(self) -> list[Operation]:
+        """The operations. A tag of their own is for those that belong to another group."""

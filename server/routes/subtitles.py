@@ -30,7 +30,7 @@ from server.jobs.orders import subtitle_shape
 from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import READER_CODES, admit_reader
 
 MAX_SHAPES = 4  # pending shapes of a job other than its own; each costs what the next line says
@@ -47,17 +47,16 @@ Rendering: TypeAlias = tuple[str, State, SubtitleShape]
 
 
 @dataclass(frozen=True, slots=True)
-class Subtitles:
+class Subtitles(RouteGroup):
     """The handler for growing subtitles."""
 
-    parts: RouteParts
+    tag = "jobs"
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/live.vtt", self.show, "liveSubtitles"),
-                tag="jobs",
                 auth=Auth.OWN,
                 summary="The subtitles of a job so far",
                 description="Takes the owner's key, or a stream token as `?token=`. Cues that were shown stay as they "

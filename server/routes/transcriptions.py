@@ -21,7 +21,7 @@ from server.jobs.sandbox import refuse_at_the_door
 from server.model.ids import Prefix
 from server.model.jobs import Submitted
 from server.model.received import Received
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup, RouteParts
 from server.routes.requests import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
@@ -52,17 +52,15 @@ class ChosenWait:
     applied: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transcriptions:
+class Transcriptions(RouteGroup):
     """The handler for files and addresses. Dialects make their jobs with accept_upload()."""
 
-    parts: RouteParts
+    tag = "transcription"
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
                 Endpoint("POST", "/v1/transcribe", self.create, "transcribe"),
-                tag="transcription",
                 summary="Transcribe an audio file or an address",
                 description="Holds the answer until the job is over or the wait is; the job goes on either way.",
                 media_types=MEDIA_TYPES,

@@ -1,7 +1,7 @@
 """The routes of webhooks: a job's deliveries, another attempt, disabled addresses, a test."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -21,38 +21,34 @@ from server.model.ids import Prefix
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
-from server.routes.parts import RouteParts
+from server.routes.parts import RouteGroup
 from server.routes.requests import own_job
 from server.webhooks.delivery_slots import Crowded, crowding_refusal
 
 MAX_BODY = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Webhooks:
+class Webhooks(RouteGroup):
     """Handlers for webhooks and their deliveries."""
 
-    parts: RouteParts
+    tag = "webhooks"
 
     def operations(self) -> list[Operation]:
         takes_url = json_body("WebhookUrl", most=MAX_BODY, example={"url": "https://example.org/hook"}, required=True)
         return [
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/deliveries", self.list, "listDeliveries"),
-                tag="webhooks",
                 summary="The webhooks of a job and every attempt to deliver them",
                 answers={200: Answer("The deliveries", ref("DeliveryList"))},
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver", self.redeliver, "redeliver"),
-                tag="webhooks",
                 summary="Deliver once more, with the same webhook-id",
                 answers={202: Answer("It is due now", ref("Delivery"))},
                 codes=("queue_full",),
             ),
             Operation(
                 Endpoint("POST", "/v1/webhooks/enable", self.enable, "enableWebhook"),
-                tag="webhooks",
                 summary="Call an address again that was given up",
                 answers={200: Answer("It will be called", ref("WebhookUrl"))},
                 codes=("url_not_allowed",),
@@ -60,7 +56,6 @@ class Webhooks:
             ),
             Operation(
                 Endpoint("POST", "/v1/webhooks/test", self.test, "testWebhook"),
-                tag="webhooks",
                 summary="Send a signed example to an address now",
                 description='A `job.completed` with `"test": true`. The answer tells how the receiver took it.',
                 answers={200: Answer("How it went", ref("WebhookTest"))},

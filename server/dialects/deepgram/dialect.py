@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from server.dialects.deepgram.answers import NAME, callback_body
+from server.dialects.deepgram.errors import SHAPE
 from server.dialects.deepgram.files import FileHandler
 from server.dialects.deepgram.grants import TTL_S, USUAL_TTL_S, Grants
 from server.dialects.deepgram.live import ROUTE, LiveHandler
@@ -49,6 +50,7 @@ DEEPGRAM = Dialect(
     name=NAME,
     summary="The same service for Deepgram's clients",
     build=build,
+    errors=SHAPE,
     schemas=SCHEMAS,
     callback=callback_body,
     query_fields={ROUTE: MAX_QUERY_FIELDS + MAX_KEYWORDS},  # each keyterm is a field

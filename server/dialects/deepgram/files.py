@@ -41,7 +41,6 @@ class FileHandler:
         return [
             Operation(
                 Endpoint("POST", "/v1/listen", self.create, "listen"),
-                tag="deepgram",
                 auth=Auth.GRANT,
                 summary="Transcribe as Deepgram's clients ask for it",
                 description="The body is the audio itself, of any media type, or JSON with its url. "

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from server.accounts.signed import GRANT, make_credential
 from server.clock import now_ms
-from server.dialects.deepgram.errors import SHAPE
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
@@ -30,13 +29,11 @@ class Grants:
         return [
             Operation(
                 Endpoint("POST", "/v1/auth/grant", self.create, "createGrant"),
-                tag="deepgram",
                 summary="Make a short-lived credential for /v1/listen",
                 description="It is good in place of the API key there and nowhere else, as long as that key is. What "
                 "began with it goes on when it expires.",
                 **json_body("GrantRequest", most=MAX_BODY, example={"ttl_seconds": 30}),
                 answers={200: Answer("The credential", ref("Grant"))},
-                errors_as=SHAPE,
             )
         ]
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from server.dialects.dialect import Dialect, DialectRoutes
+from server.dialects.openai.errors import SHAPE
 from server.dialects.openai.file_parameters import DIARIZED, RESPONSE_FORMATS
 from server.dialects.openai.files import AudioFiles
 from server.dialects.openai.models import Models
@@ -76,4 +77,6 @@ def build(parts: RouteParts) -> DialectRoutes:
     return DialectRoutes(operations=operations, sockets=Realtime(parts, secrets).routes())
 
 
-OPENAI = Dialect(name="openai", summary="The same service for OpenAI's clients", build=build, schemas=SCHEMAS)
+OPENAI = Dialect(
+    name="openai", summary="The same service for OpenAI's clients", build=build, errors=SHAPE, schemas=SCHEMAS
+)

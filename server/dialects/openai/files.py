@@ -25,7 +25,7 @@ from server.dialects.openai.bodies import (
     usage,
     verbose_body,
 )
-from server.dialects.openai.errors import SHAPE, error_body
+from server.dialects.openai.errors import error_body
 from server.dialects.openai.file_parameters import FILE_FORMATS, ResponseOptions
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
@@ -142,12 +142,10 @@ def _delta(word: Mapping[str, Any], *, first: bool, diarized: bool) -> bytes:
 def _operation(endpoint: Endpoint, *, form: str, **shown: Any) -> Operation:
     return Operation(
         endpoint,
-        tag="openai",
         media_types=(MULTIPART,),
         body_required=True,
         bodies={MULTIPART: ref(form)},
         answers={200: Answer("The text, in the shape of response_format", media_type="*/*")},
         codes=(*FILE_CODES, "model_not_found", *RESULT_CODES),
-        errors_as=SHAPE,
         **shown,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.dialects.openai.errors import SHAPE, unknown_model
+from server.dialects.openai.errors import unknown_model
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.schema_parts import ref
@@ -24,16 +24,12 @@ class Models:
         return [
             Operation(
                 Endpoint("GET", "/v1/models", self.list, "listModels"),
-                tag="openai",
                 summary="The recogniser's models",
-                errors_as=SHAPE,
                 answers={200: Answer("The models", ref("ModelList"))},
             ),
             Operation(
                 Endpoint("GET", "/v1/models/{model}", self.retrieve, "retrieveModel"),
-                tag="openai",
                 summary="Whether a model may be asked for by this name",
-                errors_as=SHAPE,
                 parameters=(Parameter("model", "path", {"type": "string"}, "A name of the model", required=True),),
                 answers={200: Answer("The model", ref("Model"))},
                 codes=("model_not_found",),

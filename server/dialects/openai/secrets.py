@@ -11,7 +11,7 @@ from starlette.responses import Response
 from server.accounts.issuing import fresh_id
 from server.accounts.signed import CLIENT_SECRET, make_credential, read_credential
 from server.clock import now_ms
-from server.dialects.openai.errors import SHAPE, invalid_value
+from server.dialects.openai.errors import invalid_value
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
@@ -37,13 +37,11 @@ class ClientSecrets:
         return [
             Operation(
                 Endpoint("POST", "/v1/realtime/client_secrets", self.create, "createClientSecret"),
-                tag="openai",
                 summary="Make a short-lived credential for /v1/realtime",
                 description="It is good in place of the API key there and nowhere else, as long as that key is.",
                 **json_body("ClientSecretRequest", most=MAX_BODY, example={"session": {"type": "transcription"}}),
                 answers={200: Answer("The credential", ref("ClientSecret"))},
                 codes=("model_not_found",),
-                errors_as=SHAPE,
             )
         ]
 

@@ -45,12 +45,10 @@ class ToyRoutes:
         return [
             Operation(
                 Endpoint("POST", "/v1/toy", self.create, "toy"),
-                tag=NAME,
                 summary="Say it in capitals",
                 bodies={"application/octet-stream": {"type": "string", "format": "binary"}},
                 answers={200: Answer("The text in capitals", ref("ToyAnswer"))},
                 codes=(*FILE_CODES, "url_not_allowed", "engine_error", "job_not_completed", "output_not_found"),
-                errors_as=SHAPE,
             )
         ]
 
@@ -104,4 +102,6 @@ def build(parts: RouteParts) -> DialectRoutes:
     )
 
 
-TOY = Dialect(name=NAME, summary="The same service for toys", build=build, schemas=SCHEMAS, callback=callback_body)
+TOY = Dialect(
+    name=NAME, summary="The same service for toys", build=build, errors=SHAPE, schemas=SCHEMAS, callback=callback_body
+)
