@@ -2,17 +2,23 @@
 
 Whisper may end its answer after the first of several sentences, or leave one out. Nothing in the answer shows that, but
 the voice detector does. Whisper also stretches words over pauses, so each word is first shortened to the longest time
-that it can take. If there is then at least UNHEARD of speech between two words, or after the last one, it was missed.
+that it can take, or to the first pause in it if it is even longer. If there is then at least UNHEARD of speech between
+two words, or after the last one, it was missed. The voice detector hears the end of a word after its time: so short a
+REST is no missed speech. If what is recognised again began with it, its first word would get the time of the rest, and
+seem to be there already.
+
 People pause between the groups of a number, so less than UNHEARD belongs to its neighbour, whatever pause is between
 them. What is longer is recognised by itself: if several sentences are asked for again together, the answer may be the
 same. whisper.py calls unheard() for files and finals, stream.py for partials. merging.py joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
-from pipeline.audio import position
+from pipeline.audio import RATE, position
 from pipeline.recognition.merging import Span
-from pipeline.recognition.spoken_form import longest_time
+from pipeline.recognition.spoken_form import longest_time, usual_time
 from pipeline.words import Word
 
 UNHEARD = position(0.8)
@@ -21,14 +27,22 @@ UNHEARD = position(0.8)
 PAUSE = position(0.5)
 """The silence that separates two stretches of speech that are both long enough."""
 
+REST = position(0.2)
+"""Less speech than this between a word and a pause is the end of that word."""
 
-def unheard(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
-    """Return the spans with at least UNHEARD of speech that no word covers. Each begins and ends with speech.
+HASTY = 0.5
+"""The least part of its usual time in which a word is said."""
 
-    *voiced* has the spans in which somebody speaks. Both arguments are in order.
+
+def unheard(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
+    """Return the spans with at least UNHEARD of speech after *since* that no word covers. Each begins and ends with it.
+
+    *voiced* has the spans in which somebody speaks. Words and spans are in order.
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
-    for start, end in _subtract(voiced, list(_word_spans(words, voiced))):
+    for start, end in _subtract(voiced, [(0, since), *_word_spans(words, voiced)]):
+        if end - start < REST and any(first < start and end == last for first, last in voiced):
+            continue
         if stretches and not _word_begins(words, stretches[-1][1], start) and not _is_apart(stretches[-1], start):
             stretches[-1][1] = end
             stretches[-1][2] += end - start
@@ -49,9 +63,22 @@ def _is_apart(stretch: Sequence[int], start: int) -> bool:
     return stretch[2] >= UNHEARD and start - stretch[1] >= PAUSE
 
 
+def end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
+    """Return *words*. One that lasts longer than it can take ends in its first PAUSE after HASTY of its usual time."""
+    pauses = [last for (_, last), (first, _) in pairwise(voiced) if first - last >= PAUSE]
+    ended: list[Word] = []
+    for word in words:
+        end, longest = word.end, word.start + longest_time(word.text)
+        if end > longest:
+            enough = word.start + round(HASTY * usual_time(word.text) * RATE)
+            end = next((pause for pause in pauses if enough <= pause < longest), end)
+        ended.append(replace(word, end=end))
+    return ended
+
+
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
     """Yield the span that each word can cover. It begins with the first speech in or after the word."""
-    for word in words:
+    for word in end_in_pauses(words, voiced):
         start = next((max(word.start, first) for first, last in voiced if last > word.start), word.start)
         start = min(start, word.end)
         yield start, min(word.end, start + longest_time(word.text))

@@ -25,6 +25,7 @@ FASTEST = position(0.12)
 _WORD, _LETTER = position(0.4), position(0.09)  # the longest time of a word: a fixed part, and a part for each letter
 _FIGURE = position(0.5)  # of a figure, a currency sign or a percent sign
 _CAPITAL = position(0.4)  # of a letter that is spelled
+_DOT = position(0.35)  # of the dot in "example.com"
 
 _SIGNS = {"$": "dollar", "£": "pound", "€": "euro", "%": "percent", "&": "and", "@": "at", "+": "plus", "°": "degree"}
 _SAME = {
@@ -65,6 +66,8 @@ _TENS_VALUES = range(20, 100, 10)
 _PIECE = re.compile(r"[0-9]+(?:,[0-9]{3})*(?:st|nd|rd|th)?(?![a-z])|[0-9]+|[^\W\d_]+(?:['’][^\W\d_]+)*|[$£€%&@+°]")  # noqa: RUF001
 _CODE = 3  # letters that are spelled if they stand next to figures
 _SPELLED = re.compile(r"[A-Z]{1,6}")
+_WWW = re.compile(r"\b[Ww]{3}\b")  # said as three letters
+_SAID_DOT = re.compile(r"(?<=[^\W_]{2})[.](?=[^\W\d_]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +122,12 @@ def plain(text: str) -> str:
 
 
 def longest_time(text: str) -> int:
-    """Return the most samples in which the word *text* is said. Figures, signs and spelled letters take long."""
+    """Return the most samples in which the word *text* is said. Figures, signs, spelled letters and dots take long."""
     figures = sum(sign.isdecimal() or sign in _SIGNS for sign in text)
-    capitals = sum(len(found[0]) for found in _SPELLED.finditer(text)) if text.isupper() else 0
-    return _WORD + _LETTER * (len(text) - figures - capitals) + _FIGURE * figures + _CAPITAL * capitals
+    capitals = sum(len(found[0]) for found in (_SPELLED if text.isupper() else _WWW).finditer(text))
+    dots = len(_SAID_DOT.findall(text))
+    letters = len(text) - figures - capitals - dots
+    return _WORD + _LETTER * letters + _FIGURE * figures + _CAPITAL * capitals + _DOT * dots
 
 
 def usual_time(text: str) -> float:
@@ -157,7 +162,7 @@ def _parts(text: str) -> tuple[_Part, ...]:
             figures = [at for at, sign in enumerate(piece) if sign.isdecimal()]
             ends = [found.start() + at + 1 for at in figures]
             parts += [_Part(piece[at], end if same else None) for at, end in zip(figures, ends, strict=True)]
-        elif _SPELLED.fullmatch(piece) or _is_glued(folded, found.span()):
+        elif _SPELLED.fullmatch(piece) or _WWW.fullmatch(piece) or _is_glued(folded, found.span()):
             parts += [_Part(sign.casefold(), None) for sign in piece[:-1]]
             parts.append(_Part(piece[-1].casefold(), upto))
         else:

@@ -44,6 +44,25 @@ def test_a_word_that_is_drawn_over_a_sentence_does_not_hide_it() -> None:
     assert end == position(6.0)
 
 
+def test_the_end_of_a_word_is_no_part_of_the_sentence_after_the_pause() -> None:
+    voiced = spans((0.0, 0.6), (2.0, 4.0))
+    assert unheard(timed_words(("world.", 0.0, 0.5)), voiced) == list(spans((2.0, 4.0)))
+    assert unheard(timed_words(("world.", 0.0, 0.3)), voiced) == list(spans((0.3, 4.0)))
+
+
+def test_a_number_that_is_drawn_over_a_sentence_ends_in_the_pause_before_it() -> None:
+    voiced = spans((0.0, 1.0), (2.0, 4.0))
+    assert unheard(timed_words(("$97.22.", 0.0, 4.0)), voiced) == list(spans((2.0, 4.0)))
+    assert unheard(timed_words(("97.22.526-018.", 0.0, 4.0)), voiced) == []
+
+
+def test_only_speech_after_a_place_is_sought() -> None:
+    voiced = spans((0.0, 2.0), (3.0, 5.0))
+    assert unheard((), voiced, since=position(1.9)) == list(spans((3.0, 5.0)))
+    assert unheard((), voiced, since=position(3.5)) == list(spans((3.5, 5.0)))
+    assert unheard((), voiced, since=position(4.5)) == []
+
+
 def test_a_word_put_too_early_is_sought_where_the_voice_begins() -> None:
     assert unheard(timed_words(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
 

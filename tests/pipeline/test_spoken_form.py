@@ -82,6 +82,12 @@ def test_numbers_and_spelled_words_take_longer_than_other_words_of_so_many_lette
     assert longest_time("understanding") < position(2)
 
 
+def test_the_letters_and_dots_of_a_web_address_take_time():
+    assert longest_time("www.example.org") > position(3)
+    assert longest_time("Maria.garcia") > longest_time("Mariangarcia")
+    assert [unit.text for unit in units_of(words("www.example.org"))] == ["w", "w", "w", "example", "org"]
+
+
 def test_people_pause_within_numbers_and_spelled_words_alone():
     assert all(map(may_pause, ("526-018", "12", "S-M-I-T-H", "AXJ")))
     assert not any(map(may_pause, ("7", "hello", "I", "don't")))

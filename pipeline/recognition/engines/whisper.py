@@ -21,7 +21,7 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
-from pipeline.recognition.coverage import UNHEARD, unheard
+from pipeline.recognition.coverage import UNHEARD, end_in_pauses, unheard
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -186,14 +186,15 @@ class WhisperEngine:
         if translated and result.words:
             return result
         searched_to = request.start
-        while stretch := next((one for one in unheard(result.words, request.voiced) if one[0] >= searched_to), None):
+        while stretch := next(iter(unheard(result.words, request.voiced, since=searched_to)), None):
             searched_to = stretch[1]
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
             part = _between(replace(request, language=result.language or request.language), first, last)
             [missed] = self._recognise([part], sizes)
-            words = merge(result.words, missed.words, stretch)
-            fresh = [word for word in words if word not in result.words]
+            known = end_in_pauses(result.words, request.voiced)
+            words = merge(known, missed.words, stretch)
+            fresh = [word for word in words if word not in known]
             if fresh:
                 result = replace(result, words=words, rejected=None)
                 searched_to = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
