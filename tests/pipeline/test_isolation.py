@@ -284,11 +284,12 @@ def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file:
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts tests in the background ignores it
 isolation = Isolation()
 with isolation.decoding(Path(sys.argv[1]), DecodeLimits()) as audio, isolation.live(DecodeLimits()) as live:
     print(isolation._cell._process.pid, audio._process._pid, live._process._pid, flush=True)
