@@ -61,7 +61,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def choices_of(given: argparse.Namespace) -> Choices:
-    """Return the choices in the options of add_choices(). Raises SystemExit if the bundled model is not installed."""
+    """Return what the options of add_choices() name. Raises SystemExit without the bundled model."""
     model = given.model or bundled_model()
     name = Path(model).name if given.model else BUNDLED
     return Choices(model, name, given.speech, tuple(given.clips or [SPEECHES[given.speech]]))

@@ -45,13 +45,16 @@ class Place:
         return host, int(port)
 
     def open_reader(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
-        """A new reader of *job*, else of the session, whose system keeps so much for it. The answer has begun."""
+        """Return the connection of a new reader of *job*, else of the session, once the answer has begun.
+
+        *kept_bytes* is the size of its receive buffer.
+        """
         connection = self.send_request(job=job, kept_bytes=kept_bytes)
         check_answer(connection)
         return connection
 
     def send_request(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
-        """The same, when the answer has not begun."""
+        """Return the same without waiting for the answer."""
         connection = socket.socket()
         if kept_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept_bytes)

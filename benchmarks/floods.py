@@ -346,7 +346,10 @@ def measure(server: Serving, flood: Flood, seconds: float, key: str, *, waiting_
 
 
 def run(flooded: Serving, waiting_at: Serving, seconds: float, only: str) -> dict[str, Any]:
-    """Measure those who wait at a node, undisturbed and during each flood whose name contains *only* at a node."""
+    """Return how long a bystander waits at *waiting_at*: undisturbed, and while each flood comes to *flooded*.
+
+    Both may be one node. Only floods whose name contains *only* are measured.
+    """
     undisturbed = watch(waiting_at, seconds, key=waiting_at.key)
     result: dict[str, Any] = {"seconds": seconds, "undisturbed": undisturbed, "floods": {}}
     print(json.dumps({"undisturbed": undisturbed}), flush=True)
@@ -369,8 +372,8 @@ def main() -> int:
     parser.add_argument("--base", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.flood is not None:
-        told = [Flood(**{**flood, "doors": tuple(map(tuple, flood["doors"]))}) for flood in json.loads(given.flood)]
-        print(json.dumps(asdict(asyncio.run(send(given.base, told, given.seconds)))))
+        items = [Flood(**{**flood, "doors": tuple(map(tuple, flood["doors"]))}) for flood in json.loads(given.flood)]
+        print(json.dumps(asdict(asyncio.run(send(given.base, items, given.seconds)))))
         return 0
     with ExitStack() as stack:
         if given.cluster:

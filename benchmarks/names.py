@@ -61,7 +61,7 @@ def hearings(bench: Bench) -> Iterator[Naming]:
 
 
 def scores(heard: Sequence[Naming], shown: Callable[[Sequence[Word], TextOptions], Sequence[Word]]) -> dict[str, Any]:
-    """Return how many names are written as they are ordered before and after *shown*, and how many that nobody said."""
+    """Return how many names are spelled right before and after *shown* rewrites the words, and how many nobody said."""
     rows: dict[str, dict[str, int]] = {}
     for one in heard:
         order = TextOptions(sounds_like=HELD_OUT if one.held_out else CHOSEN_ON)

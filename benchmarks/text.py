@@ -337,7 +337,7 @@ def waits_of(words: Sequence[Word]) -> list[float]:
 def latency(bench: _Bench, tracks: Sequence[Track], clips: Sequence[Sequence[Word]]) -> dict[str, Any]:
     """Return how late final words are in live sessions without options and with all, in seconds.
 
-    *clips* are the words of *tracks*, which tell those without numbers.
+    *clips* has the words of each of *tracks*, so that sentences without numbers can be told from the others.
     """
     reader = Reader("en")
     plain = [not any(reader.has_figure(word.text) for word in words) for words in clips]

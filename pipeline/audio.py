@@ -25,12 +25,11 @@ that length and slices mean the same for both."""
 
 
 def join_spans(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return *spans*, which are in order, with those as one that follow each other without a gap."""
+    """Return *spans*, which are in order, with neighbours that touch joined into one."""
     joined: list[tuple[int, int]] = []
     for first, last in spans:
-        joined = (
-            [*joined[:-1], (joined[-1][0], last)] if joined and joined[-1][1] == first else [*joined, (first, last)]
-        )
+        start = joined.pop()[0] if joined and joined[-1][1] == first else first
+        joined.append((start, last))
     return tuple(joined)
 
 

@@ -1,11 +1,11 @@
 """Uses a server for hours while it is killed and its disk fills up, and looks for growth and broken promises.
 
 Clients (scripts/soak_clients.py) send files, addresses, live audio and more without a pause, and attackers
-(scripts/soak_attackers.py) do what they can against it. In the first part of the
-time the server is killed (SIGKILL), stopped (SIGTERM) and restarted; in the rest it lives on, so that what grows with
-time is seen. Its disk runs full now and then in both parts, where this user may mount one. Each minute gives a row of
-memory, descriptors, threads, processes, rows of each table, bytes on disk, CPU time, and how long requests and words
-took. Afterwards every job must have ended once, and deleting all of them must leave nothing.
+(scripts/soak_attackers.py) do what they can against it. In the first part of the time the server is killed (SIGKILL),
+stopped (SIGTERM) and restarted; in the rest it lives on, so that what grows with time is seen. Its disk runs full now
+and then in both parts, where this user may mount one. Each minute gives a row of memory, descriptors, threads,
+processes, rows of each table, bytes on disk, CPU time, and how long requests and words took. Afterwards every job must
+have ended once, and deleting all of them must leave nothing.
 
 Each row is printed at once. The result is JSON, `faults` in it is everything that was wrong, and the exit status is 0
 if there is nothing. The seed is printed; the same seed gives the same plan, but not the same times.

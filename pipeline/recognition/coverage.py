@@ -59,7 +59,7 @@ def unheard(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> li
 
 
 def _is_apart(stretch: Sequence[int], start: int) -> bool:
-    """Return whether speech that begins at *start* is another stretch, because this one is long enough by itself."""
+    """Return whether speech from *start* on is a stretch of its own: this one is long enough, and a pause follows."""
     return stretch[2] >= UNHEARD and start - stretch[1] >= PAUSE
 
 

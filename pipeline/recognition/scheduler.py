@@ -311,7 +311,7 @@ class Scheduler:
         return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)
 
     def _count_behind(self) -> None:
-        """Average the longest wait. An average over all windows would hide the load, because finals hardly wait."""
+        """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
         since = [work.since for work in self._waiting if work.urgency is not Urgency.BATCH]
         if not since:
             self._numbers.behind_s = 0.0

@@ -163,7 +163,7 @@ class Joiner:
         return f"{text}s" if self.words.decades and self._word_at(number.stop - 1) in self.words.plurals else text
 
     def _fraction(self, row: Sequence[Number]) -> int:
-        """Return how many numbers of *row* are a fraction: "four fifths", "one tenth", "three quarters"."""
+        """Return how many numbers at the start of *row* make a fraction: 2 in "four fifths", 1 in "three quarters"."""
         first = row[0]
         if first.ordinal:
             return int(first.text.endswith("s"))

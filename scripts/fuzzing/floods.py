@@ -1,4 +1,4 @@
-"""Fuzzing with small things in great numbers: whatever comes so, the next client is answered at once."""
+"""Fuzzing with many small requests, frames and headers: while they come, other clients must be answered at once."""
 
 import socket
 import time

@@ -148,7 +148,7 @@ class Sessions:
 
 
 def open_socket(server: Fuzzed, target: str) -> ClientConnection | None:
-    """Open a WebSocket of the server, or return None if it refuses. Raises Finding if that is a fault of its own."""
+    """Open a WebSocket of the server, or return None if it refuses. Raises Finding if it answers with a 5xx."""
     host, port = server.address
     key = {"Authorization": f"Bearer {server.serving.key}"}
     address = f"ws://{host}:{port}{target}"
