@@ -16,7 +16,10 @@ the cosine of their vectors. Clustering joins turns into people:
 4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording, and does not sound
    almost like a voice that speaks more. The others are dropped; timeline.py gives their turns to the voices that they
    resemble most.
-5. While a stream goes on, one person stays one until a second voice is confirmed: it must speak for SECOND_S, longer
+5. One person who whispers, or goes on over a telephone, may sound as different as two people do who sound alike. But
+   two people answer and interrupt each other, and one person does not. So unless two are heard at once (OVERLAP) or the
+   voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE).
+6. While a stream goes on, one person stays one until a second voice is confirmed: it must speak for SECOND_S, longer
    the longer the first has spoken alone, and twice as long if it sounds almost like the first. A wrong second label
    disturbs a reader more than a right one that comes some seconds later. At the end this rule does not apply.
 """
@@ -29,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import SIZE, STEP, VOICES, LocalTurn, Window, average, unit
+from pipeline.speakers.frames import HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
 
 Array = NDArray[np.float32]
 Spans: TypeAlias = Sequence[tuple[int, int]]
@@ -76,7 +79,15 @@ SECOND_S = (3.0, 6.0)
 """The least and the most that a second voice must speak before it is confirmed in a stream: a quarter of what the first
 speaks."""
 
+ALONE, TURNS = (0.68, 0.85), (2, 5)
+"""If all voices have this cosine with the first, they are one person: if the voice changes this often. Between the two
+numbers of changes the cosine rises evenly."""
+
+OVERLAP = 0.045
+"""If two local voices speak at once in this share of all speech, there are two people, however alike they sound."""
+
 _SPREAD = 290  # frames, 5 s as in files: windows of a live stream lie a second apart, the first two a little less
+_SECOND = 59  # frames
 _TURN_SHARE = 0.02  # of all speech, as the windows show it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
 _LEAST_TURNS_S = (0.5, 0.0)  # what suffices where no turn is long enough
@@ -92,13 +103,18 @@ class _Point:
 
 
 def find_voices(
-    windows: Sequence[Window], most: int, *, founding_s: float = FOUNDING_S, provisional: bool = False
+    windows: Sequence[Window],
+    most: int,
+    *,
+    founding_s: float = FOUNDING_S,
+    provisional: bool = False,
+    several: bool = False,
 ) -> Array:
     """Return a unit vector for each of at most *most* voices, of shape (voices, SIZE), in order of their speaking time.
 
     There is no row if nobody speaks, and none for a voice that speaks for less than *founding_s*, unless no voice
     speaks longer. Of windows that overlap almost completely only one is used. A *provisional* result, of a stream that
-    goes on, has one voice until a second is confirmed.
+    goes on, has one voice until a second is confirmed. *several* says that surely more than one person speaks.
     """
     windows = _spread(windows)
     spoken_s = sum(turn.seconds for window in windows for turn in window.turns)
@@ -113,7 +129,8 @@ def find_voices(
     seconds = np.array([point.seconds for point in points], np.float32)
     groups = join_groups(_distances(points, embeddings), [point.spans for point in points], most)
     spoken = np.bincount(groups, weights=seconds)
-    lasting = np.array([_lasting_s(own) for own in _spans_of_groups([point.spans for point in points], groups)])
+    spans = _spans_of_groups([point.spans for point in points], groups)
+    lasting = np.array([_lasting_s(own) for own in spans])
     founding = np.flatnonzero(
         (spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
         & (lasting >= min(lasting.max(), founding_s))
@@ -121,8 +138,12 @@ def find_voices(
     founding = founding[np.argsort(-spoken[founding], kind="stable")]
     voices = unit(np.array([(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in founding]))
     distinct = _distinct(voices, lasting[founding])
-    voices, lasting = voices[distinct], lasting[founding[distinct]]
-    return voices[:1] if provisional and not _second_is_confirmed(voices, lasting) else voices
+    voices, founding = voices[distinct], founding[distinct]
+    if len(voices) > 1 and not several:
+        one = _are_one_person(voices, [spans[group] for group in founding], windows)
+        one |= provisional and not _second_is_confirmed(voices, lasting[founding])
+        voices = voices[:1] if one else voices
+    return voices
 
 
 def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
@@ -134,6 +155,28 @@ def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
         if alike < DOUBLE or (alike < one and lasting[index] >= DOUBLE_S):
             distinct.append(index)
     return distinct
+
+
+def _are_one_person(voices: Array, spans: Sequence[Spans], windows: Sequence[Window]) -> bool:
+    """Return whether the voices are alike, for how often one follows the other, and hardly ever speak at once."""
+    alike = bool((voices[1:] @ voices[0] >= np.interp(_changes(spans), TURNS, ALONE)).all())
+    return alike and _overlap(windows) < OVERLAP
+
+
+def _overlap(windows: Sequence[Window]) -> float:
+    """Return the share of speech in which the first model hears two local voices."""
+    speaking = np.concatenate([(window.speech > HEARD).sum(axis=1) for window in windows])
+    return int(np.count_nonzero(speaking > 1)) / max(1, int(np.count_nonzero(speaking)))
+
+
+def _changes(spans: Sequence[Spans]) -> int:
+    """Return how often the voice changes, second by second."""
+    spoken = np.zeros((len(spans), max(after for own in spans for _, after in own) // _SECOND + 1))
+    for counts, own in zip(spoken, spans, strict=True):
+        for start, after in own:
+            counts[start // _SECOND : after // _SECOND + 1] += 1
+    speakers = spoken.argmax(axis=0)[spoken.any(axis=0)]
+    return int(np.count_nonzero(np.diff(speakers)))
 
 
 def _second_is_confirmed(voices: Array, lasting: NDArray[np.float64]) -> bool:

@@ -96,12 +96,16 @@ def find_all_voices(
     windows_by_channel: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
 ) -> dict[int | None, tuple[Array, list[str | None]]]:
     """Return the voices of each channel and their names, as name_voices() does; not too many on all together."""
-    found = {channel: find_voices(windows, options.most) for channel, windows in windows_by_channel.items()}
+    several = {channel: len(options.voices_of(channel)) > 1 for channel in windows_by_channel}
+    found = {
+        channel: find_voices(windows, options.most, several=several[channel])
+        for channel, windows in windows_by_channel.items()
+    }
     while sum(map(len, found.values())) > options.most:
         fullest = max(found, key=lambda channel: len(found[channel]))
         if len(found[fullest]) == 1:
             break  # each channel has somebody
-        found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1)
+        found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1, several=several[fullest])
     return {channel: name_voices(voices, options, channel) for channel, voices in found.items()}
 
 

@@ -281,7 +281,7 @@ class _Channel:
             return self._find_recent_turns()
         self._clustered_to = self._analysed_to
         several_known = len(options.voices_of(self._name)) > 1
-        voices = find_voices(self.windows, options.most, provisional=not several_known)
+        voices = find_voices(self.windows, options.most, provisional=True, several=several_known)
         self.use(*name_voices(voices, options, self._name), words)
         return -1
 

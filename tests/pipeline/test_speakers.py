@@ -105,8 +105,11 @@ def test_what_is_heard_for_long_is_two_voices_sooner(seconds: float, expected: i
     assert len(set(groups[:4].tolist())) == len(set(groups[4:].tolist())) == 1
 
 
-def two_voices(likeness: float, first_s: float, second_s: float, turns: int) -> list[Window]:
-    """Return windows with a turn each, of two voices whose cosine is *likeness*. Each turn sounds its own way."""
+def two_voices(likeness: float, first_s: float, second_s: float, turns: int, at_once: int = 2) -> list[Window]:
+    """Return windows with a turn each, of two voices whose cosine is *likeness*. Each turn sounds its own way.
+
+    So many local voices as *at_once* speak in all windows.
+    """
     vectors = np.eye(SIZE, dtype=np.float32)
     voices = vectors[0], likeness * vectors[0] + np.float32(np.sqrt(1 - likeness**2)) * vectors[1]
     windows = []
@@ -115,7 +118,7 @@ def two_voices(likeness: float, first_s: float, second_s: float, turns: int) -> 
         sound = 0.94 * voices[turn % 2] + np.float32(np.sqrt(1 - 0.94**2)) * vectors[2 + turn]
         piece = Piece(frames, frames * STEP / RATE, sound)
         heard = LocalTurn(0, 0, frames, piece.seconds, sound, (piece,))
-        windows.append(Window(turn * FILE_STEP, np.ones((frames, 3), np.float16), (heard,)))
+        windows.append(Window(turn * FILE_STEP, np.ones((frames, at_once), np.float16), (heard,)))
     return windows
 
 
@@ -134,6 +137,17 @@ def test_a_stream_that_goes_on_needs_more_evidence_for_a_second_voice(
     windows = two_voices(likeness, first_s, second_s, turns=6)
     assert len(find_voices(windows, 10, provisional=True)) == expected
     assert len(find_voices(windows, 10)) == 2
+
+
+@pytest.mark.parametrize(
+    ("likeness", "turns", "at_once", "expected"), [(0.8, 2, 1, 1), (0.5, 2, 1, 2), (0.8, 8, 1, 2), (0.8, 2, 2, 2)]
+)
+def test_voices_that_neither_take_turns_nor_speak_at_once_are_two_only_if_they_differ_much(
+    likeness: float, turns: int, at_once: int, expected: int
+) -> None:
+    windows = two_voices(likeness, 16, 16, turns, at_once)
+    assert len(find_voices(windows, 10)) == expected
+    assert len(find_voices(windows, 10, several=True)) == 2
 
 
 def test_speech_of_two_windows_is_embedded_once() -> None:
