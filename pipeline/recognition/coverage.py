@@ -76,6 +76,18 @@ def end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
     return ended
 
 
+def possible_times(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
+    """Return *words* with the times in which they can have been said, so that they can be found in another hearing.
+
+    A word may be put before the pause that it comes after. So one in whose time nobody speaks lasts until the next.
+    """
+    times = end_in_pauses(words, voiced)
+    for at, (word, following) in enumerate(pairwise(times)):
+        if not any(start < word.end and word.start < end for start, end in voiced):
+            times[at] = replace(word, end=max(word.end, following.start))
+    return times
+
+
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
     """Yield the span that each word can cover. It begins with the first speech in or after the word."""
     for word in end_in_pauses(words, voiced):

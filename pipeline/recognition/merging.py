@@ -26,7 +26,7 @@ from itertools import combinations, combinations_with_replacement, groupby, prod
 from typing import TypeAlias
 
 from pipeline.audio import RATE, position
-from pipeline.recognition.spoken_form import FASTEST, Unit, longest_time, may_pause, units_of
+from pipeline.recognition.spoken_form import FASTEST, Unit, longest_time, may_pause, units_of, usual_time
 from pipeline.words import Word
 
 Span: TypeAlias = tuple[int, int]
@@ -56,6 +56,9 @@ FIGURES = 2
 TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
 """The costs of a unit that comes twice, of a unit that is lost, and of a second in which two words are said at once."""
 
+HURRIED = 0.6
+"""Words that take less than this part of their usual time are put where they were not said."""
+
 _SEPARATORS = "-.,:/ "  # between the figures of a number
 
 CHANGE = 0.01  # of a changed word, and of a second out of order, so that the best of equal ways wins
@@ -67,11 +70,43 @@ def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int
     Both are in order, and so is the result; a word that reaches into the next one is shortened. Words of *again* around
     *span* help to align and are not inserted. *near* is how far apart both hearings may place the same word.
     """
+    first = _with_hurried_words_moved(first, again, span)
     here = [at for at, word in enumerate(first) if word.end >= span[0] - REACH and word.start <= span[1] + REACH]
     begin = here[0] if here else sum(word.start < span[0] for word in first)
     end = here[-1] + 1 if here else begin
     merged = _Comparison(first[begin:end], again, span, near).cheapest()
     return _in_order((*first[:begin], *merged, *first[end:]))
+
+
+def _with_hurried_words_moved(first: Sequence[Word], again: Sequence[Word], span: Span) -> Sequence[Word]:
+    """Return *first* with words that have no time after *span* at the times where *again* has them.
+
+    A model may find the end of a sentence only after the speech that it left out: "I", and five seconds later "would
+    like to pay by card" in half a second. Words of these that *again* lacks stand where the next one is that it has.
+    """
+    begin = sum(word.start < span[1] for word in first)
+    end = _end_of_hurry(first, begin)
+    free = [replace(word, start=span[0]) for word in first[begin:end]]
+    ours, theirs = units_of(free), units_of(again)
+    pairs = align_units(ours, theirs, free, again, NEAR)
+    places = {ours[row].word: again[theirs[column].word] for row, column in pairs}
+    moved: list[Word] = []
+    for number in range(max(places, default=-1), -1, -1):
+        place = places.get(number)
+        start, stop = (place.start, place.end) if place else (moved[-1].start, moved[-1].start)
+        moved.append(replace(first[begin + number], start=start, end=stop))
+    return (*first[:begin], *moved[::-1], *first[begin + len(moved) :])
+
+
+def _end_of_hurry(words: Sequence[Word], begin: int) -> int:
+    """Return where the words from *begin* on end that are too many for their time; *begin* if the first has enough."""
+    end, usual = begin, 0.0
+    while end < len(words):
+        usual += usual_time(words[end].text)
+        if words[end].end - words[begin].start >= usual * RATE * (HURRIED if end > begin else HURRIED / 2):
+            break
+        end += 1
+    return end
 
 
 def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -> tuple[list[Word], int]:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.coverage import UNHEARD, unheard
+from pipeline.recognition.coverage import UNHEARD, possible_times, unheard
 from pipeline.words import Word
 
 
@@ -54,6 +54,13 @@ def test_a_number_that_is_drawn_over_a_sentence_ends_in_the_pause_before_it() ->
     voiced = spans((0.0, 1.0), (2.0, 4.0))
     assert unheard(timed_words(("$97.22.", 0.0, 4.0)), voiced) == list(spans((2.0, 4.0)))
     assert unheard(timed_words(("97.22.526-018.", 0.0, 4.0)), voiced) == []
+
+
+def test_a_word_in_a_silence_may_be_said_anywhere_up_to_the_next_one() -> None:
+    words = timed_words(("We", 0.1, 0.4), ("have", 3.0, 3.3), ("to", 3.3, 3.5))
+    [we, *others] = possible_times(words, spans((1.4, 2.3), (2.9, 4.0)))
+    assert (we.start, we.end) == (position(0.1), position(3.0))
+    assert tuple(others) == words[1:]
 
 
 def test_only_speech_after_a_place_is_sought() -> None:

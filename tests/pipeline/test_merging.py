@@ -66,6 +66,19 @@ def test_a_silence_without_words_around_it_takes_all_that_is_heard_in_it():
     assert merge_text([("early", 0.1, 0.5)], [], 9.0, 10.1) == "early"
 
 
+def test_the_end_of_a_sentence_that_was_put_after_what_it_left_out_is_told_once_and_before_it():
+    first = [("I", 0.46, 0.9), ("would", 7.7, 7.74), ("like", 7.74, 7.78), ("to", 7.78, 7.86), ("pay", 7.86, 7.9)]
+    first += [("my", 7.9, 8.04), ("card.", 8.04, 8.53)]
+    again = [("Pay", 1.11, 1.3), ("my", 1.3, 1.56), ("card,", 1.56, 1.81), ("that", 2.3, 2.48), ("is", 2.48, 2.7)]
+    again += [("0854178722340773.", 2.7, 7.9)]
+    assert merge_text(first, again, 1.31, 7.7) == "I would like to pay my card. that is 0854178722340773."
+
+
+def test_a_number_without_time_that_is_heard_otherwise_is_told_once():
+    first = [("It", 0.54, 0.72), ("was", 0.72, 2.4), ("$575", 2.4, 2.44), ("in", 2.44, 3.02), ("the", 3.02, 3.22)]
+    assert merge_text(first, [("$175", 1.2, 2.34)], 1.39, 2.4) == "It was $575 in the"
+
+
 def test_a_figure_that_only_the_second_hearing_has_comes_behind_the_one_that_both_have():
     assert merge_text([("zero", 0.0, 0.2)], [("0.1", 0.0, 0.4)], 0.2, 0.4) == "zero 1"
 

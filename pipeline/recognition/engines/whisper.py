@@ -21,7 +21,7 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
-from pipeline.recognition.coverage import UNHEARD, end_in_pauses, unheard
+from pipeline.recognition.coverage import UNHEARD, possible_times, unheard
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -192,7 +192,7 @@ class WhisperEngine:
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
             part = _between(replace(request, language=result.language or request.language), first, last)
             [missed] = self._recognise([part], sizes)
-            known = end_in_pauses(result.words, request.voiced)
+            known = possible_times(result.words, request.voiced)
             words = merge(known, missed.words, stretch)
             fresh = [word for word in words if word not in known]
             if fresh:
