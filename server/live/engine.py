@@ -67,7 +67,7 @@ class LiveEngine:
         return self.speakers is not None or self.engine == SCRIPTED
 
     def load_of(self, order: Order) -> float:
-        """Return the share of *max_sessions* that a session takes."""
+        """How many of *max_sessions* a session with this order counts as. Separate channels and labels add to it."""
         return order.counted_sessions * (1 + self.speakers_load * order.diarize)
 
     def live_speakers(

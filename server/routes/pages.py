@@ -105,7 +105,7 @@ class Pages:
 
 
 def policy(base_url: str) -> str:
-    """The Content-Security-Policy of every page. Old browsers do not apply 'self' to WebSockets, so they are named."""
+    """The Content-Security-Policy of every page. Old browsers need the address of WebSockets in addition to 'self'."""
     address = urlsplit(base_url)
     sockets = f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}"
     rules = {**POLICY, "connect-src": f"{POLICY['connect-src']} {sockets}"}

@@ -22,7 +22,7 @@ from server.model.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepgramShape:
-    """What the answer about a file has for a client of Deepgram."""
+    """Which members the answer about a file has, as the client of Deepgram asked for them."""
 
     punctuated: bool = False
     paragraphs: bool = False
