@@ -27,7 +27,8 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import connect
 
-from benchmarks.measure import ROOT, cpu_s, own_rss_mb, spread, write
+from benchmarks.children import address_of, child
+from benchmarks.measure import cpu_s, own_rss_mb, spread, write
 from benchmarks.serving import Serving, serving
 from server.transport.acceptor import raise_descriptor_limit
 
@@ -136,23 +137,10 @@ class Readers:
 @contextmanager
 def readers(number: int, way: str, base: str, *, job: str = "", key: str = "") -> Iterator[Readers]:
     """So many connected readers, while the block lasts."""
-    with _child("--read", str(number), "--way", way, "--base", base, "--job", job, "--key", key) as process:
+    with child("readers", "--read", str(number), "--way", way, "--base", base, "--job", job, "--key", key) as process:
         found = Readers(process)
         found.line()
         yield found
-
-
-@contextmanager
-def _child(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.readers", *arguments],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 # --- the bare server, in a process of its own ------------------------------------------------------------------------
@@ -189,7 +177,7 @@ async def bare(size: int, per_s: float) -> None:
 @contextmanager
 def speaking(server: Serving) -> Iterator[str]:
     """The id of a session into which a process speaks in real time, while the block lasts."""
-    with _child("--speak", "--base", server.base, "--key", server.key) as process:
+    with child("readers", "--speak", "--base", server.base, "--key", server.key) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
 
@@ -252,11 +240,9 @@ def of_session(
 
 
 def of_bare(number: int, per_s: float, seconds: float) -> dict[str, Any]:
-    with _child("--bare", "--size", "330", "--per-s", str(per_s)) as process:
-        assert process.stdout is not None
-        base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        with readers(number, "SSE", base) as many:
-            row = measure_readers(process.pid, many, seconds)
+    bare_server = child("readers", "--bare", "--size", "330", "--per-s", str(per_s))
+    with bare_server as process, readers(number, "SSE", address_of(process)) as many:
+        row = measure_readers(process.pid, many, seconds)
     cpu_us = round(row["cores"] / row["events_per_s"] * 1e6, 1)
     return {"system": f"{number}, bare asyncio", **row, "events_per_reader_s": per_s, "cpu_us_per_event": cpu_us}
 

@@ -13,10 +13,8 @@ and would decide it for all turns taken as one.
 """
 
 import argparse
-import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -28,12 +26,12 @@ from statistics import median
 from typing import Any
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from benchmarks.children import address_of, child, serve_bare
 from benchmarks.load import silence
 from benchmarks.measure import ROOT, cpu_s, spread, write
 from benchmarks.serving import Serving, serving
@@ -70,27 +68,7 @@ def bare(answers: Mapping[str, Any]) -> None:
         return JSONResponse(answers[request.url.path])
 
     paths = [path.replace("{job}", "{job_id}") for _, path, _ in KINDS.values()]
-    app = Starlette(routes=[Route(path, answer, methods=["GET", "POST"]) for path in paths])
-    listening = socket.create_server(("127.0.0.1", 0))
-    print(listening.getsockname()[1], flush=True)
-    settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", loop="auto", http="auto")
-    asyncio.Runner(loop_factory=settings.get_loop_factory()).run(uvicorn.Server(settings).serve(sockets=[listening]))
-
-
-@contextmanager
-def child(module: str, *arguments: str, text: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start a program of this folder, with *text* as the first line of its input, and end it after the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdin is not None
-        print(text, file=process.stdin, flush=True)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    serve_bare(Starlette(routes=[Route(path, answer, methods=["GET", "POST"]) for path in paths]))
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
@@ -206,9 +184,7 @@ def report(length: Length, kinds: Sequence[str]) -> dict[str, Any]:
                 for path, (method, body) in asked.items()
             }
         with child("requests", "--bare", text=json.dumps(answers)) as process:
-            assert process.stdout is not None
-            base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
-            sides = (ours, Side("bare", base, process.pid, key))
+            sides = (ours, Side("bare", address_of(process), process.pid, key))
             time.sleep(1)
             with apart([side.pid for side in sides]):
                 return {"kinds": [compare_servers(kind, job, sides, length) for kind in kinds]}

@@ -8,11 +8,9 @@ benchmarks/results/uploads.json.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,13 +22,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from benchmarks.measure import ROOT, own_cpu_s, spread, write
+from benchmarks.children import address_of, child, serve_bare
+from benchmarks.measure import own_cpu_s, spread, write
 from benchmarks.readers import MANY, measure_readers, readers, speaking
 from benchmarks.serving import Serving, serving
 
@@ -89,27 +87,14 @@ def bare() -> None:
                 file.write(data)
             return JSONResponse({"bytes": file.tell()})
 
-    app = Starlette(routes=[Route(PATH, receive, methods=["POST"])])
-    listening = socket.create_server(("127.0.0.1", 0))
-    print(listening.getsockname()[1], flush=True)
-    settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", loop="auto", http="auto")
-    asyncio.Runner(loop_factory=settings.get_loop_factory()).run(uvicorn.Server(settings).serve(sockets=[listening]))
+    serve_bare(Starlette(routes=[Route(PATH, receive, methods=["POST"])]))
 
 
 @contextmanager
 def bare_server(folder: Path) -> Iterator[Side]:
     """The bare server, which writes into *folder*, while the block lasts."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.uploads", "--bare"],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **KEPT, "TMPDIR": str(folder)},
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        yield Side("bare", f"http://127.0.0.1:{port}", process.pid, "", 200)
-    finally:
-        process.kill()
-        process.wait()
+    with child("uploads", "--bare", TMPDIR=str(folder), **KEPT) as process:
+        yield Side("bare", address_of(process), process.pid, "", 200)
 
 
 def noise(folder: Path, mb: int) -> Path:
