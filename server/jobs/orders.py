@@ -56,11 +56,12 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     if not given:
         raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
+    unknown = unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name})
     return ParsedRequest(
         replace(order, task=task, separate=separate, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
-        unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name}),
+        ignored_speakers(order) + unknown,
         people,
     )
 
@@ -84,7 +85,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
-    warnings += unknown_members(fields, {member.name for member in declared.LIVE_MEMBERS})
+    warnings += ignored_speakers(order) + unknown_members(fields, {one.name for one in declared.LIVE_MEMBERS})
     order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
     return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
@@ -158,6 +159,12 @@ def with_retention(order: Order, default: str | None) -> Order:
     if not settled.keeps_results and settled.live is not None and settled.live.record:
         raise invalid_member("record", "conflict", "a recording is kept, which retention none rules out")
     return settled
+
+
+def ignored_speakers(order: Order) -> tuple[Mapping[str, str], ...]:
+    """A warning if a request has a most of speakers and does not ask who speaks."""
+    useless = order.max_speakers is not None and not order.diarize
+    return ({"code": "ignored_parameter", "param": declared.MAX_SPEAKERS.name},) if useless else ()
 
 
 def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str, str], ...]:

@@ -31,13 +31,9 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
 
 
 SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
-REFUSED = ("invalid_parameter", "source_failed", "empty_file", *UNDECODABLE)
+REFUSED = [code for code, (status, _) in CODES.items() if status == UNPROCESSABLE or code in UNDECODABLE]
 LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(REFUSED, BAD_REQUEST))
-"""For parameters of /v1/listen, addresses that fail, and bytes that are no audio: Deepgram has neither 422 nor 415."""
-OPENING_SHAPE = replace(
-    SHAPE, statuses={code: BAD_REQUEST for code, (status, _) in CODES.items() if status == UNPROCESSABLE}
-)
-"""For the answer in place of a WebSocket."""
+"""For /v1/listen: Deepgram has no 422, and answers 400 to bytes that are no audio too."""
 
 
 def close_code(problem: Problem) -> int:
@@ -51,4 +47,4 @@ def _error_frame(problem: Problem, _path: str, request_id: str) -> bytes:
     return orjson.dumps(said)
 
 
-ERROR_STYLE = SocketErrorStyle(refusal=OPENING_SHAPE, error_frame=_error_frame, close_code=close_code)
+ERROR_STYLE = SocketErrorStyle(refusal=LISTEN_SHAPE, error_frame=_error_frame, close_code=close_code)

@@ -14,7 +14,7 @@ from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
 from server.jobs.members import Member, Members, one_of
 from server.jobs.order_members import CHANNEL_MODE, DIARIZE, KEYWORDS, MAX_SPEAKERS, PROMPT, RETENTION, SUBTITLE_MEMBERS
-from server.jobs.orders import ParsedRequest, common_order, language_among, unknown_members
+from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, language_among, unknown_members
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import invalid_member
@@ -89,7 +89,7 @@ class ResponseOptions:
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
-        warnings = unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
+        warnings = ignored_speakers(order) + unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
         return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 

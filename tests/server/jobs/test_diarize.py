@@ -102,6 +102,13 @@ def test_members_are_checked(sandbox: httpx.Client, members: dict[str, str], par
     assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
+def test_a_most_of_speakers_that_nobody_asked_for_is_reported(sandbox: httpx.Client) -> None:
+    ignored = [{"code": "ignored_parameter", "param": "max_speakers"}]
+    assert ask(sandbox, diarize="false", max_speakers="2").json()["warnings"] == ignored
+    assert ask(sandbox, max_speakers="2").json()["warnings"] == []
+    assert sandbox.post("/v1/live", json={"max_speakers": 2}).json()["warnings"] == ignored
+
+
 def test_a_server_without_the_models_says_what_to_install(hearing: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     offers = hearing.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
