@@ -17,7 +17,6 @@ from typing import TypeAlias
 import numpy as np
 import soundfile
 from numpy.random import Generator
-from scipy.signal import resample_poly
 
 from benchmarks.conditions import CONDITIONS, FRAME, speech_level
 from benchmarks.tracks import SPEECH, Track
@@ -189,5 +188,7 @@ def _spoken_by_espeak(voice: str) -> list[Samples]:
 
 
 def _at_level(samples: Samples, rate: int) -> Samples:
+    from scipy.signal import resample_poly  # noqa: PLC0415  costs half a second to import
+
     heard = np.asarray(samples if rate == RATE else resample_poly(samples, RATE, rate), np.float32)
     return np.asarray(heard * LEVEL / np.sqrt((heard**2).mean()), np.float32)

@@ -75,14 +75,20 @@ class Seen:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def parse_plan(description: str | None) -> tuple[int, random.Random]:
+    """Return how many seconds the killing goes on, and the source of chance; print its seed."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seconds", type=int, default=300, help="how long the killing goes on")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
+    return given.seconds, random.Random(given.seed)
+
+
+def main() -> int:
+    seconds, chance = parse_plan(__doc__)
     with tempfile.TemporaryDirectory() as folder:
-        return run(Path(folder), given.seconds, random.Random(given.seed))
+        return run(Path(folder), seconds, chance)
 
 
 def run(folder: Path, seconds: int, chance: random.Random) -> int:

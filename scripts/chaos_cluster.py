@@ -7,7 +7,6 @@ every accepted job must have ended exactly once, as scripts/chaos.py says; live 
 undisturbed one. The seed is printed; the same seed gives the same plan, but not the same times.
 """
 
-import argparse
 import asyncio
 import random
 import signal
@@ -37,6 +36,7 @@ from scripts.chaos import (
     Seen,
     answers,
     judge,
+    parse_plan,
     receive,
     use,
     wait_until,
@@ -91,13 +91,9 @@ class Machines:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=300, help="how long the killing goes on")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
+    seconds, chance = parse_plan(__doc__)
     with tempfile.TemporaryDirectory() as folder, bucket_service(Path(folder)) as bucket:
-        return run(Path(folder), bucket, given.seconds, random.Random(given.seed))
+        return run(Path(folder), bucket, seconds, chance)
 
 
 def run(folder: Path, bucket: BucketService, seconds: int, chance: random.Random) -> int:

@@ -1,4 +1,4 @@
-"""Tests of strangers.py: an address adds little more to the log than it sends, and at most 1 MB a minute."""
+"""Tests of address_counters.py: an address adds little more to the log than it sends, and at most 1 MB a minute."""
 
 import asyncio
 from typing import Any
