@@ -79,7 +79,7 @@ SECOND_S = (3.0, 6.0)
 """The least and the most that a second voice must speak before it is confirmed in a stream: a quarter of what the first
 speaks."""
 
-ALONE, TURNS = (0.68, 0.85), (2, 5)
+ALONE, TURNS = (0.68, 0.85), (2, 8)
 """If all voices have this cosine with the first, they are one person: if the voice changes this often. Between the two
 numbers of changes the cosine rises evenly."""
 
@@ -159,7 +159,8 @@ def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
 
 def _are_one_person(voices: Array, spans: Sequence[Spans], windows: Sequence[Window]) -> bool:
     """Return whether the voices are alike, for how often one follows the other, and hardly ever speak at once."""
-    alike = bool((voices[1:] @ voices[0] >= np.interp(_changes(spans), TURNS, ALONE)).all())
+    changes = _changes(spans) * (len(voices) - 1)  # three voices are seldom one person's
+    alike = bool((voices[1:] @ voices[0] >= np.interp(changes, TURNS, ALONE)).all())
     return alike and _overlap(windows) < OVERLAP
 
 
