@@ -261,7 +261,7 @@ class _Comparison:
             [
                 (
                     ours[here[number]].word if number in here else None,
-                    _is_inside(theirs[number], span, NEAR if piece.is_part else 0),
+                    _is_inside(theirs[number], span, NEAR if piece.is_part or _is_alone(piece.word, first) else 0),
                 )
                 for number in piece.units
             ]
@@ -358,6 +358,11 @@ def _join_pieces(pieces: Sequence[_Piece]) -> Iterator[Word]:
 def _is_inside(unit: Unit, span: Span, near: int) -> bool:
     """Return whether the middle of *unit* lies in *span*, or at most *near* away."""
     return span[0] - near <= (unit.start + unit.end) // 2 < span[1] + near
+
+
+def _is_alone(word: Word, others: Sequence[Word]) -> bool:
+    """Return whether none of *others* is said while *word* is."""
+    return not any(_overlap(word, other) for other in others)
 
 
 def _overlap(one: Word, other: Word) -> int:

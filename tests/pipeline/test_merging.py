@@ -74,6 +74,12 @@ def test_the_end_of_a_sentence_that_was_put_after_what_it_left_out_is_told_once_
     assert merge_text(first, again, 1.31, 7.7) == "I would like to pay my card. that is 0854178722340773."
 
 
+def test_a_first_word_that_begins_before_the_voice_detector_hears_it_is_kept():
+    again = [("My", 1.55, 1.75), ("song", 1.75, 2.0), ("ends", 2.0, 2.9)]
+    assert merge_text([("this,", 0.8, 1.2)], again, 1.73, 2.9) == "this, My song ends"
+    assert merge_text([("this,", 0.8, 1.75)], again, 1.73, 2.9) == "this, song ends"
+
+
 def test_a_number_without_time_that_is_heard_otherwise_is_told_once():
     first = [("It", 0.54, 0.72), ("was", 0.72, 2.4), ("$575", 2.4, 2.44), ("in", 2.44, 3.02), ("the", 3.02, 3.22)]
     assert merge_text(first, [("$175", 1.2, 2.34)], 1.39, 2.4) == "It was $575 in the"
