@@ -20,12 +20,16 @@ SECRET_BYTES = 32
 
 @contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Claim *folder* for this server, until the end of the block or of the process. Raises FolderInUse.
+    """Claim *folder* for this server, until the end of the block or of the process.
 
-    Workers and the command line may still open it.
+    Workers and the command line may still open it. Raises FolderInUse, or StorageError if nothing can be written there.
     """
-    make_private(folder)
-    lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        make_private(folder)
+        lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        problem = f"DATA_DIR {folder} cannot be used: {error.strerror}; it must be a folder that this user may write to"
+        raise StorageError(problem) from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

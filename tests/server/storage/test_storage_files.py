@@ -196,6 +196,13 @@ def test_a_second_server_on_a_folder_is_refused_in_one_sentence(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("folder", ["file", "file/data"])
+def test_a_folder_that_cannot_be_written_is_refused_in_one_sentence(tmp_path, folder):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=f"DATA_DIR {tmp_path / folder} cannot be used: .*; it must be a folder"):
+        claim_folder(tmp_path / folder).__enter__()
+
+
 async def _open_beside(folder: Path) -> None:
     async with stored(folder) as storage:
         assert await storage.jobs.counts() == {"queued": 0, "processing": 0}
