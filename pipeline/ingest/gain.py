@@ -22,6 +22,17 @@ SUSTAINED = 3
 MAX_GAIN_DB = 48.0
 """The most by which audio is raised."""
 
+SPEECH_DB = -46.0
+"""The level to which the loudest windows are raised; those of usual recordings are above it."""
+
+HEADROOM_DB = 12.0
+"""How far above the level of speech a window may be raised.
+
+After a pause the known level is that of the room, and the first windows of a word would get the gain of the room, 40 dB
+more than the rest of the word. The voice detector takes such a fall for the end of speech. The first second of
+a stream has no bound: noise with which a stream begins would seem to be the beginning of speech.
+"""
+
 QUIET_DB, SILENT_DB = -45.0, -60.0
 """Speech below the first level, in decibels relative to full scale, or nothing but sound below the second, is so quiet
 that users should know."""
@@ -42,10 +53,10 @@ QUIET_INPUT = "quiet_input"
 _SPOKEN, _LISTENED = position(3), position(10)  # speech, or sound without speech, after which an input is judged
 _IS_SPEECH = 0.5
 
-_SPEECH_DB = -46.0  # level to which the loudest windows are raised; those of usual recordings are above it
 _MIN_DB = -120.0
 _PEAK = 0.05  # to which the loudest samples of quiet speech are raised
 _AROUND = position(0.7) // WINDOW  # windows on each side
+_BEGINNING = position(1) // WINDOW  # windows
 _OFFSET = 0.02  # a mean of the samples above this is a fault of the sound card
 
 
@@ -73,7 +84,9 @@ class GainControl:
         self._quiet.append(max(self._recent))
         fall = FAST_DB_S if self.level_db > min(self._quiet) + ABOVE_DB else SLOW_DB_S
         self.level_db = max(min(self._recent), self.level_db - fall * WINDOW / RATE)
-        return min(max(0.0, _SPEECH_DB - self.level_db), MAX_GAIN_DB)
+        begins = len(self._quiet) < _BEGINNING
+        highest = MAX_GAIN_DB if begins else SPEECH_DB + HEADROOM_DB - level_db
+        return min(max(0.0, min(SPEECH_DB - self.level_db, highest)), MAX_GAIN_DB)
 
 
 class InputLevel:

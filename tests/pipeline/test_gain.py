@@ -1,19 +1,25 @@
 """Tests of gain.py: quiet speech is raised, what is loud stays as it is, and very quiet inputs are noticed."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.events import SpeechStarted
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import (
+    HEADROOM_DB,
     MAX_GAIN_DB,
+    SPEECH_DB,
     GainControl,
     InputLevel,
     levels_db,
     raise_level,
 )
+from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import CLIP, SPEECH, read
 
@@ -54,6 +60,36 @@ def test_a_voice_that_becomes_quieter_is_heard_again_after_two_seconds(after_s: 
     heard = np.array(detector.stream()(windows_of(fallen))) > 0.5
     later = slice(position(after_s + 2) // WINDOW, None)
     assert (heard[later] == loud[later]).mean() > 0.9
+
+
+@pytest.mark.parametrize(("name", "db"), [("jfk.flac", 0), ("austen_0920.flac", 30)])
+def test_single_words_after_long_pauses_are_heard(name: str, db: float):
+    folder, pause = SPEECH / "human", np.zeros(position(2), np.float32)
+    [row] = [row for row in json.loads((folder / "manifest.json").read_text()) if row["file"] == name]
+    samples = read(folder / name)
+    words = [samples[position(start) : position(end + 0.02)] for _, start, end in row["words"] if end - start > 0.25]
+    sound = np.concatenate([pause, *(part for word in words for part in (word, pause))])
+    segmenter = Segmenter(SegmenterOptions())
+    events = [
+        event
+        for speech in VoiceDetector().stream()(windows_of(quieter(sound, db)))
+        for event in segmenter.receive(speech)
+    ]
+    assert sum(isinstance(event, SpeechStarted) for event in events) > 0.85 * len(words) > 8
+
+
+@given(levels=st.lists(st.floats(-100, 0), min_size=4, max_size=60))
+def test_the_beginning_of_a_sound_is_raised_little_more_than_speech(levels: list[float]):
+    windows, control = np.concatenate([noise(WINDOW / RATE, level)[np.newaxis] for level in levels]), GainControl()
+    control(windows_of(noise(1.1, -90)))
+    raised = levels_db(control(windows))
+    highest = SPEECH_DB + HEADROOM_DB
+    assert all(after <= max(before, highest) + 0.1 for before, after in zip(levels_db(windows), raised, strict=True))
+
+
+def test_noise_with_which_a_stream_begins_does_not_seem_to_be_speech():
+    samples = read(SPEECH / "espeak/en_noisy_0.flac")[: position(0.4)]
+    assert max(VoiceDetector().stream()(windows_of(samples))) < 0.15
 
 
 def test_the_level_falls_faster_in_silence_than_in_noise():

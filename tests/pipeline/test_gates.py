@@ -121,6 +121,9 @@ def test_a_phrase_that_begins_anew_in_the_silence_after_it_is_cut() -> None:
 def test_a_number_that_begins_anew_is_cut_to_its_first_time() -> None:
     number = "nine one zero four five"
     assert before_echo(f"order {number} {number}", 3.0, [(0.0, 0.9)]) == f"order {number}"
+    figures = "7 2 3 5"
+    assert before_echo(f"{figures} {figures}", 1.6, [(0.2, 1.2)]) == figures, "nobody says eight figures in a second"
+    assert before_echo(f"{figures} {figures}", 1.6, [(0.0, 1.6)]) == f"{figures} {figures}"
 
 
 def test_a_word_that_is_repeated_without_end_is_a_loop_however_slow() -> None:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 
 from pipeline.audio import RATE
-from pipeline.recognition.engines.repeats import LONGEST, repeated_figures, without_repeated_figures
+from pipeline.recognition.engines.repeats import FIGURE, LONGEST, repeated_figures, without_repeated_figures
 from pipeline.recognition.spoken_form import FASTEST, is_number, units_of
 from pipeline.words import Word
 
@@ -101,7 +101,8 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
         voice = sum(max(0, last - first) for first, last in spans)
         several = len({unit.text for unit in rounds}) > 1  # one word may be repeated where the voice detector missed it
         letters = several * sum(_letters(unit.text) for unit in rounds)
-        too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or len(rounds) * FASTEST > max(voice, RATE)
+        fastest = sum(FIGURE if unit.is_figure else FASTEST for unit in rounds)
+        too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or fastest > max(voice, RATE)
         if too_fast or (not several and len(rounds) >= MANY):
             return units[-again].word
     return len(words)
