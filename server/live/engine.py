@@ -119,7 +119,7 @@ class LiveEngine:
             warn_if_quiet=self.voice is not None,
             one_of_several=channel is not None,
         )
-        patient = not (order.live.ends_at_once or settled or self.voice is None)
+        patient = not (order.live.ends_at_once or self.voice is None)
         options = with_latency(options, order.live.latency or BALANCED, patient=patient)
         if eagerness is not None:
             open_until = past.open_turns.get(channel)
