@@ -162,7 +162,7 @@ def with_retention(order: Order, default: str | None) -> Order:
 
 
 def ignored_speakers(order: Order) -> tuple[Mapping[str, str], ...]:
-    """A warning if a request has a most of speakers and does not ask who speaks."""
+    """A warning if a request limits the number of speakers and does not ask who speaks."""
     useless = order.max_speakers is not None and not order.diarize
     return ({"code": "ignored_parameter", "param": declared.MAX_SPEAKERS.name},) if useless else ()
 

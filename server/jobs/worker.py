@@ -36,7 +36,7 @@ class Workers:
     plans: Plans
     metrics: Metrics
     count: int
-    closing: asyncio.Event
+    closing: asyncio.Event  # set when the process stops: no job is claimed any more
 
     async def run(self) -> None:
         """Work until *closing* is set. Then finish the current chunks and hand the jobs back."""

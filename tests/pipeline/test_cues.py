@@ -132,7 +132,7 @@ def test_a_cue_is_shown_past_its_last_word_only_while_the_recording_lasts(words,
 
 
 def test_nothing_said_is_no_cue():
-    assert cues([], 10 * RATE) == []
+    assert cues([], 10 * RATE) == cues([[]], 10 * RATE) == []
 
 
 def test_a_cue_starts_with_its_first_word_and_ends_no_earlier_than_its_last():

@@ -50,9 +50,9 @@ class Items:
     semantic: bool = False  # they end with the speaker's turns
     language: str | None = None
     offset_s: float = 0.0  # the length of the socket's audio before this session
-    _items: deque[Item] = field(default_factory=deque)  # those that are not completed, oldest first
-    _reached: float = 0.0  # where the last item ended
-    _decided: float = 0.0  # everything said before this is known
+    _items: deque[Item] = field(init=False, default_factory=deque)  # those that are not completed, oldest first
+    _reached: float = field(init=False, default=0.0)  # where the last item ended
+    _decided: float = field(init=False, default=0.0)  # everything said before this is known
 
     def receive(self, frame: Frame) -> list[ServerEvent]:
         """Take an event of the live session."""

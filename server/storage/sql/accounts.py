@@ -20,7 +20,7 @@ from server.storage.sql.database import (
     select_number,
     write_method,
 )
-from server.storage.sql.rows import UNBOUNDED, SqlRow, made_of, text_of
+from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
 TOPIC = "accounts"
@@ -93,7 +93,7 @@ def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
 def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
     row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
     account = None if row is None else _account(tx, row["account"])
-    return None if row is None or account is None else (made_of(ApiKey, row), account)
+    return None if row is None or account is None else (read_row(ApiKey, row), account)
 
 
 def _accounts(tx: Transaction) -> list[Account]:
@@ -102,7 +102,7 @@ def _accounts(tx: Transaction) -> list[Account]:
 
 def _keys(tx: Transaction, account_id: str) -> list[ApiKey]:
     rows = tx.all("SELECT * FROM keys WHERE account = ? ORDER BY created_at, id", (account_id,))
-    return [made_of(ApiKey, row) for row in rows]
+    return [read_row(ApiKey, row) for row in rows]
 
 
 def _revoke(tx: Transaction, account_id: str, key_id: str, *, at: int) -> bool:

@@ -6,24 +6,24 @@ from server.model.bounds import MAX_CHANNELS
 from server.model.channels import Channel
 from server.model.errors import TooManyChannels
 from server.storage.sql.database import SqlStore, Transaction, insert, read_method, select_number, write_method
-from server.storage.sql.rows import made_of
+from server.storage.sql.rows import read_row
 
 
 def _all(tx: Transaction, account: str, environment: str) -> list[Channel]:
     rows = tx.all("SELECT * FROM channels WHERE account = ? AND environment = ? ORDER BY name", (account, environment))
-    return [made_of(Channel, row) for row in rows]
+    return [read_row(Channel, row) for row in rows]
 
 
 def _get(tx: Transaction, channel_id: str) -> Channel | None:
     row = tx.one("SELECT * FROM channels WHERE id = ?", (channel_id,))
-    return None if row is None else made_of(Channel, row)
+    return None if row is None else read_row(Channel, row)
 
 
 def _find_named(tx: Transaction, account: str, environment: str, name: str) -> Channel | None:
     row = tx.one(
         "SELECT * FROM channels WHERE account = ? AND environment = ? AND name = ?", (account, environment, name)
     )
-    return None if row is None else made_of(Channel, row)
+    return None if row is None else read_row(Channel, row)
 
 
 def _show(tx: Transaction, channel_id: str, job_id: str) -> None:

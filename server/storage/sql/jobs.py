@@ -19,7 +19,7 @@ from server.storage.remembered import Remembered
 from server.storage.sql import handover, leases, listing, submission
 from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
-from server.storage.sql.rows import job_of, made_of
+from server.storage.sql.rows import job_of, read_row
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
@@ -30,7 +30,7 @@ MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
     row = tx.one("SELECT * FROM artifacts WHERE job = ? AND kind = ?", (job_id, kind))
-    return None if row is None else made_of(Artifact, row)
+    return None if row is None else read_row(Artifact, row)
 
 
 def _spent(tx: Transaction, *, limit: int) -> list[str]:

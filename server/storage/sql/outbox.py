@@ -20,7 +20,7 @@ from server.storage.sql.database import (
     write_method,
 )
 from server.storage.sql.due import choose
-from server.storage.sql.rows import UNBOUNDED, SqlRow, made_of
+from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row
 
 TOPIC = "outbox"
 PLAIN = tuple(member.name for member in fields(Delivery) if member.name not in ("job_id", "attempts"))
@@ -162,7 +162,7 @@ def _deliveries(tx: Transaction, rows: Sequence[SqlRow]) -> list[Delivery]:
 def _delivery(row: SqlRow, attempts: Sequence[SqlRow]) -> Delivery:
     return Delivery(
         job_id=row["job"],
-        attempts=tuple(made_of(Attempt, attempt) for attempt in attempts),
+        attempts=tuple(read_row(Attempt, attempt) for attempt in attempts),
         **{name: row[name] for name in PLAIN},
     )
 

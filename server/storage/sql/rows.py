@@ -46,8 +46,8 @@ class SqlRow(Protocol):
     def keys(self) -> Iterable[str]: ...
 
 
-def made_of(kind: type[T], row: SqlRow) -> T:
-    """A dataclass of the columns that have the names of its members."""
+def read_row(kind: type[T], row: SqlRow) -> T:
+    """Make a dataclass of the columns that have the names of its members."""
     return kind(**{member.name: row[member.name] for member in fields(kind)})  # type: ignore[arg-type]  # a dataclass
 
 

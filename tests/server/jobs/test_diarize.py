@@ -102,7 +102,7 @@ def test_members_are_checked(sandbox: httpx.Client, members: dict[str, str], par
     assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
-def test_a_most_of_speakers_that_nobody_asked_for_is_reported(sandbox: httpx.Client) -> None:
+def test_a_limit_of_speakers_without_labels_is_warned_of(sandbox: httpx.Client) -> None:
     ignored = [{"code": "ignored_parameter", "param": "max_speakers"}]
     assert ask(sandbox, diarize="false", max_speakers="2").json()["warnings"] == ignored
     assert ask(sandbox, max_speakers="2").json()["warnings"] == []
