@@ -45,9 +45,8 @@ def test_a_folder_may_be_named_in_its_own_manifest(tmp_path: Path) -> None:
     (folder / "manifest.json").write_text(manifest)
     for clip in PEOPLE.glob("*.flac"):
         (folder / clip.name).symlink_to(clip)
-    assert [clip.name for clip in parse_choices("--model", "base", "--clips", str(folder)).clips()][
-        -1
-    ] == "human/jfk.flac"
+    choices = parse_choices("--model", "base", "--clips", str(folder))
+    assert [clip.name for clip in choices.clips()][-1] == "human/jfk.flac"
 
 
 @pytest.mark.parametrize("speech", ["people", "made"])
