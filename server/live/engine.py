@@ -164,10 +164,12 @@ class _OffsetRecogniser:
 
     def _place(self, request: DecodeRequest) -> DecodeRequest:
         start, samples = request.start + self.by, request.samples
+        spans = [(first + self.by, last + self.by) for first, last in request.voiced]
         if self.by < start < self.settled:
             samples = samples.copy()
             samples[: self.settled - start] = 0
-        return replace(request, start=start, samples=samples)
+            spans = [(max(first, self.settled), last) for first, last in spans if last > self.settled]
+        return replace(request, start=start, samples=samples, voiced=tuple(spans))
 
     def _is_new(self, word: Word) -> bool:
         """Whether most of the word lies after *settled*, or the word is a number that may have begun before it.

@@ -47,6 +47,24 @@ def test_the_rest_of_a_word_that_was_told_is_silent_where_a_later_window_begins_
     assert loud == [1000, 5000, 5000]
 
 
+def test_the_spans_of_speech_are_where_the_audio_is_and_none_is_in_what_is_silent():
+    """The gaps in an answer are looked for in them."""
+
+    class Hears:
+        async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
+            asked.append(request.voiced)
+            return RecognitionResult((), "en", 1.0, -0.1, 0.0)
+
+    asked: list[tuple[tuple[int, int], ...]] = []
+    recogniser = _OffsetRecogniser(Hears(), by=1000, settled=5000, said=())
+    for start in (0, 2000):
+        request = DecodeRequest(
+            samples=np.ones(6000, np.float32), start=start, voiced=((2500, 3500), (3800, 4500), (5000, 5500))
+        )
+        asyncio.run(recogniser.recognise(request, tenant="t"))
+    assert asked == [((3500, 4500), (4800, 5500), (6000, 6500)), ((5000, 5500), (6000, 6500))]
+
+
 @settings(max_examples=40)
 @given(words=dictations(), count=st.integers(1, 30), seed=st.integers())
 @example(timed_words(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # one word, whose first figure is final
