@@ -11,8 +11,8 @@ has nothing waiting and had no piece in this turn is served at once: it asks sel
 of such addresses a turn serves MOST. An address alone gets all turns, only shorter ones.
 
 What a piece starts, such as the work for a request, runs in later turns, and how long it takes is known only then. So
-after a turn of more than LONG_TURN_S the next ones have room for half as many pieces, at least LEAST, and after each
-shorter one for one more.
+after a turn of more than LONG_TURN_S the next ones have room for as many pieces as would have taken that long, at least
+LEAST, and after each shorter one for one more.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ TURN_S = 0.0004
 LEAST = 2
 """Pieces of work for which every turn has room."""
 
-LONG_TURN_S = 0.0008
+LONG_TURN_S = 0.0012
 """Of CPU time in a whole turn, with all that runs in it, after which the next turns have room for fewer pieces."""
 
 
@@ -83,8 +83,9 @@ class FairQueue:
     def _serve(self) -> None:
         """Begin the next turn with those that wait."""
         self._scheduled = False
-        long = time.thread_time() - self._scheduled_at > LONG_TURN_S
-        self._room = max(LEAST, self._room // 2) if long else min(WORKS, self._room + 1)
+        took_s = time.thread_time() - self._scheduled_at
+        fitting = int(self._room * LONG_TURN_S / took_s) if took_s > LONG_TURN_S else self._room + 1
+        self._room = min(max(LEAST, fitting), WORKS)
         if not self._waiting:
             return
         self._begin_turn()
