@@ -81,7 +81,7 @@ speaks."""
 
 ALONE, TURNS = (0.68, 0.85), (2, 8)
 """If all voices have this cosine with the first, they are one person: if the voice changes this often. Between the two
-numbers of changes the cosine rises evenly."""
+numbers of changes the cosine rises evenly. With three voices and more each change counts twice."""
 
 OVERLAP = 0.045
 """If two local voices speak at once in this share of all speech, there are two people, however alike they sound."""

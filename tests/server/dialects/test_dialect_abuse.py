@@ -148,6 +148,6 @@ def test_an_empty_parameter_counts_as_left_out(live_server):
 
 def test_thousands_of_parameters_are_read_in_one_pass():
     query = QueryParams("&".join(f"{number:x}=1" for number in range(4000)))
-    began = time.process_time()
+    began = time.thread_time()
     parse_live(query, Offer(engine="scripted", model="test", languages=frozenset({"en"})))
-    assert time.process_time() - began < 0.1
+    assert time.thread_time() - began < 0.1
