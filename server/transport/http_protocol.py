@@ -105,9 +105,9 @@ class PatientFlow(FlowControl):
             self._transport.pause_reading()
 
     def release(self) -> None:
-        if self._held and not self.read_paused:
-            self._transport.resume_reading()
         self._held = False
+        if not self.read_paused:
+            self._transport.resume_reading()
 
     def resume_reading(self) -> None:
         if self._held:
@@ -208,13 +208,9 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self.tracked.start_head_timer()
 
     def _hold(self, data: bytes) -> None:
-        """Keep *data* until it is parsed. Read no more until then, unless it is little.
-
-        A usual client sends nothing before its answer, and to stop reading and start again costs as much as to parse.
-        """
+        """Keep *data*, and read no more until it is parsed."""
         self._held += data
-        if len(self._held) > PIECE_BYTES:
-            self.flow.hold()
+        self.flow.hold()
         self._parse_later()
 
     def _parse_later(self) -> None:
