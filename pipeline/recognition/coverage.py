@@ -9,7 +9,7 @@ seem to be there already.
 
 People pause between the groups of a number, so less than UNHEARD belongs to its neighbour, whatever pause is between
 them. What is longer is recognised by itself: if several sentences are asked for again together, the answer may be the
-same. whisper.py calls unheard() for files and finals, stream.py for partials. merging.py joins the two answers.
+same. whisper.py calls missed_speech() for files and finals, stream.py for partials. merging.py joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ HASTY = 0.5
 """The least part of its usual time in which a word is said."""
 
 
-def unheard(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
+def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
     """Return the spans with at least UNHEARD of speech after *since* that no word covers. Each begins and ends with it.
 
     *voiced* has the spans in which somebody speaks. Words and spans are in order.

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pipeline.audio import WINDOW
 from pipeline.recognition.agreement import Agreement
-from pipeline.recognition.coverage import unheard
+from pipeline.recognition.coverage import missed_speech
 from pipeline.recognition.merging import ends_with
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
@@ -115,10 +115,10 @@ class RequestStarts:
         begin = max(self._turn.start, self.newest)
         voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, options.turns.enter)
         if ask.aim is Aim.PARTIAL:
-            return bool(unheard(words, voiced))
+            return bool(missed_speech(words, voiced))
         if agreement.pending and not begun and not agreement.select_fresh(words, ask.end):
             return True
-        return bool(unheard(words, voiced)) and not unheard(answer, voiced)
+        return bool(missed_speech(words, voiced)) and not missed_speech(answer, voiced)
 
     def begin_later(self, ask: WindowRequest) -> bool:
         """Let requests about the turn begin later than *ask*: a final where partials do, then at the turn itself.

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.coverage import UNHEARD, possible_times, unheard
+from pipeline.recognition.coverage import UNHEARD, missed_speech, possible_times
 from pipeline.words import Word
 
 
@@ -18,42 +18,42 @@ def spans(*spans: tuple[float, float]) -> tuple[tuple[int, int], ...]:
 
 def test_speech_that_has_its_words_is_heard() -> None:
     words = timed_words(("so", 0.1, 0.4), ("my", 0.4, 0.6), ("fellow", 0.6, 1.1))
-    assert unheard(words, spans((0.1, 1.1))) == []
+    assert missed_speech(words, spans((0.1, 1.1))) == []
 
 
 def test_speech_after_the_last_word_is_not_heard() -> None:
-    assert unheard(timed_words(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
+    assert missed_speech(timed_words(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
 
 
 def test_groups_of_figures_that_pause_count_together_unless_a_word_begins_between_them() -> None:
     voiced = spans((3.4, 4.1), (4.6, 5.15), (6.1, 6.6))
-    assert unheard(timed_words(("54", 3.4, 4.1)), voiced) == list(spans((4.6, 6.6)))
-    assert unheard(timed_words(("54", 3.4, 4.1), ("uh", 5.5, 5.6)), voiced) == []
+    assert missed_speech(timed_words(("54", 3.4, 4.1)), voiced) == list(spans((4.6, 6.6)))
+    assert missed_speech(timed_words(("54", 3.4, 4.1), ("uh", 5.5, 5.6)), voiced) == []
 
 
 def test_sentences_with_a_pause_between_them_are_sought_one_by_one_and_a_short_rest_with_the_one_before() -> None:
     voiced = spans((0.5, 2.0), (4.0, 6.0), (6.6, 7.0))
-    assert unheard([], voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
-    assert unheard(timed_words(("so", 0.0, 0.3)), voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
+    assert missed_speech([], voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
+    assert missed_speech(timed_words(("so", 0.0, 0.3)), voiced) == list(spans((0.5, 2.0), (4.0, 7.0)))
 
 
 def test_a_word_that_is_drawn_over_a_sentence_does_not_hide_it() -> None:
     words = timed_words(("world.", 0.0, 6.0), ("And", 6.0, 6.3))
-    [(start, end)] = unheard(words, spans((0.0, 0.6), (2.0, 6.3)))
+    [(start, end)] = missed_speech(words, spans((0.0, 0.6), (2.0, 6.3)))
     assert start == position(2.0)
     assert end == position(6.0)
 
 
 def test_the_end_of_a_word_is_no_part_of_the_sentence_after_the_pause() -> None:
     voiced = spans((0.0, 0.6), (2.0, 4.0))
-    assert unheard(timed_words(("world.", 0.0, 0.5)), voiced) == list(spans((2.0, 4.0)))
-    assert unheard(timed_words(("world.", 0.0, 0.3)), voiced) == list(spans((0.3, 4.0)))
+    assert missed_speech(timed_words(("world.", 0.0, 0.5)), voiced) == list(spans((2.0, 4.0)))
+    assert missed_speech(timed_words(("world.", 0.0, 0.3)), voiced) == list(spans((0.3, 4.0)))
 
 
 def test_a_number_that_is_drawn_over_a_sentence_ends_in_the_pause_before_it() -> None:
     voiced = spans((0.0, 1.0), (2.0, 4.0))
-    assert unheard(timed_words(("$97.22.", 0.0, 4.0)), voiced) == list(spans((2.0, 4.0)))
-    assert unheard(timed_words(("97.22.526-018.", 0.0, 4.0)), voiced) == []
+    assert missed_speech(timed_words(("$97.22.", 0.0, 4.0)), voiced) == list(spans((2.0, 4.0)))
+    assert missed_speech(timed_words(("97.22.526-018.", 0.0, 4.0)), voiced) == []
 
 
 def test_a_word_in_a_silence_may_be_said_anywhere_up_to_the_next_one() -> None:
@@ -65,21 +65,21 @@ def test_a_word_in_a_silence_may_be_said_anywhere_up_to_the_next_one() -> None:
 
 def test_only_speech_after_a_place_is_sought() -> None:
     voiced = spans((0.0, 2.0), (3.0, 5.0))
-    assert unheard((), voiced, since=position(1.9)) == list(spans((3.0, 5.0)))
-    assert unheard((), voiced, since=position(3.5)) == list(spans((3.5, 5.0)))
-    assert unheard((), voiced, since=position(4.5)) == []
+    assert missed_speech((), voiced, since=position(1.9)) == list(spans((3.0, 5.0)))
+    assert missed_speech((), voiced, since=position(3.5)) == list(spans((3.5, 5.0)))
+    assert missed_speech((), voiced, since=position(4.5)) == []
 
 
 def test_a_word_put_too_early_is_sought_where_the_voice_begins() -> None:
-    assert unheard(timed_words(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
+    assert missed_speech(timed_words(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
 
 
 def test_a_breath_or_a_drawn_out_vowel_is_not_worth_a_look() -> None:
-    assert unheard(timed_words(("so", 0.0, 0.3)), spans((0.0, 0.3), (1.0, 1.6))) == []
+    assert missed_speech(timed_words(("so", 0.0, 0.3)), spans((0.0, 0.3), (1.0, 1.6))) == []
 
 
 def test_nothing_is_known_without_a_voice_detector() -> None:
-    assert unheard(timed_words(("so", 0.0, 0.3)), ()) == []
+    assert missed_speech(timed_words(("so", 0.0, 0.3)), ()) == []
 
 
 @given(
@@ -95,7 +95,7 @@ def test_stretches_are_in_order_and_begin_and_end_with_voice(gaps, words) -> Non
         spoken.append(Word("word", at, at + length, 0.9))
         at += length
     last = 0
-    for start, end in unheard(spoken, voiced):
+    for start, end in missed_speech(spoken, voiced):
         assert last <= start < end
         assert any(first <= start < stop for first, stop in voiced)
         assert any(first < end <= stop for first, stop in voiced)

@@ -21,7 +21,7 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
-from pipeline.recognition.coverage import UNHEARD, possible_times, unheard
+from pipeline.recognition.coverage import UNHEARD, missed_speech, possible_times
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -186,7 +186,7 @@ class WhisperEngine:
         if translated and result.words:
             return result
         searched_to = request.start
-        while stretch := next(iter(unheard(result.words, request.voiced, since=searched_to)), None):
+        while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to)), None):
             searched_to = stretch[1]
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
