@@ -63,7 +63,7 @@ def _is_apart(stretch: Sequence[int], start: int) -> bool:
     return stretch[2] >= UNHEARD and start - stretch[1] >= PAUSE
 
 
-def end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
+def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
     """Return *words*. One that lasts longer than it can take ends in its first PAUSE after HASTY of its usual time."""
     pauses = [last for (_, last), (first, _) in pairwise(voiced) if first - last >= PAUSE]
     ended: list[Word] = []
@@ -81,7 +81,7 @@ def possible_times(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
 
     A word may be put before the pause that it comes after. So one in whose time nobody speaks lasts until the next.
     """
-    times = end_in_pauses(words, voiced)
+    times = _end_in_pauses(words, voiced)
     for at, (word, following) in enumerate(pairwise(times)):
         if not any(start < word.end and word.start < end for start, end in voiced):
             times[at] = replace(word, end=max(word.end, following.start))
@@ -90,7 +90,7 @@ def possible_times(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
 
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:
     """Yield the span that each word can cover. It begins with the first speech in or after the word."""
-    for word in end_in_pauses(words, voiced):
+    for word in _end_in_pauses(words, voiced):
         start = next((max(word.start, first) for first, last in voiced if last > word.start), word.start)
         start = min(start, word.end)
         yield start, min(word.end, start + longest_time(word.text))

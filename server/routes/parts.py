@@ -1,7 +1,7 @@
 """The parts of the server that groups of routes and the dialects are built on, and what a group is."""
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -59,7 +59,7 @@ class RouteParts:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteGroup:
+class RouteGroup(ABC):
     """Handlers over the same parts, and their operations, which /openapi.json lists under *tag*."""
 
     parts: RouteParts
