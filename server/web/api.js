@@ -54,14 +54,14 @@ export class Gone extends Error {
   }
 }
 
-/** Request *path* and return the JSON of the answer, or null for 204. Throws Problem or Gone. */
-export async function ask(path, { method = "GET", body, headers = {}, bearer = key, signal } = {}) {
+/** Request *path* and return the JSON of the answer, or null for 204. *options* are fetch()'s. Throws Problem or Gone. */
+export async function ask(path, { method = "GET", body, headers = {}, bearer = key, ...options } = {}) {
   const sent = { ...headers };
   if (bearer) sent.Authorization = `Bearer ${bearer}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(new URL(path, base()), { method, headers: sent, body: body && JSON.stringify(body), signal });
+    answer = await fetch(new URL(path, base()), { method, headers: sent, body: body && JSON.stringify(body), ...options });
   } catch (error) {
     throw error.name === "AbortError" ? error : new Gone();
   }

@@ -1,6 +1,9 @@
 // The view for live speech: sends the microphone to a live session and shows its words.
+//
+// A page that is left or loaded again cannot go on with its microphone, so it finishes its session. The next page of the
+// tab shows the transcript, and can start another session at once.
 
-import { base, eventsToken, outputFormats } from "./api.js";
+import { ask, base, eventsToken, outputFormats } from "./api.js";
 import { channels, overlayLink, ownPage } from "./channels.js";
 import { announce, copy, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
@@ -20,6 +23,8 @@ const STANDINGS = {
   finishing: "Finishing the last words …",
   over: "Done",
 };
+
+const LEFT_AS = "scribewire.left"; // in sessionStorage: the jobs of the session that the last page of this tab had
 
 const toggle = find("#speak-toggle");
 const problem = find("#speak-problem");
@@ -115,10 +120,40 @@ async function over(error) {
   const jobs = session.jobs;
   session = null;
   await closeMicrophone();
+  showTranscripts(jobs);
+}
+
+function showTranscripts(jobs) {
   show("over");
   find("#speak-shared").hidden = true;
   find("#speak-transcripts").replaceChildren(...jobs.map(transcriptLink));
   find("#speak-done").hidden = false;
+}
+
+/** Finish the session of a page that is left. */
+async function leave() {
+  if (!session?.jobId) return;
+  storeLeft(session.jobs);
+  await ask(`v1/jobs/${session.jobId}/finish`, { method: "POST", keepalive: true });
+}
+
+function storeLeft(jobs) {
+  try {
+    sessionStorage.setItem(LEFT_AS, JSON.stringify(jobs));
+  } catch {
+    // This browser stores nothing for this page. The transcript is in the list of files.
+  }
+}
+
+/** Return the jobs that leave() has stored, once. */
+function takeLeft() {
+  try {
+    const jobs = JSON.parse(sessionStorage.getItem(LEFT_AS)) ?? [];
+    sessionStorage.removeItem(LEFT_AS);
+    return jobs;
+  } catch {
+    return []; // as above
+  }
 }
 
 function transcriptLink(id, index, { length }) {
@@ -151,11 +186,12 @@ async function sessionLink() {
   return new URL(`live/${session.jobId}#token=${token}`, base()).href;
 }
 
-/** Let the user choose one of the account's channels. */
+/** Let the user choose one of the account's channels. Until they are loaded, those of the last time stay. */
 async function offerChannels() {
+  const offered = await channels();
   const chosen = find("#speak-channel").value;
   known.clear();
-  for (const one of await channels()) known.set(one.name, one);
+  for (const one of offered) known.set(one.name, one);
   const names = ["", ...known.keys()];
   const options = names.map((name) => make("option", { value: name, selected: name === chosen }, name || "none"));
   find("#speak-channel").replaceChildren(...options);
@@ -177,4 +213,7 @@ find("#speak-view details").addEventListener("toggle", guarded(problem, offerCha
 addEventListener("beforeunload", (event) => {
   if (session) event.preventDefault(); // audio that is not sent yet would be lost
 });
-show("idle");
+addEventListener("pagehide", guarded(problem, leave));
+const left = takeLeft();
+if (left.length) showTranscripts(left);
+else show("idle");

@@ -83,7 +83,8 @@ class Page:
     def open(self, path: str = "", *, key: str | None = None) -> None:
         """Open the page at *path* in a browser that has stored *key* and nothing else."""
         kept = "null" if key is None else orjson.dumps(key).decode()
-        before = f"localStorage.clear(); if ({kept}) localStorage.setItem('scribewire.key', {kept})"
+        before = "localStorage.clear(); sessionStorage.clear();"
+        before += f"if ({kept}) localStorage.setItem('scribewire.key', {kept})"
         self.driver.get("about:blank")  # so that a change after # alone also loads the page
         script = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": before})
         self.driver.get(f"{self.base}/{path}")

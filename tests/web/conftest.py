@@ -30,8 +30,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 @pytest.fixture
-def page(server: Server, browser: Chrome) -> Iterator[Page]:
-    """Yield the page. After each test, the console must have no errors, and no other host may have been contacted."""
+def page(server: Server, browser: Chrome, key: str) -> Iterator[Page]:
+    """Yield the page. After each test, the console must have no errors, and no other host may have been contacted.
+
+    What the test leaves unfinished is deleted, so that the next one does not meet it in the list of jobs.
+    """
     page = Page(browser, server.base)
     page.look()
     page.console()
@@ -42,3 +45,6 @@ def page(server: Server, browser: Chrome) -> Iterator[Page]:
         assert page.hosts() <= {server.base.removeprefix("http://")}
     finally:
         browser.get("about:blank")
+        with server.client(key) as client:
+            for job in client.get("/v1/jobs", params={"status": "queued,processing"}).json()["data"]:
+                client.delete(f"/v1/jobs/{job['job_id']}", params={"force": "true"})

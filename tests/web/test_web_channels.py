@@ -40,12 +40,23 @@ def test_a_channel_is_made_copied_and_deleted_with_the_keyboard(page: Page, key:
     page.until(lambda: page.all("#channels li") == [], "no channel")
 
 
-def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: Server, key: str) -> None:
+def make_stage(server: Server, key: str) -> str:
+    """Make the channel "stage", and return its link."""
     with server.client(key) as client:
-        link = client.post("/v1/channels", json={"name": "stage"}).json()["page_url"]
-    page.open("#speak", key=key)
+        return str(client.post("/v1/channels", json={"name": "stage"}).json()["page_url"])
+
+
+def choose_stage(page: Page) -> None:
+    """Unfold the choices and choose the channel "stage" as soon as it is offered."""
     page.click("#speak-view summary")
+    page.element("#speak-channel option[value=stage]")
     page.element("#speak-channel").send_keys("stage")
+
+
+def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: Server, key: str) -> None:
+    link = make_stage(server, key)
+    page.open("#speak", key=key)
+    choose_stage(page)
     page.click("#speak-toggle")
     page.until_text("#speak-standing", "Listening")
     page.click("#speak-share")
@@ -61,5 +72,23 @@ def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: S
     finally:
         driver.close()
         driver.switch_to.window(speaker)
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done", max_s=40)
+
+
+def test_a_channel_stays_chosen_while_the_list_is_loaded_again(page: Page, server: Server, key: str) -> None:
+    link = make_stage(server, key)
+    page.open("#speak", key=key)
+    choose_stage(page)
+    page.script("""
+      const fetched = window.fetch;
+      window.fetch = (url, ...more) =>
+        String(url).endsWith("/v1/channels") ? new Promise(() => {}) : fetched(url, ...more);
+    """)
+    page.click("#speak-view summary")  # which asks for the list again
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Listening")
+    page.click("#speak-share")
+    assert page.element("#speak-link").get_attribute("value") == link
     page.click("#speak-toggle")
     page.until_text("#speak-standing", "Done", max_s=40)

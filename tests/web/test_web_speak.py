@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
-from tests.server.running import free_port, running
+from tests.server.running import Server, free_port, running
 from tests.server.serving import served
 from tests.web.browsing import MICROPHONE, SAID, Page
 from tests.web.cable import cable
@@ -47,6 +47,41 @@ def test_what_is_said_stands_there_as_final_words_with_its_lag(page: Page, key: 
     page.click("#speak-transcripts a")
     page.until_text("#job-view .transcript", re.escape(SAID))
     assert [link.text for link in page.all("#job-downloads a")] == ["JSON", "SRT", "VTT", "TXT"]
+
+
+def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once(page: Page, server: Server) -> None:
+    with server.client(None) as client:
+        free = client.post("/v1/keys").json()["key"]  # its plan has one session at a time
+    page.open("#speak", key=free)
+    start(page)
+    page.until(lambda: " ".join(final_words(page)).startswith(SAID), "true words", last=lambda: final_words(page))
+    page.driver.refresh()
+    link = page.element("#speak-transcripts a").get_attribute("href")
+    start(page)
+    assert not page.all("#speak-done")[0].is_displayed()
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+    page.driver.refresh()
+    page.until_text("#speak-standing", "Press to speak")
+    page.driver.get(str(link))
+    page.until_text("#job-view .transcript", re.escape(SAID))
+
+
+def test_a_session_ends_with_its_tab(page: Page, server: Server, key: str) -> None:
+    page.driver.switch_to.new_window("tab")
+    try:
+        page.open("#speak", key=key)
+        start(page)
+        page.until(lambda: final_words(page), "words")
+    finally:
+        page.driver.close()
+        page.driver.switch_to.window(page.driver.window_handles[0])
+    with server.client(key) as client:
+
+        def newest() -> str:
+            return str(client.get("/v1/jobs", params={"source": "live", "limit": 1}).json()["data"][0]["status"])
+
+        page.until(lambda: newest() == "completed", "end of the session", last=newest)
 
 
 def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str) -> None:
