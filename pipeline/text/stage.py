@@ -344,7 +344,7 @@ class TextStage:
         if self._options.numerals:
             written = with_numerals(written, self._reader, self._last, phone_region=self._phone_region)
         if self._options.replace:
-            written = self._replacer.apply(written)
+            written = self._replacer.apply(written, self._last)
         if self._options.sounds_like:
             written = self._speller.apply(written)
         return without_profanity(written, self._swearing) if self._swearing else written

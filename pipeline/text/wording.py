@@ -9,6 +9,8 @@ from pipeline.words import Word
 
 _EDGES = re.compile(r"^(\W*)((?:.*\w)?)(\W*)$", re.DOTALL)
 _LETTER = re.compile(r"[^\W_]")
+_SENTENCE_END = re.compile(r"""(?<![.?!])([.?!。？！])["'”’)]*$""")  # noqa: RUF001  the marks of Chinese too
+_MARKS = ".,?!;:。，、？！"  # noqa: RUF001  the marks of Chinese too
 
 _SWEAR_WORDS: Mapping[str, str] = {
     "en": "arse arsehole ass asses asshole assholes bastard bastards bitch bitches bitching bloody bollocks bugger "
@@ -56,8 +58,12 @@ class Replacer:
         tail = tuple(bare(word.text) for word in words[-self._longest :]) if self._longest else ()
         return any(tail[at:] in self._replacements for at in range(len(tail)))
 
-    def apply(self, words: Sequence[Word]) -> list[Word]:
-        """Return *words* with the wanted text. A phrase becomes one word with its times, and keeps its marks."""
+    def apply(self, words: Sequence[Word], before: str) -> list[Word]:
+        """Return *words*, which come after the word *before*, with the wanted text.
+
+        A phrase becomes one word with its times, and keeps its marks. Of one that is left out, the mark at the end of
+        a sentence stays.
+        """
         written: list[Word] = []
         at = 0
         while at < len(words):
@@ -66,6 +72,11 @@ class Replacer:
                 written.append(words[at])
             elif replacement:
                 written.append(as_one(words[at : at + length], replacement))
+            else:
+                end = _SENTENCE_END.search(words[at + length - 1].text)
+                last = written[-1].text if written else before
+                if end is not None and last and last[-1] not in _MARKS:
+                    written.append(replace(as_one(words[at : at + length], ""), text=end[1], spaced=False))
             at += length
         return written
 

@@ -69,7 +69,8 @@ class Offer:
 
     def refusal(self, language: str) -> str:
         """Why *language* cannot be asked for, and what helps."""
-        said = f"the model {self.model} hears {self.language_summary}, not {language[:100]!r}"
+        heard = "English (en) only" if self.languages == ENGLISH else self.language_summary
+        said = f"the model {self.model} hears {heard}, not {language[:100]!r}"
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; scribewire {PULL} brings 99 languages"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said

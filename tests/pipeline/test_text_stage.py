@@ -278,6 +278,8 @@ def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_pat
         ("in New York City now", TextOptions(replace=("new york:NY", "new york city:NYC")), "in NYC now"),
         ("a:b is 1:2", TextOptions(replace=("a:b:c",)), "a:b is 1:2"),
         ("time a day", TextOptions(replace=("a:b:c",)), "time b:c day"),
+        ("for your country. Ask", TextOptions(replace=("country:",)), "for your. Ask"),
+        ("Um. Well, um, is it, um? Yes, um... right um!", TextOptions(replace=("um:",)), "Well, is it, Yes, right!"),
         ("Damn, it is fucking shit!", TextOptions(profanity_filter=True), "D***, it is f****** s***!"),
         ("fox 4242 4242 4242 4242", TextOptions(redact=("pci",), replace=("card:x", "4242:y")), "fox [CARD]"),
         ("twenty five", TextOptions(numerals=True, replace=("25:XXV",)), "XXV"),

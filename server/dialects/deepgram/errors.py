@@ -1,7 +1,6 @@
 """Errors as Deepgram's clients read them: in headers too, because a refused WebSocket shows them nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -30,10 +29,14 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
     return {REQUEST_ID: request_id, "dg-error": said}
 
 
-SHAPE = ErrorShape(schema="DeepgramError", body=error_body, headers=error_headers)
+# Deepgram has no 422, and answers 400 to bytes that are no audio too.
 REFUSED = [code for code, (status, _) in CODES.items() if status == UNPROCESSABLE or code in UNDECODABLE]
-LISTEN_SHAPE = replace(SHAPE, statuses=dict.fromkeys(REFUSED, BAD_REQUEST))
-"""For /v1/listen: Deepgram has no 422, and answers 400 to bytes that are no audio too."""
+SHAPE = ErrorShape(
+    schema="DeepgramError",
+    body=error_body,
+    headers=error_headers,
+    statuses=dict.fromkeys(REFUSED, BAD_REQUEST),
+)
 
 
 def close_code(problem: Problem) -> int:
@@ -47,4 +50,4 @@ def _error_frame(problem: Problem, _path: str, request_id: str) -> bytes:
     return orjson.dumps(said)
 
 
-ERROR_STYLE = SocketErrorStyle(refusal=LISTEN_SHAPE, error_frame=_error_frame, close_code=close_code)
+ERROR_STYLE = SocketErrorStyle(refusal=SHAPE, error_frame=_error_frame, close_code=close_code)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from server.background import compute, total_bytes
 from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
-from server.dialects.deepgram.errors import LISTEN_SHAPE, REQUEST_ID
+from server.dialects.deepgram.errors import REQUEST_ID
 from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
 from server.dialects.finished_jobs import RESULT_CODES, answer_finished
 from server.http.bodies import JSON
@@ -56,7 +56,6 @@ class FileHandler:
                     )
                 },
                 codes=(*FILE_CODES, "url_not_allowed", "source_failed", *RESULT_CODES),
-                errors_as=LISTEN_SHAPE,
             )
         ]
 
