@@ -16,7 +16,7 @@ class SpeakerTimes:
     def __init__(self, turns: Sequence[SpeakerTurn]) -> None:
         self._turns = turns
         self._starts = [turn.start for turn in turns]
-        self._reached = list(accumulate((turn.end for turn in turns), max))  # by all turns up to each
+        self._reached = list(accumulate((turn.end for turn in turns), max))  # the latest end of the turns so far
 
     def speaker_of(self, word: Word) -> str | None:
         """Return who speaks most of the word's time, or the nearest speaker in time; None where there is no turn."""
@@ -47,7 +47,7 @@ class SpeakerTimes:
 
 
 class SpeakerTimesByChannel:
-    """The same for words of several channels. A channel without turns takes those of all."""
+    """SpeakerTimes for each channel. A channel without turns uses those of all channels."""
 
     def __init__(self, turns: Sequence[SpeakerTurn]) -> None:
         channels = {turn.channel for turn in turns}
@@ -102,7 +102,7 @@ def word_turn(speaker: str, word: Word, channel: int | None) -> SpeakerTurn:
 
 @dataclass(frozen=True, slots=True)
 class SpeakerRun:
-    """Words in a row of one speaker, by their numbers in the recording, from 0; both are included."""
+    """Consecutive words of one speaker. *first* and *last* are indices among all words, both included."""
 
     first: int
     last: int
@@ -118,7 +118,7 @@ def speaker_runs(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> l
 
 
 def join_runs(labels: Iterable[tuple[int, str]]) -> list[SpeakerRun]:
-    """Join words that follow each other and have one label. They come by their numbers."""
+    """Return runs of consecutive words with the same label, from pairs (index of a word, label) in order."""
     runs: list[SpeakerRun] = []
     for number, label in labels:
         goes_on = runs and (runs[-1].last, runs[-1].speaker) == (number - 1, label)
@@ -127,7 +127,7 @@ def join_runs(labels: Iterable[tuple[int, str]]) -> list[SpeakerRun]:
 
 
 def scripted_turns(segments: Iterable[Segment]) -> list[SpeakerTurn]:
-    """Return turns of two speakers who change after each sentence, for audio in which nobody is listened to."""
+    """Return turns of two speakers per channel who alternate by sentence, for the engine without a model."""
     turns: list[SpeakerTurn] = []
     sentences: Counter[int | None] = Counter()
     for segment in segments:

@@ -20,8 +20,8 @@ LONGEST_JOB = 30 * RATE
 """The most samples in one decode job, 30 s: the longest window of Whisper."""
 
 Samples: TypeAlias = NDArray[np.float32]
-"""Audio at RATE, -1..1. Mono has one dimension. Channels that are heard each by itself have the shape (n, channels), so
-that length and slices mean the same for both."""
+"""Audio at RATE, -1..1. Mono has one dimension. Channels that are recognised separately have the shape (n, channels),
+so that length and slices mean the same for both."""
 
 
 def join_spans(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -129,9 +129,7 @@ class Batch:
                 stack.callback(part.release)
                 channels = {
                     channel: await stack.enter_async_context(
-                        aclosing(
-                            self._transcribe(path, options, _of_channel(done, channel), channel, diarizers, part=part)
-                        )
+                        aclosing(self._transcribe(path, options, done, channel, diarizers, part=part))
                     )
                     for channel in range(count)
                 }
@@ -181,6 +179,7 @@ class Batch:
         part: MemoryPart | None = None,
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
+        done = [chunk for chunk in done if chunk.channel == channel]
         growing = _GrowingChunk(done, options.text, self._text)
         queue = DecodeQueue(
             self._recogniser,
@@ -274,10 +273,6 @@ async def _merge_channels(
         segments = tuple(replace(segment, channel=channel) for segment in chunk.segments)
         yield replace(chunk, index=index, channel=channel, segments=segments)
         index += 1
-
-
-def _of_channel(chunks: Sequence[Chunk], channel: int) -> list[Chunk]:
-    return [chunk for chunk in chunks if chunk.channel == channel]
 
 
 class _GrowingChunk:

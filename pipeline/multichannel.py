@@ -32,9 +32,8 @@ class MultichannelSession:
         self._skipped = skipped
         self._received = 0
         self._finalized = 0  # the position of the last finalize()
-        self._deciding: dict[
-            int, set[int]
-        ] = {}  # by position of finalize(), the channels that have not decided everything before it
+        # by position of finalize(), the channels that have not decided everything before it
+        self._deciding: dict[int, set[int]] = {}
         self._unread: deque[TimedEvent] = deque()
         self._changes = Changes()
         self._ended = self._over = False
@@ -126,7 +125,7 @@ class MultichannelSession:
             self._changes.notify()
 
     async def _pass_on(self, channel: int, session: Session) -> None:
-        """Queue the events of a channel. Between taking one and queueing it there is no wait, so decided() is true."""
+        """Queue the events of a channel. None is between two queues, so that decided_positions() is true."""
         async for happened in session.events():
             reported = self._event_of(channel, happened)
             if reported is not None:
@@ -135,7 +134,7 @@ class MultichannelSession:
             await self._changes.until(lambda: len(self._unread) < MAX_UNREAD)
 
     def _event_of(self, channel: int, happened: TimedEvent) -> TimedEvent | None:
-        """Return the event of a channel for the readers; None for an answer to finalize() that others still owe."""
+        """Return the event of a channel for the readers; None for Finalized if other channels are not there yet."""
         event = happened.event
         if isinstance(event, Finalized):
             reached = event.at + self._skipped[channel]

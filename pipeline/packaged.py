@@ -8,6 +8,16 @@ from pathlib import Path
 from pipeline.errors import ModelUnavailable
 
 
+def find_packaged(package: str, name: str) -> Path | None:
+    """Return where the file called *name* of an installed package is, or None. The package is not imported."""
+    try:
+        found = [file for file in files(package) or () if file.name == name]
+    except PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in found)
+    return next((path for path in paths if path.is_file()), None)
+
+
 @dataclass(frozen=True, slots=True)
 class PackagedFile:
     """One file, the package that carries it, and what a message about its absence recommends."""
@@ -20,7 +30,7 @@ class PackagedFile:
     @property
     def installed(self) -> bool:
         """Whether the file is on this machine. Its bytes are not read."""
-        return self._path() is not None
+        return find_packaged(self.package, self.file) is not None
 
     @property
     def damaged(self) -> bool:
@@ -29,7 +39,7 @@ class PackagedFile:
 
     def find(self) -> Path:
         """Return where the file is. Raises ModelUnavailable if its package is not installed or has no such file."""
-        path = self._path()
+        path = find_packaged(self.package, self.file)
         if path is None:
             raise ModelUnavailable(f"{self.file} of the package {self.package} is missing: {self.install}")
         return path
@@ -41,11 +51,3 @@ class PackagedFile:
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise ModelUnavailable(f"{path} is damaged or of another version: {self.install}")
         return data
-
-    def _path(self) -> Path | None:
-        try:
-            found = [file for file in files(self.package) or () if file.name == self.file]
-        except PackageNotFoundError:
-            return None
-        paths = (Path(str(file.locate())) for file in found)
-        return next((path for path in paths if path.is_file()), None)

@@ -43,10 +43,10 @@ WINDOWS = 16
 """Windows, half a second, that are processed before other tasks get a turn on the event loop."""
 
 TOGETHER = 4 * WINDOW
-"""The most audio that waits for more while it cannot change anything. Windows cost half as much together as alone."""
+"""Audio that cannot cause a decision waits until this much can be processed together, which halves its cost."""
 
 AHEAD_S = 0.25
-"""A sender further ahead of real time waits for answers: words do not depend on its speed."""
+"""A sender further ahead of real time than this waits for answers, so that words do not depend on its speed."""
 
 RETRY_S = 0.5
 """The pause after a failed call, in which an engine can restart."""
@@ -229,7 +229,7 @@ class Session:
 
     @property
     def _due(self) -> bool:
-        """Whether there is something to process that may decide something, or of which enough has come together."""
+        """Whether to process what has come: it may cause a decision, or there is enough of it."""
         if self._detected or not self._backlog:
             return bool(self._detected)
         whole = self._received - self._received % WINDOW

@@ -12,7 +12,7 @@ from pipeline.events import Event, WordsCommitted
 from pipeline.waking import Changes
 
 MAX_UNREAD = 1000
-"""The most unread events with which audio is still processed."""
+"""Audio is processed only while fewer events than this are unread."""
 
 ARRIVALS = 4096
 """How many pieces of audio have their arrival times kept, to measure lag: two minutes in frames of 32 ms."""
@@ -28,7 +28,7 @@ class TimedEvent:
     event: Event
     at_s: float
     lags_s: tuple[float, ...] = ()
-    channel: int | None = None  # whose event it is; None where all are heard together, and for what concerns all
+    channel: int | None = None  # whose event it is; None if it concerns all, or all are recognised together
 
 
 class EventClock:

@@ -14,7 +14,7 @@ class Word:
     end: int
     probability: float  # 0..1
     spaced: bool = True  # False where the script writes it without a space before it (Chinese, Japanese, Thai)
-    heard: str | None = None  # what was said, where the text stage wrote something else that hides nothing
+    heard: str | None = None  # the recognised text, if the text stage replaced it and did not redact it
     redacted: bool = False  # a label in place of what was said
     language: str | None = None  # in which it was said, where people may change it
 
@@ -26,7 +26,7 @@ class Segment:
     words: tuple[Word, ...]
     avg_logprob: float  # mean log-probability per token, <= 0
     no_speech_prob: float  # the probability that this is not speech, by the model, 0..1
-    channel: int | None = None  # of the recording, from 0; None where all channels were heard together
+    channel: int | None = None  # of the recording, from 0; None where all channels were recognised together
     voice: str | None = None  # the speaker by voice, where voices are told apart
 
     @property
@@ -94,10 +94,10 @@ class Chunk:
     start: int
     end: int
     segments: tuple[Segment, ...]
-    language: str | None  # None until speech was heard
+    language: str | None  # None until there was speech
     language_probability: float | None
     notes: tuple[str, ...] = ()  # for readers, "code" or "code: message": "audio_truncated", "frames_skipped", ...
-    channel: int | None = None  # which channel was heard; its segments say the same
+    channel: int | None = None  # the channel that was recognised, as in its segments
     turns: tuple[SpeakerTurn, ...] | None = None  # of the whole recording, in its last chunk if voices are told apart
 
 

@@ -21,7 +21,7 @@ from pipeline.audio import RATE
 from pipeline.words import Word
 
 SHORTEST_MS = 1000
-"""Every viewer sees a cue this long. Shorter ones are extended into the silence after them, if there is any."""
+"""Long enough for every viewer to notice. Shorter cues are extended into the silence after them, if there is any."""
 
 CALM_MS = 2000
 """Successive cues shorter than this flicker, so merging them is preferred."""

@@ -1,6 +1,6 @@
 """Finds terms in a transcript, whatever their case, marks and spelling of numbers. Pure.
 
-Words are found as they are written and as they were heard: who replaced "fellow americans" may search for either.
+A word that the text stage has replaced is found by its new text and by the recognised one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,22 +19,20 @@ MAX_HITS = 1000
 def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[dict[str, Any]]:
     """Return where each of *terms* was said, in the form of the JSON file and of records. Times are in seconds.
 
-    Of a term the first MAX_HITS are returned. All words of a term must be of one voice. They may lie in two segments.
+    Of a term the first MAX_HITS are returned. All words of a hit are of one channel. They may lie in two segments.
     """
-    channels = dict.fromkeys(segment.channel for segment in segments)
-    voices = [
-        _Voice([word for one in segments if one.channel == channel for word in one.words]) for channel in channels
+    numbers = dict.fromkeys(segment.channel for segment in segments)
+    channels = [
+        _Channel([word for one in segments if one.channel == number for word in one.words]) for number in numbers
     ]
-    return [{"query": term, "hits": list(islice(_hits(voices, term), MAX_HITS))} for term in terms]
+    return [
+        {"query": term, "hits": list(islice((hit for channel in channels for hit in channel.hits(term)), MAX_HITS))}
+        for term in terms
+    ]
 
 
-def _hits(voices: Sequence["_Voice"], term: str) -> Iterator[dict[str, Any]]:
-    for voice in voices:
-        yield from voice.hits(term)
-
-
-class _Voice:
-    """The words of one voice, as they are written and as they were heard."""
+class _Channel:
+    """The words of one channel, as they are written and as they were recognised."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self._words = words

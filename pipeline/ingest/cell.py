@@ -29,8 +29,8 @@ from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, M
 from pipeline.ingest.decode import ByteSource, recording
 
 MEMORY_BYTES = 104 << 20
-"""The addresses that a child may add to those of this process, which are some 210 MB of shared libraries and data. A
-usual recording takes 4 MB, the index of an MP4 file of 12 h 74 MB."""
+"""The address space that a child may add to that of this process, which has some 210 MB of shared libraries and data.
+A usual recording takes 4 MB, the index of an MP4 file of 12 h 74 MB."""
 
 EXPENDABLE = 800
 """Where memory runs out, the kernel ends the largest decoder before anything else: /proc/PID/oom_score_adj."""

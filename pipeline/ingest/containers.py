@@ -123,10 +123,10 @@ SIGNATURES = (
 )
 
 
-def known(head: bytes) -> bool:
+def has_signature(head: bytes) -> bool:
     """Return whether *head*, the first bytes of a file (64 are enough), is the beginning of an accepted container.
 
-    A file that cannot be opened is called broken if this holds, and of an unknown kind if not.
+    It decides how a file that cannot be opened is reported: as broken, or as no known kind of audio.
     """
     return any(head.startswith(signature, offset) for offset, signature in SIGNATURES)
 
@@ -134,8 +134,8 @@ def known(head: bytes) -> bool:
 def mp3_states_length(head: bytes, size: int | None) -> bool:
     """Return whether an MP3 of *size* bytes (None: unknown) that begins with *head* states its length.
 
-    A file that is a sixteenth larger than it states was joined from several, so its statement is not believed. FFmpeg
-    then guesses the length, as it does for a file that states none (mp3_parse_info_tag in libavformat/mp3dec.c).
+    A file that is more than a sixteenth larger than it states was joined from several, so the stated length is wrong.
+    FFmpeg then guesses it, as it does for a file that states none (mp3_parse_info_tag in libavformat/mp3dec.c).
     """
     found = _XING.search(head)
     if found is None:

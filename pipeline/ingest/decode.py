@@ -36,7 +36,7 @@ from pipeline.ingest.containers import (
     NAMES,
     DecodeLimits,
     Probe,
-    known,
+    has_signature,
     length_or_none,
     mp3_states_length,
 )
@@ -50,14 +50,14 @@ FILLED = "gaps_filled"
 """Note: gaps in the recording were filled with silence."""
 
 HOLE = position(0.1)
-"""By how much the frames must be ahead of their time stamps for silence to be put before the next one, so that words
-keep their place. Less comes from rounded time stamps, or from a decoder that drops its first frame."""
+"""The shortest gap between the end of a frame and the time stamp of the next one that is filled with silence, so that
+words keep their place. Shorter gaps come from rounded time stamps, or from a decoder that drops its first frame."""
 
 LONGEST_HOLE = position(600)
 """The longest gap that is filled. A longer one means that a clock was set, not that time passed."""
 
 OVERLAP = position(1)
-"""By how much the frames may be behind their time stamps. More means that a clock was set back."""
+"""The most by which a time stamp may lie before the end of the last frame. More means that a clock was set back."""
 
 UNKNOWN_RIFF = 0x7FFF_0000
 """Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
@@ -167,7 +167,7 @@ class OpenRecording:
                 run = None
             if run is None:
                 run = self._run(frame)
-            begins_s = at_s if due_s is None or _off(at_s, due_s) else due_s
+            begins_s = at_s if due_s is None or _is_off(at_s, due_s) else due_s
             due_s = None if begins_s is None else begins_s + frame.samples / frame.sample_rate
             yield run.receive(frame)
         if run is not None:
@@ -306,7 +306,7 @@ def _open(source: _Nameless, *, live: bool) -> InputContainer:
     except av.error.FFmpegError as error:
         if not source.head:
             raise EmptyAudio("the file has no bytes") from None
-        if known(source.head):
+        if has_signature(source.head):
             raise InvalidAudio("the file is broken or cut off before its first audio frame") from error
         raise UndecodableAudio("these bytes are no audio container we know") from error
 
@@ -368,8 +368,8 @@ def _hole(at_s: float | None, due_s: float | None) -> int:
     return gap if HOLE <= gap <= LONGEST_HOLE else 0
 
 
-def _off(at_s: float | None, due_s: float) -> bool:
-    """Return whether a frame at *at_s* is so far from its expected time that its time stamp should be followed.
+def _is_off(at_s: float | None, due_s: float) -> bool:
+    """Return whether a frame at *at_s* is so far from where it was due that time goes on from its time stamp.
 
     Smaller differences add up until they are large enough: each lost packet of 20 ms would make all later words early.
     """

@@ -28,9 +28,9 @@ SPEECH_DB = -46.0
 HEADROOM_DB = 12.0
 """How far above the level of speech a window may be raised.
 
-After a pause the known level is that of the room, and the first windows of a word would get the gain of the room, 40 dB
-more than the rest of the word. The voice detector takes such a fall for the end of speech. The first second of
-a stream has no bound: noise with which a stream begins would seem to be the beginning of speech.
+After a pause the known level is that of the room. Without this limit the first windows of a word would get the gain of
+the room, 40 dB more than the rest of the word, and the voice detector takes such a fall for the end of speech. The
+first second of a stream has no limit: with one, noise at its start would seem to be the beginning of speech.
 """
 
 QUIET_DB, SILENT_DB = -45.0, -60.0
@@ -41,14 +41,14 @@ SLOW_DB_S, FAST_DB_S = 12.0, 48.0
 """How fast the known level of a stream falls, in decibels a second.
 
 It falls fast while it is ABOVE_DB above the quietest sound of the last RECENT samples, otherwise slowly. The faster it
-falls, the sooner a voice is heard that has become quieter, but the louder are breath and noise in a pause, which has to
-end a turn.
+falls, the sooner a voice that has become quieter is raised. But breath and noise in a pause are raised too, and a pause
+has to end a turn.
 """
 
 ABOVE_DB, RECENT = 20.0, position(4)
 
 QUIET_INPUT = "quiet_input"
-"""The code of a warning of such an input."""
+"""The code of the warning that InputLevel gives."""
 
 _SPOKEN, _LISTENED = position(3), position(10)  # speech, or sound without speech, after which an input is judged
 _IS_SPEECH = 0.5

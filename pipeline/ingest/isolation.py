@@ -56,10 +56,10 @@ SPARE_CPU_S = 60
 """The CPU time that a file may take beyond a second for each second of audio. Slower than real time is an attack."""
 
 MAX_LINE_BYTES = 300
-"""Of a line that a decoder writes. What follows counts as another line."""
+"""The longest line of a decoder that is logged. The rest counts as another line."""
 
 MAX_LINES, LINES_S = 50, 60.0
-"""So many lines of decoders are logged within so many seconds. The trace of an error has some twenty."""
+"""At most MAX_LINES lines of decoders are logged in LINES_S seconds. The trace of an error has some twenty."""
 
 PASSED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
 """The environment variables that are passed to the decoding process."""
@@ -122,7 +122,7 @@ class Isolation:
                 stack.callback(self.memory.claim().release)
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
             order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, channel=channel)
-            process = stack.enter_context(self._started(order, source.fileno()))
+            process = stack.enter_context(self._start(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s)
             audio.open()
             yield audio
@@ -144,11 +144,11 @@ class Isolation:
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
                 order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=separate)
-                process = stack.enter_context(self._started(order, source))
+                process = stack.enter_context(self._start(order, source))
             yield LiveDecoding(process, feeding, separate)
 
     @contextmanager
-    def _started(self, order: DecodeOrder, source: int) -> "Iterator[_Process]":
+    def _start(self, order: DecodeOrder, source: int) -> "Iterator[_Process]":
         """Start a process that decodes *source*. It is killed when the block is left."""
         messages, out = os.pipe()
         with os.fdopen(messages, "rb"):
@@ -201,7 +201,7 @@ class Decoding:
         if self._probe is None:
             message = self._receive()
             if not isinstance(message, Opened):
-                raise self._broken()
+                raise self._end_broken()
             self._probe = message.probe
         return self._probe
 
@@ -214,7 +214,7 @@ class Decoding:
                     self.notes = notes
                     return
                 case Opened():
-                    raise self._broken()
+                    raise self._end_broken()
                 case samples:
                     yield samples
 
@@ -227,14 +227,14 @@ class Decoding:
         try:
             message = self._process.message(self._wait_s)
         except MalformedMessage:
-            raise self._broken() from None
+            raise self._end_broken() from None
         except EOFError:
             raise _reason(self._process.end()) from None
         if isinstance(message, Failed):
             raise message.error
         return message
 
-    def _broken(self) -> PipelineError:
+    def _end_broken(self) -> PipelineError:
         """End a decoder that sent an invalid message, and return the error: the file must have broken it."""
         self._process.end()
         return InvalidAudio("the decoder was broken by this file")
@@ -252,7 +252,7 @@ class LiveDecoding(Decoding):
         """Yield the samples, 1..RATE of each channel."""
         for samples in super().__iter__():
             if self._separate is not None and len(samples) % self._separate:
-                raise self._broken()
+                raise self._end_broken()
             yield samples if self._separate is None else samples.reshape(-1, self._separate)
 
     def feed(self, data: bytes) -> bool:

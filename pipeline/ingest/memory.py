@@ -1,7 +1,7 @@
 """The memory that all decoders share. Each claims its part before it starts, and gives it back at its end.
 
 memory = DecoderMemory()
-    memory.limit(usable_bytes() // 2)
+memory.limit(usable_bytes() // 2)
 part = memory.claim()      # waits for room
 ...
 part.release()
@@ -18,13 +18,13 @@ from pathlib import Path
 from pipeline.errors import DecodersBusy
 
 PART_BYTES = 128 << 20
-"""What one decoder can take at most: the addresses that it may add (cell.py), and copies of pages that it inherits."""
+"""The most that one decoder can take: the address space that it may add (cell.py), and copies of inherited pages."""
 
 LIVE_SHARE = 0.75
 """Live streams begin only below this share. They last for hours, and files need memory too."""
 
 REHEARSAL_SHARE = 0.5
-"""Those of the sandbox, which need no allowance, begin only below this one."""
+"""The same for live streams of the sandbox, which use no allowance."""
 
 WAIT_S = 20.0
 """How long a file waits for room: files end soon, and live streams have a share of their own."""
@@ -49,7 +49,7 @@ class DecoderMemory:
 
     @property
     def used_bytes(self) -> int:
-        """What the running decoders could take, most of which they never do."""
+        """The most that the running decoders can take; they usually take far less."""
         return self._used_bytes
 
     def claim(self, *, wait_s: float = WAIT_S) -> "MemoryPart":

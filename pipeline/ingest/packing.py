@@ -21,7 +21,7 @@ from pipeline.events import SpeechEnded, SpeechStarted
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
 NEWS = position(1)
-"""The silence between two reports of Passed: often enough for a progress bar."""
+"""The silence after which another Passed reports progress: often enough for a progress bar."""
 
 AROUND = 2
 """Windows on each side that count in the search for the quietest place. A silence inside a word is under 5 windows."""
@@ -74,7 +74,7 @@ class Packer:
     def __init__(self, options: PackingOptions) -> None:
         self._options = options
         self._segmenter = Segmenter(options.segmenter)
-        self._held = _Held()
+        self._held = _WindowBuffer()
         self._start: int | None = None  # of the job that is being built
         self._paused: int | None = None  # where its last span ended, during a pause
         self._done = 0  # end of the last job, or of the silence reported after it
@@ -153,7 +153,7 @@ class Packer:
         return self._segmenter.settled - self._options.lead
 
 
-class _Held:
+class _WindowBuffer:
     """Holds the newest windows of a stream with their speech probabilities."""
 
     def __init__(self) -> None:

@@ -1,11 +1,10 @@
-"""Finds the probability that a window of audio has speech, with Silero VAD.
+"""Estimates the probability that a window of audio has speech, with Silero VAD.
 
 The sequence form of the model takes several windows in one call, and its results are the same to the last bit. Each
 window is preceded by the last CONTEXT samples; *h* and *c* carry the state. The silero_vad package is never imported,
 because that would import torch.
 """
 
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,11 +15,12 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.gain import GainControl
+from pipeline.packaged import find_packaged
 
 CONTEXT = 64
 MEMORY = (1, 1, 128)
 MAX_WINDOWS = 32
-"""Windows in one call of the model. More would not be cheaper per window, and would block others for longer."""
+"""The most windows in one call of the model. More would not be cheaper, and would block others for longer."""
 
 CALM = RATE // WINDOW
 """Every stream starts with the state after this many windows of silence, one second. With an empty state the detector
@@ -34,13 +34,10 @@ MODEL = "silero_vad_16k_sequence.onnx"
 
 def model_path() -> Path:
     """Return where the silero-vad package keeps its model. Raises ModelUnavailable."""
-    try:
-        found = [file for file in files("silero-vad") or () if file.name == MODEL]
-    except PackageNotFoundError:
-        found = []
-    if not found:
+    path = find_packaged("silero-vad", MODEL)
+    if path is None:
         raise ModelUnavailable(f"{MODEL} is missing: install silero-vad 6.2 or newer")
-    return Path(str(found[0].locate()))
+    return path
 
 
 class VoiceDetector:

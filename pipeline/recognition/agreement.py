@@ -2,20 +2,21 @@
 
 stream.py calls this module; decisions.md has the measurements behind the numbers.
 
-Theory. Each hypothesis is about the same audio again, now a step longer. Words near the end of the audio still change,
-because a word may be cut off there, and because the words after it help the model to choose. So a word is committed
-when two hypotheses in a row have it at the same place (LocalAgreement-2). There are three exceptions:
+Theory. Each hypothesis is about the audio of the one before it and some more. Words near the end of the audio still
+change, because a word may be cut off there, and because the words after it help the model to choose. So a word is
+committed when two hypotheses in a row have it at the same place (LocalAgreement-2). There are three exceptions:
 
 - A word with a high probability is committed by one hypothesis, if its end is far enough from the end of the audio.
-- A word with a low probability waits for a third hypothesis, or until it is so far from the end that nothing improves.
+- A word with a low probability waits for a third hypothesis, or until it is so far from the end that later hypotheses
+  no longer improve it.
 - A number at the end of the audio waits, because what follows may change how it is written.
 
 Two words are the same if they are equal without case and punctuation and their times are close. Their index does not
-matter, since a hypothesis may have a word more at its start.
+matter, since a hypothesis may begin with an additional word.
 
 Repeated words need care: people say "no, no, no", and the model may loop. Each hypothesis is aligned with the committed
-words in order (merging.find_new_words), so that each repetition is compared at its own place. A row of words that is
-repeated too often is held back as a loop until the final. A loop that nobody could speak so fast is never committed.
+words in order (merging.find_new_words), so that each repetition is compared at its own place. Words that are repeated
+too often are a loop of the model: they wait for the final. A loop too fast to be spoken is never committed.
 """
 
 import math
@@ -43,16 +44,16 @@ class AgreementOptions:
     sure: float = 0.8  # one hypothesis is enough for a word of this probability ...
     sure_guard: int = position(1.0)  # ... that ends this long before the audio does
     edge: int = position(0.2)  # a word that ends this close to the end of the audio is not shown: it may be cut off
-    shown: int = 1  # how many hypotheses in a row have a word before it is shown ...
-    shown_sure: float = 0.45  # ... and two at least a less probable one
-    doubtful: float = 0.35  # a less probable word waits until it is settled, even if two hypotheses agree on it ...
-    often: int = 3  # ... or until so many in a row do
+    shown: int = 1  # a word is shown when this many hypotheses in a row have it
+    shown_sure: float = 0.45  # a word less probable than this is shown when two have it
+    doubtful: float = 0.35  # a word less probable than this waits until it is *settled*, or *often* hypotheses have it
+    often: int = 3  # in a row
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
-    opening_sure: float = math.inf  # in the opening of a stream a less probable word waits ...
-    first_sure: float = math.inf  # ... the first of all if it is even less probable than this ...
-    opening_settled: int = position(3.0)  # ... until it is this far from the end
+    opening_sure: float = math.inf  # in the opening of a stream a word less probable than this waits
+    first_sure: float = math.inf  # the same for the first word of all
+    opening_settled: int = position(3.0)  # how far from the end both may be committed
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
-    rest: int = position(0.06)  # so short a word after one that was committed as another is the rest of that one
+    rest: int = position(0.06)  # a word this short may be the rest of the committed word before it, which now differs
     jump: int = position(2.0)  # word ends further apart mean that the times are wrong: one hypothesis is not enough
     loop: int = 4  # the same words this often in a row are a loop of the model, until a final has them too
     fastest: int = position(0.12)  # nobody speaks a repeated word in less time, so a faster loop is never believed
@@ -77,7 +78,7 @@ class Agreement:
         self._earlier: list[Word] = []  # the committed words of earlier turns
         self._committed: list[Word] = []
         self._candidates: tuple[_Candidate, ...] = ()
-        self._edge = 0  # where the audio ends in which pending words are shown
+        self._edge = 0  # pending words that end after this position may be cut off
         self._end = 0
 
     @property
@@ -89,8 +90,8 @@ class Agreement:
     def shown(self) -> tuple[Word, ...]:
         """The pending words, without those at the end that will probably change: doubtful ones, or ones cut off.
 
-        An improbable word that only one hypothesis has hides all after it, because they change with it. The first word
-        is shown even at the end of the audio, so that readers see at once that somebody speaks.
+        An improbable word that only one hypothesis has hides all words after it, because they change with it. The first
+        word is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
         options = self._options
         often = _count_leading(
@@ -107,7 +108,7 @@ class Agreement:
 
     @property
     def earlier(self) -> Sequence[Word]:
-        """Those of earlier turns among the committed words."""
+        """The committed words of earlier turns."""
         return self._earlier
 
     @property
@@ -135,8 +136,8 @@ class Agreement:
     ) -> tuple[Word, ...]:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
-        With *paused* the audio ends in silence, so its last word is complete. With *doubted* one hypothesis is never
-        enough. With *opening* so little was said so far that words that are not very probable wait for what follows.
+        *paused*: the audio ends in silence, so its last word is complete. *doubted*: one hypothesis is never enough.
+        *opening*: little was said in the stream so far, so words that are not very probable wait for more audio.
         """
         fresh = [self._with_history(word) for word in self.select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
@@ -215,7 +216,7 @@ class Agreement:
         return _Candidate(word, 1 + max((old.times for old in before), default=0))
 
     def _count_clear(self, fresh: Sequence[_Candidate], until: int) -> int:
-        """Return how many of the *fresh* words can be believed in an opening: they are probable, or enough follows.
+        """Return how many of the first *fresh* words are probable enough for an opening, or far enough from the end.
 
         The first word of all may be less probable, because it is unclear how the text begins, not what is said.
         """
@@ -259,7 +260,7 @@ class Agreement:
         return max(0, loop[0] + loop[1] - len(self._committed)) if loop else len(fresh)
 
     def _without_fast_loops(self, fresh: Sequence[Word]) -> list[Word]:
-        """Return the *fresh* words, of loops that nobody could speak so fast only the first round."""
+        """Return the *fresh* words; of a loop too fast to be spoken only the first round."""
         words = [*self._committed, *fresh]
         left_out: set[int] = set()
         for start, size, stop in self._loops(words):

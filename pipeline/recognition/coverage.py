@@ -3,13 +3,15 @@
 Whisper may end its answer after the first of several sentences, or leave one out. Nothing in the answer shows that, but
 the voice detector does. Whisper also stretches words over pauses, so each word is first shortened to the longest time
 that it can take, or to the first pause in it if it is even longer. If there is then at least UNHEARD of speech between
-two words, or after the last one, it was missed. The voice detector hears the end of a word after its time: so short a
-REST is no missed speech. If what is recognised again began with it, its first word would get the time of the rest, and
-seem to be there already.
+two words, or after the last one, it was missed.
 
-People pause between the groups of a number, so less than UNHEARD belongs to its neighbour, whatever pause is between
-them. What is longer is recognised by itself: if several sentences are asked for again together, the answer may be the
-same. whisper.py calls missed_speech() for files and finals, stream.py for partials. merging.py joins the two answers.
+The voice detector often reports speech for a moment after a word has ended. Less than REST of it is not missed speech.
+If the audio to recognise again began there, its first word would get that time and seem to be there already.
+
+People pause between the groups of a number, so a stretch shorter than UNHEARD is joined with its neighbour, however
+long the pause between them. Longer stretches are recognised one by one, because the model may leave out the same
+sentence again if it gets several. whisper.py calls missed_speech() for files and finals, stream_requests.py for
+partials and finals. merging.py joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +24,7 @@ from pipeline.recognition.spoken_form import longest_time, usual_time
 from pipeline.words import Word
 
 UNHEARD = position(0.8)
-"""The least speech without a word that is worth hearing again. Less is a drawn-out vowel or a breath."""
+"""The least speech without a word that is worth recognising again. Less is a drawn-out vowel or a breath."""
 
 PAUSE = position(0.5)
 """The silence that separates two stretches of speech that are both long enough."""
@@ -31,11 +33,11 @@ REST = position(0.2)
 """Less speech than this between a word and a pause is the end of that word."""
 
 HASTY = 0.5
-"""The least part of its usual time in which a word is said."""
+"""The smallest share of its usual time in which a word can be said."""
 
 
 def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
-    """Return the spans with at least UNHEARD of speech after *since* that no word covers. Each begins and ends with it.
+    """Return the spans after *since* with at least UNHEARD of speech and no word. Each begins and ends with speech.
 
     *voiced* has the spans in which somebody speaks. Words and spans are in order.
     """
@@ -59,12 +61,12 @@ def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0)
 
 
 def _is_apart(stretch: Sequence[int], start: int) -> bool:
-    """Return whether speech from *start* on is a stretch of its own: this one is long enough, and a pause follows."""
+    """Return whether a new stretch begins at *start*: *stretch* is long enough, and a pause follows it."""
     return stretch[2] >= UNHEARD and start - stretch[1] >= PAUSE
 
 
 def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
-    """Return *words*. One that lasts longer than it can take ends in its first PAUSE after HASTY of its usual time."""
+    """Return *words*, of which those that last too long end at a pause: the first after HASTY of their usual time."""
     pauses = [last for (_, last), (first, _) in pairwise(voiced) if first - last >= PAUSE]
     ended: list[Word] = []
     for word in words:
@@ -77,9 +79,10 @@ def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
 
 
 def possible_times(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
-    """Return *words* with the times in which they can have been said, so that they can be found in another hearing.
+    """Return *words* with times in which they can have been said, to compare them with another hypothesis.
 
-    A word may be put before the pause that it comes after. So one in whose time nobody speaks lasts until the next.
+    A model may place a word before a pause that it was said after. So a word in whose time nobody speaks is extended to
+    the start of the next one.
     """
     times = _end_in_pauses(words, voiced)
     for at, (word, following) in enumerate(pairwise(times)):

@@ -15,7 +15,7 @@ TASKS = (TRANSCRIBE, TRANSLATE)
 """The results of recognition: the words in the language that is spoken, or English text of the same meaning."""
 
 SCRIPTED = "scripted"
-"""The name of the engine without a model. It needs no voices either: its two speakers take turns by sentences."""
+"""The name of the engine without a model. It needs no models of voices either: its two speakers alternate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Engine(Protocol):
 
     @property
     def translates(self) -> bool:
-        """Whether it can write English where another language is spoken."""
+        """Whether it can translate into English."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class Engine(Protocol):
 
     @property
     def file_replicas_amid_speech(self) -> int:
-        """How many calls of files do while people speak, so that a replica is left to them. 1 to *replicas*."""
+        """How many calls may be for files while people speak, 1 to *replicas*. The rest is left to live speech."""
         ...
 
     @property

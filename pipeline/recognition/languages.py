@@ -1,9 +1,9 @@
-"""Chooses the language of a turn where people may change it. Pure."""
+"""Chooses the language of a turn where people may change their language. Pure."""
 
 from collections.abc import Mapping
 
 MIN_SPEECH_S = 1.5
-"""The shortest speech whose language can be detected. In less, languages sound alike."""
+"""The shortest speech whose language can be detected. In shorter speech, languages sound alike."""
 
 MIN_PROBABILITY = 0.8
 """A language that is as probable as this is believed after any speech."""

@@ -1,12 +1,16 @@
-"""How soon a live word is final against how surely it is right: three settings that a session may choose. Pure.
+"""Three settings of a session: the sooner a live word is final, the more often it is wrong. Pure.
 
-A final word can never be taken back, so how soon it becomes final is a choice. The words after it often make it clear,
-and a word that two hypotheses have is more often right. *low* waits for less of both. *balanced* leaves StreamOptions
-unchanged, but is careful with the opening of a stream, which is misheard most, because no speech before it helps. In an
-opening a word that is not very probable waits until its turn is over or until some seconds have passed since, and so do
-the words after it. The first word is less probable than others even where it is right, because a text may begin in many
-ways. A short pause does not end a turn, so that the words after it are recognised with it. With
-*accurate* the whole stream is an opening, every word waits, and every window is recognised as carefully as a final.
+A final word can never be taken back. A word that waits is more often right, because the words after it make it clear,
+or because a second hypothesis has it too.
+
+- *low* waits less than StreamOptions say.
+- *balanced* waits as they say, and longer in the opening of a stream, where most errors are, because no earlier speech
+  helps the model. In an opening a word that is not very probable waits until its turn is over or some seconds have
+  passed, and so do the words after it. The first word may be less probable, because a text may begin in many ways. A
+  short pause does not end a turn, so that the words after it are recognised together with those before it.
+- *accurate* treats the whole stream as an opening. Every word waits, and every window is recognised as carefully as a
+  final.
+
 Readers see waiting words as partials. decisions.md has the measurements.
 """
 
@@ -18,10 +22,10 @@ from pipeline.recognition.stream_options import StreamOptions
 LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 
 SETTLED, STEP = position(2.7), position(1)
-"""With ACCURATE a word waits for no more than both together and a short pause: 4 s."""
+"""With ACCURATE a word waits at most as long as both together and a short pause: 4 s."""
 
 OPENING, SURE, FIRST_SURE = position(4), 0.55, 0.45
-"""With BALANCED: the speech of an opening, and from which probability a word does not wait there, and the first one."""
+"""With BALANCED: the length of an opening, and the probability from which a word, or the first word, does not wait."""
 
 PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
 """The silence that ends a turn in an opening, with BALANCED and with ACCURATE: people do pause for so long."""

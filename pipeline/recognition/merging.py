@@ -1,22 +1,22 @@
-"""Merges two answers about the same audio, here called hearings, so that no word is lost and none comes twice.
+"""Merges two hypotheses about the same audio, so that no word is lost and none comes twice.
 
 Audio is recognised again wherever the first answer may be incomplete: where somebody speaks and there is no word, in
 each partial after the one before it, in a final after its partials, and after another server took a session over.
 
-Theory. A second hearing starts elsewhere, so it seldom writes the same: "526-018-1590" comes back as "one five nine
-zero", "$450,000" as "$50,000", and a sentence with other punctuation. So a word is not new just because it differs.
-There are three cases:
+Theory. The audio of a second hypothesis starts elsewhere, so its text seldom is the same: "526-018-1590" comes back as
+"one five nine zero", "$450,000" as "$50,000", and a sentence with other punctuation. So a word is not new just because
+it differs. There are three cases:
 
-- Both hearings have it: it is kept once. They are aligned by units (spoken_form.py), in order. Two units are the same
+- Both hypotheses have it: it is kept once. They are aligned by units (spoken_form.py), in order. Two units are the same
   if they are equal and their words have about the same time, because people do say "no, no, no, no".
 - Only one has it, at a time where the other has nothing: it fills a gap.
-- Both have something at the same time and differ: one is wrong. The first hearing had more audio around it, so it
+- Both have something at the same time and differ: one is wrong. The first hypothesis had more audio around it, so it
   stays, unless the second has all of its units and more.
 
-merge() tries to replace every run of the first hearing, also an empty one, by every run of the second. It takes the
+merge() tries to replace every run of the first hypothesis, also an empty one, by every run of the second. It takes the
 replacement with the lowest cost: for units that come twice, units that are lost, and words at the same time.
-find_new_words() does the same for final words, which nothing can replace: it finds where a new hearing continues after
-them. That may be in the middle of a word.
+find_new_words() does the same for final words, which nothing can replace: it finds where a new hypothesis continues
+after them. That may be in the middle of a word.
 """
 
 from collections import Counter
@@ -33,44 +33,45 @@ Span: TypeAlias = tuple[int, int]
 """Start and end: positions, or indices of a run of words."""
 
 NEAR = position(0.2)
-"""How far apart two hearings may put the same word."""
+"""How far apart two hypotheses may put the same word."""
 
 REACH = position(2)
-"""Words of the first hearing are compared if they lie within this distance of the second one."""
+"""Words of the first hypothesis are compared if they lie within this distance of the second one."""
 
 TAIL = 8
-"""The final words with which a new hearing is compared."""
+"""How many of the last final words a new hypothesis is compared with."""
 
 JUMP = position(2)
-"""How far apart two hearings of a live stream may put the same unit."""
+"""How far apart two hypotheses of a live stream may put the same unit."""
 
 MET = 0.5
-"""The words that a place is worth where the last final unit ends: times in numbers are off by a second."""
+"""What a place is worth, in words, if the last final unit ends there. Times in numbers may be off by a second."""
 
 ALIKE = 0.5
-"""The words that another form of a final word is worth: "it's" for "it", or "4" for "for"."""
+"""What another form of a final word is worth, in words: "it's" for "it", or "4" for "for"."""
 
 FIGURES = 2
-"""The last final figures by which it is known where a longer number goes on."""
+"""How many of the last final figures must match to find where a longer number goes on."""
 
 TWICE, LOST, CROWDED = 2.0, 1.0, 4.0
 """The costs of a unit that comes twice, of a unit that is lost, and of a second in which two words are said at once."""
 
-HURRIED = 0.6
-"""Words that take less than this part of their usual time are put where they were not said."""
+CROWDED_WORDS = 0.6
+"""Words that take a smaller share of their usual time than this have wrong times."""
 
 _SEPARATORS = "-.,:/ "  # between the figures of a number
 
-CHANGE = 0.01  # of a changed word, and of a second out of order, so that the best of equal ways wins
+CHANGE = 0.01
+"""The cost of a changed word, and of a second out of order. It decides between ways that cost the same otherwise."""
 
 
 def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int = NEAR) -> tuple[Word, ...]:
-    """Return the words of the *first* hearing, changed by the words of the second one, *again*, in *span*.
+    """Return the words of the *first* hypothesis, changed by the words of the second one, *again*, in *span*.
 
     Both are in order, and so is the result; a word that reaches into the next one is shortened. Words of *again* around
-    *span* help to align and are not inserted. *near* is how far apart both hearings may place the same word.
+    *span* help to align and are not inserted. *near* is how far apart both hypotheses may place the same word.
     """
-    first = _with_hurried_words_moved(first, again, span)
+    first = _with_crowded_words_moved(first, again, span)
     here = [at for at, word in enumerate(first) if word.end >= span[0] - REACH and word.start <= span[1] + REACH]
     begin = here[0] if here else sum(word.start < span[0] for word in first)
     end = here[-1] + 1 if here else begin
@@ -78,14 +79,14 @@ def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int
     return _in_order((*first[:begin], *merged, *first[end:]))
 
 
-def _with_hurried_words_moved(first: Sequence[Word], again: Sequence[Word], span: Span) -> Sequence[Word]:
-    """Return *first* with words that have no time after *span* at the times where *again* has them.
+def _with_crowded_words_moved(first: Sequence[Word], again: Sequence[Word], span: Span) -> Sequence[Word]:
+    """Return *first*, in which words after *span* that have too little time are moved to where *again* has them.
 
-    A model may find the end of a sentence only after the speech that it left out: "I", and five seconds later "would
-    like to pay by card" in half a second. Words of these that *again* lacks stand where the next one is that it has.
+    A model that leaves out speech may place the rest of a sentence after it: "I", and five seconds later "would like to
+    pay by card" in half a second. A word that *again* lacks moves to the next one that it has.
     """
     begin = sum(word.start < span[1] for word in first)
-    end = _end_of_hurry(first, begin)
+    end = _end_of_crowd(first, begin)
     free = [replace(word, start=span[0]) for word in first[begin:end]]
     ours, theirs = units_of(free), units_of(again)
     pairs = align_units(ours, theirs, free, again, NEAR)
@@ -98,12 +99,12 @@ def _with_hurried_words_moved(first: Sequence[Word], again: Sequence[Word], span
     return (*first[:begin], *moved[::-1], *first[begin + len(moved) :])
 
 
-def _end_of_hurry(words: Sequence[Word], begin: int) -> int:
-    """Return where the words from *begin* on end that are too many for their time; *begin* if the first has enough."""
+def _end_of_crowd(words: Sequence[Word], begin: int) -> int:
+    """Return where the run of words from *begin* on ends that have too little time; *begin* if the first has enough."""
     end, usual = begin, 0.0
     while end < len(words):
         usual += usual_time(words[end].text)
-        if words[end].end - words[begin].start >= usual * RATE * (HURRIED if end > begin else HURRIED / 2):
+        if words[end].end - words[begin].start >= usual * RATE * (CROWDED_WORDS if end > begin else CROWDED_WORDS / 2):
             break
         end += 1
     return end
@@ -115,7 +116,7 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     *committed* are the last final words, and *end* is the position before which no word becomes final any more. Each
     place between two units of *words* gets a point for each word of *committed* that comes before it, in order, and MET
     if the last of them ends there. It loses two points for each second between it and *end*. The new words begin at the
-    place with the most points. A word in which nobody pauses is at most as long as it can be said.
+    place with the most points. A word in which nobody pauses counts as no longer than it can take.
     """
     tail = units_of(committed[-TAIL:])
     units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in words])
@@ -142,7 +143,7 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
 def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
     """Return whether *words* end with the last two units of *committed*, the first of these at the same place.
 
-    Then the last one is the same too, wherever it stands: a model may put the last word before a pause behind it.
+    The last one may be at another place: a model may move the last word before a pause to the end of the pause.
     """
     return _is_anchored(units_of(committed[-TAIL:]), units_of(words))
 
@@ -171,7 +172,7 @@ def _same_place(old: Unit, new: Unit) -> bool:
 
 
 def _likeness(old: Unit, new: Unit) -> float:
-    """Return the words that *new* is worth where *old* is final: 1 for the same word, ALIKE for another form of it."""
+    """Return what *new* is worth where *old* is final: 1 for the same word, ALIKE for another form of it, else 0."""
     if old.text == new.text:
         return 1.0
     short, long = sorted((old.text, new.text), key=len)
@@ -187,8 +188,8 @@ def _near(old: Unit, new: Unit) -> bool:
 def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:
     """Return whether words can be parted before unit *at*: between two words, or where final words end within one.
 
-    So "526-018" is parted after a final "526", "5 2 6" or "26", and not after a final "36". All of the last final word
-    must come before: a model may stretch "8888" over the pause after it, and its middle is not where it goes on.
+    So "526-018" is parted after a final "526", "5 2 6" or "26", and not after a final "36". The whole last final word
+    must come before *at*: a model may stretch "8888" over the pause after it, and nothing new begins in its middle.
     """
     if not 0 < at < len(units) or units[at - 1].word != units[at].word:
         return True
@@ -207,7 +208,7 @@ def _cut(word: Word, upto: int, start: int) -> list[Word]:
 
 
 def spoken_span(word: Word) -> Span:
-    """Return when *word* is said at most: a model stretches words over the silence and the words after them."""
+    """Return the longest span that *word* can take: a model stretches words over the silence and words after them."""
     return word.start, min(word.end, word.start + longest_time(word.text))
 
 
@@ -241,9 +242,9 @@ def align_units(
 
 
 class _Comparison:
-    """Two hearings, and for each word of one the words of the other with the same units.
+    """Two hypotheses, and for each word of one the words of the other that have the same units.
 
-    A word of the second hearing is split if the first has only a part of it.
+    A word of the second hypothesis is split if the first has only a part of it.
     """
 
     def __init__(self, first: Sequence[Word], again: Sequence[Word], span: Span, near: int) -> None:
@@ -256,7 +257,7 @@ class _Comparison:
         self._in_again: list[list[int | None]] = [[] for _ in first]  # for each unit of a word: the piece that has it
         for number, unit in enumerate(ours):
             self._in_again[unit.word].append(piece_of[there[number]] if number in there else None)
-        # For each unit of a piece: the word of the first hearing that has it, and whether it lies in *span*.
+        # For each unit of a piece: the word of the first hypothesis that has it, and whether it lies in *span*.
         self._in_first = [
             [
                 (
@@ -269,14 +270,14 @@ class _Comparison:
         ]
 
     def cheapest(self) -> tuple[Word, ...]:
-        """Return the words after the cheapest replacement of a run of the first hearing by a run of the second."""
+        """Return all words, with that run of the first hypothesis replaced by a run of the second that costs least."""
         rows = list(combinations_with_replacement(range(len(self._first) + 1), 2))
         runs = list(combinations(range(len(self._pieces) + 1), 2))
-        ways = [((0, 0), (0, 0)), *((row, run) for row, run in product(rows, runs) if self._ordered(row, run))]
+        ways = [((0, 0), (0, 0)), *((row, run) for row, run in product(rows, runs) if self._keeps_order(row, run))]
         (begin, end), (start, stop) = min(ways, key=lambda way: self._cost(*way))
         return (*self._first[:begin], *_join_pieces(self._pieces[start:stop]), *self._first[end:])
 
-    def _ordered(self, row: Span, run: Span) -> bool:
+    def _keeps_order(self, row: Span, run: Span) -> bool:
         """Return whether the words stay in order if *run* takes the place of *row*."""
         return max(self._too_early(row, run), self._too_late(row, run)) <= self._near
 
@@ -309,7 +310,7 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A word of the second hearing, or the part of one that the first has, or has not."""
+    """A word of the second hypothesis, or a part of it that the first has or lacks as a whole."""
 
     word: Word
     units: range
@@ -324,7 +325,7 @@ class _Piece:
 
 
 def _pieces(words: Sequence[Word], units: Sequence[Unit], known: Container[int]) -> Iterator[_Piece]:
-    """Yield the pieces of *words*, whose *units* are partly *known* by index."""
+    """Yield the pieces of *words*. *known* has the indices of those of their *units* that the first hypothesis has."""
     numbers = iter(range(len(units) + 1))
     at = next(numbers)
     for index, word in enumerate(words):
@@ -372,7 +373,7 @@ def _overlap(one: Word, other: Word) -> int:
 
 
 def _possible_spans(units: Sequence[Unit], words: Sequence[Word]) -> list[Span]:
-    """Return where each unit can be within its word, if those before and after it in the word are said very fast."""
+    """Return where each unit can be within its word, if the units before and after it there are said very fast."""
     spans: list[Span] = []
     for number, group in groupby(units, key=lambda unit: unit.word):
         word, of = words[number], len(list(group))

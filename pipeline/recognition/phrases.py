@@ -19,8 +19,8 @@ def phrases(result: RecognitionResult) -> tuple[Segment, ...]:
 def without_end(text: str) -> str:
     """Return *text* without the marks that end its last sentence.
 
-    The engine gets the decided text of an open turn in this form. That a sentence ends at a pause is a guess, and
-    after "period." the engine begins a new sentence and leaves out a word that begins none.
+    The engine gets the decided text of an open turn in this form. A full stop at a pause is only a guess. After it the
+    engine would begin a new sentence, and leave out a word with which no sentence begins.
     """
     return text.rstrip("".join(SENTENCE_ENDS))
 

@@ -40,7 +40,7 @@ STARVING_S = 3.0
 """A file that has waited this long goes before live windows, once, so that live sessions never stop all files."""
 
 LATE_S = 1.0
-"""No session is admitted while a live window has waited longer than this, on average of the last calls."""
+"""No session is admitted while live windows wait longer than this, as a moving average of the longest wait."""
 
 FILES_S = 2.0
 """The longest that one call of files should take, because a person who begins to speak waits for its end.
@@ -99,7 +99,7 @@ class SchedulerStatistics:
     waiting: int = 0
     calls: int = 0
     failures: int = 0
-    behind_s: float = 0.0  # the longest wait of a live window, on average of the last calls
+    behind_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
     utilisation: float = 0.0  # calls that run, as an average share of the replicas, 0..1
 
 
@@ -145,8 +145,8 @@ class Scheduler:
     ) -> RecognitionResult:
         """Return what is recognised in *request*. Without *urgency* it is a live window. May be cancelled.
 
-        *newer* is called when the turn of *request* comes. If it returns another request, that one is served instead:
-        it is about the same stream and more audio. Raises EngineFailed, EngineTimeout.
+        *newer* is called when the turn of *request* comes. If it returns a newer request of the same stream, that one
+        is answered instead. Raises EngineFailed, EngineTimeout.
         """
         if urgency is None:
             urgency = _urgency(request)

@@ -1,4 +1,4 @@
-"""Brings words into the form in which they were spoken, to compare two hearings of the same audio.
+"""Brings words into the form in which they were spoken, to compare two hypotheses about the same audio.
 
 A recogniser may write the same speech in many ways: "450,000", "$450,000", "four hundred and fifty thousand dollars" or
 "4 5 0 0 0 0"; "S-M-I-T-H", "SMITH" or "S. M. I. T. H.". Here each becomes a row of units, the smallest parts that a
@@ -86,7 +86,7 @@ class Unit:
 
     @property
     def sound(self) -> str:
-        """What is said alike has the same: "four" may be heard as "for"."""
+        """The same for words that sound alike: "four" may be recognised as "for"."""
         return _SOUNDS.get(self.text, self.text)
 
 
@@ -131,7 +131,7 @@ def longest_time(text: str) -> int:
 
 
 def usual_time(text: str) -> float:
-    """Return the seconds in which *text* is usually said, by a fit to made phrases of nine voices."""
+    """Return the seconds that *text* usually takes, fitted to synthetic phrases of nine voices."""
     units = units_of([Word(word, 0, 0, 0.0) for word in text.split()])
     return sum(0.31 if unit.is_figure else 0.16 + 0.03 * len(unit.text) for unit in units)
 
@@ -166,9 +166,9 @@ def _parts(text: str) -> tuple[_Part, ...]:
             parts += [_Part(sign.casefold(), None) for sign in piece[:-1]]
             parts.append(_Part(piece[-1].casefold(), upto))
         else:
-            plain = "".join(sign for sign in piece.casefold() if sign.isalnum())
-            if plain not in _UNSAID:
-                parts.append(_Part(_SAME.get(plain, plain), upto))
+            word = plain(piece)
+            if word not in _UNSAID:
+                parts.append(_Part(_SAME.get(word, word), upto))
     return tuple(parts)
 
 
@@ -195,10 +195,10 @@ def _read_numbers(parts: Sequence[tuple[_Part, int]]) -> Iterator[tuple[_Part, i
 
 
 def _spread_figures(value: str, parts: Sequence[tuple[_Part, int]]) -> Iterator[tuple[_Part, int]]:
-    """Yield the figures of *value*, each with the index of the one of *parts* that says it by its place.
+    """Yield the figures of *value*, each with the index of the word that says it.
 
-    "Eighty" says 8 and 0, but 8 alone before "four". "Hundred" says the zeros that no word after it replaces. So a
-    word has the same figures wherever the number is cut off.
+    "Eighty" says 8 and 0, but only 8 before "four". "Hundred" says the zeros that no word after it replaces. So a word
+    has the same figures wherever the number is cut off.
     """
     scale = unit = 1
     starts = [(0, parts[0][1])]

@@ -2,7 +2,7 @@
 
     core.receive_audio(frame, speech=0.9)      # every WINDOW samples, with the probability that they hold speech
     request = core.decode_wanted()             # at most one is in flight
-    core.receive_hypothesis(heard)             # its answer, at any later time
+    core.receive_hypothesis(result)            # its answer, at any later time
     for event in core.events_received(): ...
 
 pipeline/session.py drives it; decisions.md has the measurements behind the numbers.
@@ -47,7 +47,7 @@ ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
 
 RELEASED_AT_ONCE = position(5)
-"""The most decided audio that is dropped at once, and the room in the window below which it is."""
+"""How much decided audio is dropped at once, and the room in the window below which it is dropped."""
 
 
 class StreamCore:
@@ -63,7 +63,7 @@ class StreamCore:
         self._window = AudioWindow()
         self._turns = Turns(options.turns)
         self._checks = TurnChecks(options.checks)
-        self._level = InputLevel() if options.warn_if_quiet else None  # None once the reader was warned, too
+        self._level = InputLevel() if options.warn_if_quiet else None  # also None after the warning
         self._agreement = Agreement(options.agreement)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
@@ -123,7 +123,7 @@ class StreamCore:
 
     @property
     def behind(self) -> bool:
-        """Whether what is in flight should be answered before more audio is taken, if the sender can wait.
+        """Whether to wait for the answer to what is in flight before more audio is taken, if the sender can wait.
 
         If the caller waits, the words depend on the audio alone, and not on the speed of the sender or the engine.
         """
@@ -244,7 +244,7 @@ class StreamCore:
             self._level = None
 
     def _end_turns(self) -> None:
-        """End the open turn, if any, or the rest of one from before the stream."""
+        """End the open turn, if any, or report the end of one that began before this stream."""
         self._report(self._turns.end(self.position))
         if self._turns.first is None:
             self._events += self._checks.conclude()
@@ -305,7 +305,7 @@ class StreamCore:
         self._events += self._checks.conclude(turn)
         self._agreement.settle(ask.end)
         self._agreement.part()
-        self._turns.done()
+        self._turns.remove_first()
         if self._turns.first is not None:
             self._begin(self._turns.first)
         if wordless and turn.ended is not None and turn.ended not in self._finalizing:
@@ -324,7 +324,7 @@ class StreamCore:
         guard = self._options.agreement.guard
         self._commit(self._agreement.conclude(result.words, until=self._audio_end(ask), guard=guard))
         rest, edge = self._agreement.pending, ask.end - guard
-        # A word that only seems to last long must not stop the stream from going on.
+        # A word with a wrong, very long time must not stop the stream.
         self._agreement.settle(min(edge, max(rest[0].start, edge - position(2))) if rest else edge)
         self._close(result, forced=True)
         self._segment_start = self._agreement.end
@@ -338,7 +338,7 @@ class StreamCore:
             self._language = None
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(self._starts.begin(turn))
-        self._forget(turn.start - self._options.final)  # so also where it began before the turn before it was decided
+        self._forget(turn.start - self._options.final)
 
     def _close(self, result: RecognitionResult, *, forced: bool) -> None:
         """Close the segment, if it has words. Its two scores are those of the last hypothesis."""

@@ -59,16 +59,16 @@ class RequestStarts:
         self._alone = False  # no speech before the turn is used, because an answer stopped there again
 
     def begin(self, turn: Turn) -> int:
-        """Go on with *turn*, which is the first now. Return where its first word may begin.
+        """Make *turn* the one whose requests are chosen. Return where its first word may begin.
 
-        At the start of a stream a voice detector misses first words that recognisers find, but it has a doubt. So where
-        no final word is before the turn, it begins with the first doubt shortly before it.
+        At the start of a stream the voice detector may miss first words that the recogniser finds, but its probability
+        rises. So where no final word is before the turn, it begins with the first faint frame shortly before it.
         """
         options = self._options
         after_words = any(word.end <= turn.start for word in self._agreement.committed)
-        doubts = () if after_words else self._window.voiced_spans(turn.start - options.early, turn.start, options.faint)
+        faint = () if after_words else self._window.voiced_spans(turn.start - options.early, turn.start, options.faint)
         self._turn = turn
-        self._edge = min([turn.start, *(start for start, _ in doubts[:1])]) - options.lead
+        self._edge = min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
         self._near = self._alone = options.multilingual  # what was said before may be in another language
         return self._edge
 
@@ -78,7 +78,7 @@ class RequestStarts:
         return self.newest
 
     def _find(self, ask: WindowRequest) -> int:
-        """Return a beginning that leaves the audio short enough for its aim, if there is one."""
+        """Return the best beginning with which the audio is short enough for its aim; the shortest if none is."""
         options, turn, committed = self._options, self._turn, self._agreement.committed
         length = options.partial if ask.aim is Aim.PARTIAL or self._near else options.final
         begin = max(self._edge, self._window.start)
@@ -97,17 +97,17 @@ class RequestStarts:
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return those of *words*, which are in order, that are not of earlier turns.
 
-        A number may have begun before the turn. The last word of the turn before may stand where this one begins.
+        A number that began before the turn is kept. The last word of the turn before may be placed where this begins.
         """
         before = sum(word.start + word.end < 2 * self._edge and not _goes_on(word, self._turn) for word in words)
         return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
 
     def misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word], *, begun: bool) -> bool:
-        """Return whether the audio of *ask* begins before the turn, and *words* lack speech in that turn.
+        """Return whether the audio of *ask* begins before the turn, and speech of the turn has no word.
 
-        They are those of the *answer* that are of the turn. A final lacks speech only if a word of an earlier turn
-        stands for it, or if it has no new words where the last partial had some and none is final (*begun*): the engine
-        itself looks for other speech, unless it is short.
+        *words* are those words of the *answer* that belong to the turn. In a final the engine itself looks for missed
+        speech, so only two cases are left: a word of an earlier turn is placed there, or the final has no new words
+        although the last partial had some and no word of the turn is final yet (*begun*).
         """
         options, agreement = self._options, self._agreement
         if self.newest >= self._edge:

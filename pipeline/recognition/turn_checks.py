@@ -52,7 +52,7 @@ class TurnCheckOptions:
     speech: float = 0.35  # frames with this probability of speech are no silence
     gap: int = 9 * WINDOW  # longer silences are cut to this
     apart: int = position(1.5)  # speech before a longer silence is not looked at with a later turn
-    open_until: int | None = None  # end of the last word of a turn that was open when the stream was interrupted
+    open_until: int | None = None  # as in with_turn_checks()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +133,7 @@ class TurnChecks:
         self._last_word_end = until
 
     def conclude(self, turn: Turn | None = None) -> list[TurnEnded]:
-        """Return the end of the turn of which all words are known, if it has any. None: the one before this stream."""
+        """Return TurnEnded for *turn*, if it has words. All of them are known. None: a turn from before this stream."""
         until, self._last_word_end = self._last_word_end, None
         if self._options is None or until is None:
             return []

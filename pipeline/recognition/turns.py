@@ -42,7 +42,7 @@ class Turns:
 
     def __init__(self, options: TurnOptions) -> None:
         self._options = options
-        self._opening = options.opening  # what it still lacks
+        self._opening = options.opening  # the speech that is still to come in the opening
         self._segmenter = Segmenter(
             SegmenterOptions(
                 enter=options.enter,
@@ -64,7 +64,7 @@ class Turns:
 
     @property
     def opening(self) -> bool:
-        """Whether so little was said so far that more has to follow before it is clear."""
+        """Whether the opening of the stream goes on."""
         return self._opening > 0
 
     @property
@@ -88,7 +88,7 @@ class Turns:
         self._follow(events, now)
         return events
 
-    def done(self) -> None:
+    def remove_first(self) -> None:
         """Forget the first turn, which is decided."""
         self._turns.popleft()
 

@@ -17,7 +17,7 @@ def test_the_device_is_what_was_wanted_or_what_there_is(
 ) -> None:
     monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: gpus)
     monkeypatch.setattr(whisper, "load_cuda", lambda: True)
-    assert whisper.chosen_device(wanted) == device
+    assert whisper.choose_device(wanted) == device
 
 
 def test_a_gpu_without_its_libraries_is_told_of_and_not_used(
@@ -26,16 +26,16 @@ def test_a_gpu_without_its_libraries_is_told_of_and_not_used(
     monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: 1)
     monkeypatch.setattr(whisper, "load_cuda", lambda: False)
     with caplog.at_level(logging.WARNING):
-        assert whisper.chosen_device(None) == "cpu"
+        assert whisper.choose_device(None) == "cpu"
     assert "scripts/setup cuda" in caplog.text
     with pytest.raises(ModelUnavailable, match="scripts/setup cuda"):
-        whisper.chosen_device("cuda")
+        whisper.choose_device("cuda")
 
 
 def test_a_gpu_that_was_asked_for_and_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: 0)
     with pytest.raises(ModelUnavailable, match="no NVIDIA GPU"):
-        whisper.chosen_device("cuda")
+        whisper.choose_device("cuda")
 
 
 def test_libraries_that_are_nowhere_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:

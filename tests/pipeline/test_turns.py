@@ -21,7 +21,7 @@ def turns_of(probabilities: list[float], *, flush: bool = True) -> list[Turn]:
     for frame, probability in enumerate(probabilities):
         now = (frame + 1) * WINDOW
         if turns.first is not None and not turns.first.open:
-            turns.done()
+            turns.remove_first()
         turns.receive(now, probability)
         if turns.first is not None and turns.first not in found:
             found.append(turns.first)
@@ -55,7 +55,7 @@ def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
     assert turns.end(4 * WINDOW) == []
     for frame in range(4, 8):
         turns.receive((frame + 1) * WINDOW, 0.9)
-    turns.done()
+    turns.remove_first()
     assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
 
 

@@ -98,7 +98,7 @@ def loud_steps(samples: Samples) -> NDArray[np.bool_]:
 
 
 def _quantiles(values: NDArray[np.float32], shares: Sequence[float]) -> NDArray[np.float64]:
-    """Return what these shares of *values* are below. numpy's own function imports masked arrays, which takes 0.1 s."""
+    """Return the quantiles of *values* at these shares. numpy's own function imports masked arrays, taking 0.1 s."""
     ordered = np.sort(values)
     return np.interp(np.multiply(shares, len(ordered) - 1), np.arange(len(ordered)), ordered)
 

@@ -61,8 +61,8 @@ def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> in
     """Return how many of *words* to keep so that the last sentence is not repeated. Words are without case and marks.
 
     After a short utterance Whisper may repeat the last sentence until its window is full. All words are kept if nothing
-    is repeated, or if *voiced_s* seconds of speech are long enough for all of them. If a single word is repeated,
-    *audio_s* seconds of audio need only be long enough: people do repeat words, and the voice detector misses some.
+    is repeated, or if *voiced_s* seconds of speech are long enough for all of them. A single repeated word is also kept
+    if *audio_s* seconds of audio are long enough: people do repeat words, and the voice detector misses some.
     """
     letters = sum(map(_letters, words))
     if letters <= HURRIED * voiced_s:
@@ -84,7 +84,7 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
     """Return how many of *words* to keep so that the last phrase is there only once.
 
     At the end of short audio Whisper may begin its last phrase again: "for the budget review, for the budget". Both
-    then lie in the time of one. All words are kept if the spans *voiced* have enough speech for both.
+    then share the time in which the phrase was said once. All words are kept if *voiced* has enough speech for both.
     """
     units = units_of(words)
     rows = list(repeated_figures(units))  # repeats.py shortens them

@@ -13,7 +13,7 @@ from pipeline.recognition.spoken_form import usual_time
 from pipeline.words import Word
 
 WEIGHT = 0.55
-"""What it costs in mean log-probability that a text takes e times the time of the speech, or a part of 1/e."""
+"""The cost, in mean log-probability, of a text that usually takes e times as long as the speech lasted, or 1/e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ def needs_second_look(hypothesis: Hypothesis) -> bool:
 def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis:
     """Return that of two hypotheses about the same audio which passes the gates, or the likelier one if both do.
 
-    Which is likelier depends on the time of the speech as well: an answer that leaves out a sentence may have the
-    higher mean probability. The higher of their probabilities of no speech counts for both. If it is high and they have
-    no word in common, neither is accepted, unless the voice detector found speech.
+    The likelier one also fits the time of the speech: an answer that leaves out a sentence may have the higher mean
+    probability. The higher of their probabilities of no speech counts for both. If it is high and they have no word in
+    common, neither is accepted, unless the voice detector found speech.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first

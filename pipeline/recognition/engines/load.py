@@ -53,7 +53,7 @@ class Loaded:
 
 
 class WindowMeasurement:
-    """Measures which windows suit a model of which nobody knows it. Without that it uses full windows."""
+    """Measures which windows suit a model that windows.py does not list. Until then it uses full windows."""
 
     def __init__(self, engine: "WhisperEngine", key: str, notes: Path) -> None:
         self._engine = engine
@@ -103,7 +103,7 @@ def _names(settings: EngineSettings) -> tuple[list[str], str]:
     bootstrap.prepare()
     from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  after prepare(); takes 0.5 s and 60 MB
 
-    device = whisper.chosen_device(None if settings.device == AUTO else settings.device)
+    device = whisper.choose_device(None if settings.device == AUTO else settings.device)
     names = models.automatic(device, settings.cache_dir)
     if settings.model != AUTO:
         names = list(dict.fromkeys([settings.model, *names]))
@@ -149,7 +149,7 @@ def _whisper(settings: EngineSettings) -> Loaded:
             unmeasured = None if sizes else WindowMeasurement(engine, key, notes)
             if unmeasured is not None:
                 log.info(
-                    "hears in full windows; `scribewire doctor` measures shorter ones", extra={"model": model.name}
+                    "full windows are used; `scribewire doctor` measures shorter ones", extra={"model": model.name}
                 )
     instead_of = None if name == names[0] else Path(names[0]).name
     return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unmeasured=unmeasured)
@@ -166,7 +166,7 @@ def _find_known_sizes(folder: Path) -> WindowSizes | None:
 
 
 def _ends_of(weights: Path) -> bytes:
-    """Return the first and the last bytes of a file: what another training changes, read in no time."""
+    """Return the first and the last bytes of a file, which differ from model to model and are read quickly."""
     with weights.open("rb") as file:
         first = file.read(_SAMPLE)
         file.seek(-min(_SAMPLE, weights.stat().st_size), 2)

@@ -6,10 +6,10 @@ load.py and `scribewire models` call it.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
+from pipeline.packaged import find_packaged
 from pipeline.recognition.engines.hub import (
     BY_HAND,
     NEEDED,
@@ -223,12 +223,8 @@ def bundled_folder() -> Path | None:
 
     The package is never imported: only its data files are used, and its code need not be trusted.
     """
-    try:
-        found = [file for file in files(_PACKAGE) or () if file.name == "model.bin"]
-    except PackageNotFoundError:
-        return None
-    folder = Path(str(found[0].locate())).parent if found else None
-    return folder if folder is not None and all((folder / name).is_file() for name in NEEDED) else None
+    weights = find_packaged(_PACKAGE, "model.bin")
+    return weights.parent if weights and all((weights.parent / name).is_file() for name in NEEDED) else None
 
 
 def bundled_is_sound() -> bool:

@@ -1,8 +1,8 @@
 """The numbers of a Whisper request: window lengths, the length of its prompt, and the most tokens of its answer.
 
 CTranslate2 decodes several requests in one pass only if their prompts have equal length. The user's hint stands before
-<|startoftranscript|>; the model reads it in one step, which costs almost nothing. An answer may begin with given
-tokens. Each of them costs as much as a token that the model finds.
+<|startoftranscript|>; the model reads it in one step, which costs almost nothing. An answer may begin with tokens that
+the request gives. Each of them costs as much as a token that the model generates.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Shape:
     window_s: int
     hint_tokens: int  # tokens before <|startoftranscript|>, its own marker not counted
     final: bool
-    prefix_tokens: int = 0  # given tokens with which the answer begins
+    prefix_tokens: int = 0  # tokens of the request with which the answer begins
 
     @property
     def max_tokens(self) -> int:

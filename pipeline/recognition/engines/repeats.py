@@ -1,9 +1,9 @@
-"""Figures that an answer repeats: whether they are too many for their time, and the answer with as many as fit.
+"""Finds rows of repeated figures in an answer, and shortens those that are too long for their time.
 
-People say "4242 4242 4242 4242", and Whisper then often goes on with such a row until its window is full. That cannot
-be seen in the text, since the row was said, but in its time: nobody says figures so fast. Only the time of the whole
-row counts, because those of its words are wrong: the model no longer follows the audio. whisper.py decodes a window
-with such a row again, and gates.py leaves the row out. ../decisions.md has the measurements.
+People say "4242 4242 4242 4242", and Whisper then often continues such a row until its window is full. The text does
+not show that, since the row was said, but the time does: nobody says figures so fast. Only the time of the whole row
+counts. The times of its words are wrong, because the model no longer follows the audio. whisper.py decodes a window
+with such a row again, and gates.py judges an answer without it. ../decisions.md has the measurements.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -16,19 +16,19 @@ from pipeline.recognition.spoken_form import FIGURE_SOUNDS, Unit, units_of
 from pipeline.words import Word
 
 LONGEST = 8
-"""Figures of a round at most: "4242" repeats two, "1234 1234" four."""
+"""The most figures in a round: "4242" repeats two, "1234 1234" four."""
 
 ROUNDS = 3
-"""How often they are there at least."""
+"""The fewest rounds in a row."""
 
 FEWEST = 8
-"""Figures of a row at least. A shorter one may be a telephone number."""
+"""The fewest figures in a row. A shorter one may be a telephone number."""
 
 FIGURE = position(0.16)
-"""Nobody says each of so many figures in less time."""
+"""Nobody says the figures of a row in less time each."""
 
 USUAL = position(0.2)
-"""The time of a figure: so many are kept if there are too many."""
+"""The time of each figure that is kept of a row that is too long."""
 
 PAUSE = position(0.1)
 """The least pause at which a row may have ended."""
@@ -73,7 +73,7 @@ def has_repeats(words: Sequence[Word]) -> bool:
 
 
 def better_repeats(first: Sequence[Word], again: Sequence[Word], voiced: Sequence[Span]) -> bool:
-    """Return whether *again* has all other words that *first* has, and no more figures without time in *voiced*."""
+    """Return whether *again* has no fewer units outside rows than *first*, and no more figures too many in *voiced*."""
     ours, theirs = fit_figures(first, voiced), fit_figures(again, voiced)
     surplus = len(units_of(first)) - len(units_of(ours))
     return _count_others(again) >= _count_others(first) and len(units_of(again)) - len(units_of(theirs)) <= surplus
@@ -109,10 +109,10 @@ def with_surroundings(
 def _words_after(
     pauses: Sequence[int], end: int, recognise: Callable[[int, int], tuple[Word, ...]]
 ) -> tuple[tuple[Word, ...], int]:
-    """Return the words after figures that end in one of *pauses*, and in which, or no words and *end*.
+    """Return the words after a row that ends in one of *pauses*, and that pause; no words and *end* if there are none.
 
-    The words from the last pause on are recognised, then from earlier ones, until they begin with figures, or are not
-    more than before.
+    The audio from the last pause on is recognised, then that from earlier pauses, until the words begin with figures or
+    are no more than before.
     """
     after: tuple[Word, ...] = ()
     at = end
@@ -125,7 +125,7 @@ def _words_after(
 
 
 def _before_figures(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the *words* before the first figure. "For two" counts as one, because it sounds like that."""
+    """Return the *words* before the first figure. "For two" counts as figures, because it sounds like "four two"."""
     units = units_of(words)
     alike = [unit.is_figure or unit.sound in FIGURE_SOUNDS for unit in units]
     first = next((at for at, unit in enumerate(units) if unit.is_figure or all(alike[at : at + 2])), None)
@@ -140,9 +140,9 @@ def _count_others(words: Sequence[Word]) -> int:
 
 
 def fit_figures(words: Sequence[Word], voiced: Sequence[Span]) -> tuple[Word, ...]:
-    """Return *words* without those of repeated figures that have no time in the speech of *voiced*: the last of a row.
+    """Return *words* without the last figures of rows that are too long for the speech in their time.
 
-    All time counts as speech if *voiced* is empty.
+    *voiced* has the spans of speech; if it is empty, all time counts as speech.
     """
     units = units_of(words)
     beyond = {index for row in repeated_figures(units) for index in _beyond(units, row, words, voiced)}
@@ -164,7 +164,7 @@ def _text_without(beyond: Container[int], text: str, units: Sequence[Unit], indi
 
 
 def _beyond(units: Sequence[Unit], row: range, words: Sequence[Word], voiced: Sequence[Span]) -> range:
-    """Return the last units of *row* for which there is no time. The zeros at the end of a number take none."""
+    """Return the last units of *row* for which there is no time. Zeros at the end of a number take none."""
     start = units[row[0] - 1].end if row[0] else 0  # within a row the times are wrong
     end = units[row[-1] + 1].start if row[-1] + 1 < len(units) else max([words[-1].end, *(last for _, last in voiced)])
     spans = [(max(start, first), min(end, last)) for first, last in voiced or [(units[row[0]].start, end)]]

@@ -58,7 +58,7 @@ _MARGIN = RATE // 5  # samples before and after speech without words that are re
 _MOMENT = RATE // 20  # samples of silence before a second look: they shift the audio in the encoder's frames
 
 
-def chosen_device(device: str | None) -> str:
+def choose_device(device: str | None) -> str:
     """Return the device to use, cpu or cuda. None chooses cuda if there are a GPU and CUDA's libraries.
 
     Raises ModelUnavailable if *device* is cuda and it cannot be used.
@@ -95,11 +95,11 @@ class WhisperEngine:
         """Load the model in *folder*. Raises ModelUnavailable if it is not a Whisper model.
 
         *compute_type* None is int8 on a CPU and float16 on CUDA. *threads* None chooses the threads of a call by the
-        size of the model. windows.py finds the *sizes* that suits a model; full windows suit every Whisper model.
+        size of the model. windows.py lists the *sizes* that suit known models; full windows suit every Whisper model.
         """
         self.model = model
         self.sizes = sizes
-        self.device = chosen_device(device)
+        self.device = choose_device(device)
         self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
         self.max_batch = _MAX_BATCH[self.device]
         try:
@@ -298,7 +298,7 @@ class WhisperEngine:
         return better(first, second, request.voiced_s)
 
     def _without_loop(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> tuple[Word, ...]:
-        """Return the words of a second look at a request whose answer *first* loops; none if that loops, too."""
+        """Decode a request whose answer *first* is a loop again, and return the words; none if they loop, too."""
         second = self._second_look(request, replace(first, failed="repetition"), shape)
         [words] = self._align([request], [second])
         return words if count_before_echo(words, request.voiced) == len(words) else ()
@@ -323,9 +323,9 @@ class WhisperEngine:
         return with_surroundings(words, request.voiced, between) if request.final else words
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
-        """Return the words of each accepted hypothesis. Those with one encoding and one start share a call of align().
+        """Return the words of each hypothesis; none for those that fail a gate.
 
-        The start of an answer names the language and the task.
+        Hypotheses of the same encoding, language and task share a call of align().
         """
         words: list[tuple[Word, ...]] = [()] * len(hypotheses)
         groups: dict[tuple[int, str, str], list[int]] = {}
@@ -393,7 +393,7 @@ class WhisperEngine:
         return Shape(window_s, len(self._hint_tokens(request)), request.final, len(self._prefix_tokens(request)))
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
-        """Return the tokens that the answer begins with; None for several requests, whose tokens may differ."""
+        """Return the tokens that the answer begins with; none if requests share calls, as their numbers may differ."""
         return self._tokens_of(request.prefix) if self.max_batch == 1 else ()
 
     def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
