@@ -47,7 +47,7 @@ class PriceHistory:
         return next((day for day in days if self.at(datetime.combine(day, moment.timetz())) != card), None)
 
     def off_peak(self, moment: datetime) -> tuple[datetime, RateCard] | None:
-        """Return the time of day when input is cheapest, with its rate card, or None if *moment* is no dearer."""
+        """Return the time of day when input is cheapest, with its rate card, or None if *moment* is as cheap."""
         now = self.at(moment)
         if now is None:
             return None

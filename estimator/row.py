@@ -21,7 +21,7 @@ PRICED, PARTIAL, UNPRICED, UNKNOWN = "priced", "partial", "unpriced", "unknown_m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRow:
-    """The answer for one model. *cost* is that of the run in UNITS, None if not one call fits or no price is known."""
+    """The answer for one model. *cost* is that of the run in UNITS; None if no call fits or no price is known."""
 
     requested: str
     name: str | None  # of the model; None: unknown
@@ -32,7 +32,7 @@ class EstimateRow:
 
 
 def unknown_row(requested: str, did_you_mean: list[str]) -> EstimateRow:
-    """Return the row of a name that stands for no model."""
+    """Return the row of a name that no model has."""
     problem = f"{requested!a} is unknown" + (f"; did you mean {' or '.join(did_you_mean)}?" if did_you_mean else "")
     answer = {**_row_json(requested, UNKNOWN), "did_you_mean": did_you_mean}
     return EstimateRow(requested=requested, name=None, status=UNKNOWN, answer=answer, problem=problem)
@@ -63,7 +63,7 @@ def price_row(
 
 
 def _row_json(requested: str, status: str, model: "PricedModel | None" = None) -> Json:
-    """Return a row with all its members, as it is where nothing has been priced."""
+    """Return a row with all its members and without any price."""
     return {
         "requested_id": requested,
         "model": model.name if model else None,

@@ -85,9 +85,9 @@ class Scenario:
 
 
 def reasoning_tokens(visible: int, request: EstimateRequest, *, reasons: bool | None) -> Spread[int]:
-    """Return the reasoning tokens billed per call with *visible* expected tokens; *reasons* None means unknown.
+    """Return the reasoning tokens billed for an answer of *visible* tokens; *reasons* None means unknown.
 
-    100 + 1.5 v was fitted on 548 replies with reported reasoning; 0.3 and 4 times that span them.
+    100 + 1.5 v was fitted on 548 replies with reported reasoning; they lie between 0.3 and 4 times that.
     """
     if request.reasoning == "off" or reasons is False:
         return Spread(0, 0, 0)

@@ -17,7 +17,7 @@ the cosine of their vectors. Clustering joins turns into people:
    almost like a voice that speaks more. The others are dropped; timeline.py gives their turns to the voices that they
    resemble most.
 5. One person who whispers, or goes on over a telephone, may sound as different as two people do who sound alike. But
-   two people answer and interrupt each other, and one person does not. So unless two are heard at once (OVERLAP) or the
+   two people answer and interrupt each other, and one person does not. So unless two speak at once (OVERLAP) or the
    voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE).
 6. While a stream goes on, one person stays one until a second voice is confirmed: it must speak for SECOND_S, longer
    the longer the first has spoken alone, and twice as long if it sounds almost like the first. A wrong second label
@@ -39,10 +39,11 @@ Spans: TypeAlias = Sequence[tuple[int, int]]
 """From and to which frames of the recording."""
 
 APART, APART_FOR_SURE = 0.33, 0.2
-"""Groups with at least this mean cosine distance are two people: where little is heard of one, and where much is."""
+"""Groups with at least this mean cosine distance are two people: the first number if one of them speaks little, the
+second if both speak much."""
 
 UNSURE_S, FOR_SURE_S = 4.0, 12.0
-"""How long the one that speaks less does so. Between them the distance falls evenly."""
+"""What is little and what is much, for the group that speaks less. Between the two the distance falls evenly."""
 
 MIXED = 0.35
 """Two parts of a turn with at least this distance are two people's."""
@@ -66,22 +67,22 @@ FOUNDING_S = 2.0
 of its speaker that no distance could tell it from a second person."""
 
 DOUBLE = 0.8
-"""The cosine with another voice from which one is doubtful: the first model heard two local voices in one person."""
+"""A voice with this cosine to another one is doubtful: the first model may have split one person into two voices."""
 
 DOUBLE_S = 4.0
-"""A doubtful voice speaks for this long."""
+"""The least that a doubtful voice must speak to count."""
 
 ONE, ONE_FOR_SURE = 0.85, 0.87
-"""Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while: where
-the one that speaks less does so for UNSURE_S, and where it does so for FOR_SURE_S."""
+"""Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while: the
+first number if the one that speaks less does so for UNSURE_S, the second if it does so for FOR_SURE_S."""
 
 SECOND_S = (3.0, 6.0)
-"""The least and the most that a second voice must speak before it is confirmed in a stream: a quarter of what the first
-speaks."""
+"""In a stream a second voice is confirmed when it has spoken a quarter as long as the first, but at least and at most
+these seconds."""
 
 ALONE, TURNS = (0.68, 0.85), (2, 8)
-"""If all voices have this cosine with the first, they are one person: if the voice changes this often. Between the two
-numbers of changes the cosine rises evenly. With three voices and more each change counts twice."""
+"""All voices are one person if their cosine with the first one is at least ALONE: the first number if the voice changes
+as often as the first number of TURNS, and so on, evenly between them. With n voices each change counts n - 1 times."""
 
 OVERLAP = 0.045
 """If two local voices speak at once in this share of all speech, there are two people, however alike they sound."""
@@ -147,7 +148,7 @@ def find_voices(
 
 
 def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
-    """Return the voices that are no doubles: each differs from all that speak more, or speaks for long enough."""
+    """Return the indices of voices that differ from all voices that speak more, or speak for long enough."""
     distinct: list[int] = []
     for index, voice in enumerate(voices):
         alike = (voices[distinct] @ voice).max(initial=-1)
@@ -158,14 +159,14 @@ def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
 
 
 def _are_one_person(voices: Array, spans: Sequence[Spans], windows: Sequence[Window]) -> bool:
-    """Return whether the voices are alike, for how often one follows the other, and hardly ever speak at once."""
+    """Return whether the voices are alike enough for how often they change, and hardly ever speak at once."""
     changes = _changes(spans) * (len(voices) - 1)  # three voices are seldom one person's
     alike = bool((voices[1:] @ voices[0] >= np.interp(changes, TURNS, ALONE)).all())
     return alike and _overlap(windows) < OVERLAP
 
 
 def _overlap(windows: Sequence[Window]) -> float:
-    """Return the share of speech in which the first model hears two local voices."""
+    """Return the share of speech in which the first model finds two local voices."""
     speaking = np.concatenate([(window.speech > HEARD).sum(axis=1) for window in windows])
     return int(np.count_nonzero(speaking > 1)) / max(1, int(np.count_nonzero(speaking)))
 
@@ -181,7 +182,7 @@ def _changes(spans: Sequence[Spans]) -> int:
 
 
 def _second_is_confirmed(voices: Array, lasting: NDArray[np.float64]) -> bool:
-    """Return whether any voice speaks for long enough to be surely not the first, which speaks most."""
+    """Return whether a voice other than the first, which speaks most, has spoken for long enough."""
     least_s = np.clip(lasting[0] / 4, *SECOND_S)
     return bool((lasting[1:] >= np.where(voices[1:] @ voices[0] < DOUBLE, least_s, 2 * least_s)).any())
 

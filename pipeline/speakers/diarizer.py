@@ -1,4 +1,4 @@
-"""Listens to a recording from its start to its end and then says who spoke when. Batch makes one for each file.
+"""Finds who speaks when in a recording, after its end. Batch makes a Diarizer for each file, or for each channel.
 
 diarizer = Diarizer(models)
 for samples in audio:
@@ -33,7 +33,7 @@ KNOWN = 0.7
 
 
 class Diarizer:
-    """Listens to one recording. It is not thread-safe."""
+    """Analyses one recording, window by window. It is not thread-safe."""
 
     def __init__(self, models: SpeakerModels) -> None:
         self._models = models
@@ -53,7 +53,7 @@ class Diarizer:
         return self._windows
 
     def receive(self, samples: Samples) -> None:
-        """Take the next samples, and listen whenever they complete AT_ONCE windows, which takes 0.06 s of CPU."""
+        """Take the next samples, and analyse AT_ONCE windows whenever they are complete, which takes 0.06 s of CPU."""
         self._received += len(samples)
         self._buffer.append(samples)
         while self._received >= (self._next + (AT_ONCE - 1) * FILE_STEP) * STEP + LENGTH:
@@ -66,7 +66,7 @@ class Diarizer:
             self._listen([*range(self._next, last, FILE_STEP), last])
 
     def _listen(self, starts: Sequence[int]) -> None:
-        """Listen to the windows from these frames, and keep the samples of the last: the next begins no earlier."""
+        """Analyse the windows that start at these frames, and keep the samples of the last one for the next windows."""
         samples = np.concatenate(self._buffer)[(starts[0] - self._start) * STEP :]
         stretches = {start: samples[(start - starts[0]) * STEP :][:LENGTH] for start in starts}
         self._windows += self._models.listen_to_several(stretches, self._windows[-1] if self._windows else None)
@@ -95,7 +95,7 @@ def speaker_turns(diarizers: Mapping[int | None, Diarizer], options: SpeakerOpti
 def find_all_voices(
     windows_by_channel: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
 ) -> dict[int | None, tuple[Array, list[str | None]]]:
-    """Return the voices of each channel and their names, as name_voices() does; not too many on all together."""
+    """Return by channel what name_voices() returns: at most options.most voices in all, but one on each channel."""
     several = {channel: len(options.voices_of(channel)) > 1 for channel in windows_by_channel}
     found = {
         channel: find_voices(windows, options.most, several=several[channel])

@@ -61,7 +61,7 @@ class SpeechOfVoices:
         self._reached = 0  # the end of the last stretch
 
     def collect(self, window: Window, samples: Samples) -> None:
-        """Add the turns of a window, whose samples these are, without what earlier windows had of them."""
+        """Add the turns of *window*, whose audio is *samples*, without what earlier windows have added."""
         base = window.start * STEP
         for turn in sorted(window.turns, key=lambda turn: turn.first):
             start = max(base + turn.first * STEP + OFFSET, self._reached)

@@ -27,7 +27,7 @@ SAME = 0.85
 """The cosine from which the voices of two references are one person's."""
 
 ONE_VOICE = 0.65
-"""The cosine from which two voices that were found in a reference are taken for one after all: it has no third."""
+"""The cosine from which two voices that were found in one reference are one person's."""
 
 _ANOTHER_S = 1.0  # speech of a second voice that is no mistake
 
@@ -47,7 +47,10 @@ def known_voices(models: SpeakerModels, samples: Mapping[str, Samples]) -> dict[
 def learn_voices(
     isolation: Isolation, models: SpeakerModels, recordings: Mapping[str, bytes]
 ) -> dict[str, NDArray[np.float32]]:
-    """The same for recordings in any known format. Errors of a decoder become UnusableReference too."""
+    """Return what each person sounds like, by name, from recordings in any known format.
+
+    Raises UnusableReference, also for a recording that cannot be decoded.
+    """
     samples: dict[str, Samples] = {}
     for name, recording in recordings.items():
         with tempfile.NamedTemporaryFile() as file:

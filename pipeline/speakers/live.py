@@ -39,14 +39,14 @@ COARSE_STEP = 148
 """Frames, 2.5 s: the same where listening lags behind."""
 
 RECENT = 30
-"""Windows whose turns are found again after each window. Older ones are, when all is clustered anew."""
+"""After each window the turns of the last RECENT windows are found again. Older turns change only with a clustering."""
 
 GROWTH = 1.05
-"""By how much a recording grows until it is clustered anew: one of less than 20 s with every window."""
+"""The factor by which a recording grows until it is clustered anew. Below 20 s that is with every window."""
 
 _LAG = 60 * RATE  # words of one channel are final at most so much later than those of another
 
-_BEHIND = 4 * LIVE_STEP * STEP  # with more unheard samples than these, windows have the coarse step
+_BEHIND = 4 * LIVE_STEP * STEP  # with more samples waiting than these, windows have the coarse step
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class LabelledWord:
     word: Word
     channel: int | None
     label: str | None
-    first: str | None = None  # the label of which it is a first word: that of its voice, whatever the label is now
+    first: str | None = None  # its first label, or a new one that began with it: _inherit() counts it for that label
 
 
 class LiveSpeakers:
@@ -177,7 +177,7 @@ class LiveSpeakers:
         return label
 
     def _replay(self) -> None:
-        """Continue with the two speakers of each channel where the log ends."""
+        """Continue with the two speakers of each channel where the earlier words end."""
         for one in self._words:
             if one.label is not None and one.channel in self._channels:
                 self._channels[one.channel].give(self._sentences[one.channel] % 2, one.label)
@@ -291,7 +291,7 @@ class _Channel:
             self._listen_to(self._received)
 
     def use(self, voices: NDArray[np.float32], people: Sequence[str | None], words: Sequence[LabelledWord]) -> None:
-        """Find all turns of these voices, and name each as the words that are its now were named."""
+        """Find all turns of these voices. A voice without a name in *people* gets a label of its words, if it can."""
         self._voices = voices
         found = voice_turns(self.windows, voices, self._analysed_to)
         self._turns = [

@@ -35,7 +35,7 @@ class SegmentationModel:
         """Return the probability that each voice speaks in each frame of windows of up to LENGTH samples.
 
         The shape is (windows, FRAMES, VOICES). A shorter window is filled up with silence. Two windows in one call
-        take a sixth less CPU than in two, and 18 MB more memory.
+        take a sixth less CPU than in two calls, and 18 MB more memory.
         """
         padded = np.zeros((len(windows), 1, LENGTH), np.float32)
         for row, window in zip(padded[:, 0], windows, strict=True):

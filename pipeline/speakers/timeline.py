@@ -19,13 +19,13 @@ TWO_SPEAK = 1.2
 """The same for two voices. The model misses much overlapping speech, and seldom finds some that is none."""
 
 ALIKE_BY = 0.04
-"""A piece of a turn is another voice's than its local voice where its cosine with that one is so much higher."""
+"""A piece of a turn goes to another voice than the rest of its local voice if its cosine is higher by this."""
 
 CHANGE = 0.1
-"""What a change of voice between two pieces of a turn costs: cosine times seconds."""
+"""The cost of a change of voice between two pieces of a turn, as cosine times seconds."""
 
 SOUNDS_S = 0.6
-"""A shorter turn keeps the voice of its local voice, whatever it sounds like."""
+"""A turn shorter than this has the voice of its local voice, whatever it sounds like."""
 
 _MARGIN = 6  # frames around a turn that are its voice's too
 _LEAST = 0.02  # the probability below which nobody is taken for a second voice
@@ -49,7 +49,7 @@ def voice_turns(windows: Sequence[Window], voices: Array, duration: int) -> list
     frames = max(window.start + len(window.speech) for window in windows)
     speech = np.zeros((frames, len(voices)), np.float32)
     window_count = np.zeros((frames, 1), np.float32)
-    people = np.zeros(frames, np.float32)  # who speak at once
+    people = np.zeros(frames, np.float32)  # how many speak at once
     for window in windows:
         span = slice(window.start, window.start + len(window.speech))
         window_count[span] += 1
@@ -106,9 +106,10 @@ def _owners(window: Window, voices: Array) -> dict[int, NDArray[np.intp]]:
 
 
 def best_path(scores: Array, change: float) -> list[int]:
-    """Return a column for each row of *scores*, at least one, so that their sum less *change* for each change is most.
+    """Return a column for each row of *scores*, so that the sum of scores, less *change* for each change, is greatest.
 
-    This is Viterbi's algorithm: the best way to each column of a row goes on from the best ways to the row before.
+    There is at least one row. This is Viterbi's algorithm: the best way to a column comes from the best ways to the row
+    before.
     """
     total = scores[0]
     came_from: list[NDArray[np.intp]] = []

@@ -24,10 +24,10 @@ SHORTEST = 12
 """Mel frames, 0.12 s: a shorter turn has no sound of its own."""
 
 KNOWN_SHARE = 0.5
-"""A turn has a piece of the window before if it has this share of it: a turn often begins before the window."""
+"""A piece of the window before belongs to a turn that has this share of it: turns often begin before the window."""
 
 NEW = 36
-"""Frames, 0.6 s: less speech next to known pieces needs no embedding of its own."""
+"""Frames, 0.6 s: less speech than this next to known pieces needs no embedding of its own."""
 
 Frames: TypeAlias = NDArray[np.intp]
 
@@ -57,7 +57,7 @@ class SpeakerModels:
         return self.listen_to_several({start: samples}, before)[0]
 
     def listen_to_several(self, stretches: Mapping[int, Samples], before: Window | None) -> list[Window]:
-        """Return the results for stretches in their order, by their start, as listen() does for each. It is cheaper."""
+        """Return what listen() returns for each of *stretches*, by first frame and in order, at a lower cost."""
         began = time.thread_time()
         windows: list[Window] = []
         try:
@@ -97,7 +97,7 @@ class SpeakerModels:
 
 
 def known_pieces(window: Window, start: int) -> list[_Known]:
-    """Return the pieces of a window in order, in frames after *start*, but those that end with it: they may go on."""
+    """Return the pieces of a window, in order and in frames from *start*, but not those at its end: they may go on."""
     shift = window.start - start
     pieces: list[_Known] = []
     for turn in window.turns:
@@ -110,7 +110,7 @@ def known_pieces(window: Window, start: int) -> list[_Known]:
 
 
 def _cut(run: Frames, known: Sequence[_Known]) -> list[Piece | Frames]:
-    """Return the known pieces of a run, and the frames between them unless they are few."""
+    """Return the known pieces of a run, and the frames between them, except fewer than NEW."""
     parts: list[Piece | Frames] = []
     reached = int(run[0])
     for first, after, embedding in known:

@@ -1,7 +1,7 @@
-"""Finds e-mail addresses in words as they were heard: written ones and "john dot doe at example dot com". Pure.
+"""Finds e-mail addresses in recognised words: written ones and "john dot doe at example dot com". Pure.
 
-Each part of a word becomes one letter of a row that says what it is, and the grammar of addresses is a regular
-expression over that row. So "mail john.doe@example.com" is "WWDW@WDW".
+The words become a string with one letter for the kind of each part, and the grammar of addresses is a regular
+expression over that string. So "mail john.doe@example.com" is "WWDW@WDW".
 """
 
 import re
@@ -14,11 +14,11 @@ from pipeline.words import Word
 MAX_HOST_WORDS = 2
 """The most words of a host before its first dot, as in "at my company dot com", besides figures and letters."""
 
-LEAST_SPELLED = 4  # letters in a row that are hidden if they go on for longer than words may be held
+LEAST_SPELLED = 4  # letters in a row that are hidden if words can be held no longer and they are not over
 
-# What a part of a word may be: a word, a figure or number, a spelled letter, one that is a word in some language too,
-# "at", the sign for it, a word that "at" is mistaken for, "dot", "dash" and the like, "underscore", and a mark that no
-# address goes on after.
+# The kinds of parts: a word, a figure or number, a spelled letter, a letter that is a word in some language too, "at",
+# the sign for it, a word that "at" is mistaken for, "dot", "dash" and the like, "underscore", and a mark after which no
+# address continues.
 _WORD, _NUMBER, _LETTER, _SHORT, _AT, _SIGN, _MISTAKEN, _DOT, _JOIN, _UNDER, _MARK = "WNLlA@MDJU|"
 
 _SHORT_WORDS = frozenset("aeiouy")
@@ -29,15 +29,15 @@ _UNDERSCORES = frozenset(("underscore", "unterstrich", "underline", "souligné")
 _PIECES = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[@._+\-‑]")  # noqa: RUF001  marks that are written
 _SIGNS = {"@": _SIGN, ".": _DOT, "_": _UNDER}  # others join
 _END = r"[.,;:?!…)\]\"”]"
-_ENDS = re.compile(f"(?<!{_END}){_END}+$")  # looking behind: else many take the square of their number
+_ENDS = re.compile(f"(?<!{_END}){_END}+$")  # without looking behind, n marks would take n² steps
 _WRITTEN = re.compile(r"@|^\.\w|[^\W\d]\.\w|\w\.[^\W\d]")  # a part of an address, as it is written
 _SPELLED = re.compile(r"[^\W\d_](?:[-‑.][^\W_])+")  # noqa: RUF001  J-O-H-N
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
-MAX_WRITTEN = 254  # signs of an address, and of a word that is looked at closely
+MAX_WRITTEN = 254  # characters of an address, and of a word that is split into parts
 MAX_KNOWN = 1024
 
 _PART = "(?:[LlN]+|[WM]N*)"
-_LOCAL = f"(?:{_PART}?(?:[DJU]+{_PART})+|{_PART})"  # live, its first part may have been shown already
+_LOCAL = f"(?:{_PART}?(?:[DJU]+{_PART})+|{_PART})"  # in live streams its first part may have been shown already
 _SURE_LOCAL = f"(?:{_PART}?(?:J{_PART})*[DU][DJU]*{_PART}(?:[DJU]+{_PART})*)"
 _HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{MAX_HOST_WORDS}}})"
 _SURE_HOST = f"(?:[LlNJ]*(?:[WM][LlNJ]*){{0,{2 * MAX_HOST_WORDS}}})"
@@ -73,17 +73,17 @@ class Addresses:
     _kinds: dict[str, tuple[str, ...]] = field(init=False, default_factory=dict)
 
     def is_suspect(self, text: str) -> bool:
-        """Return whether a word, looked at by itself, may be within an address or after its first part."""
+        """Return whether a word alone may be part of an address, other than its first part."""
         return any(kind in "A@DJU" for kind in self._kinds_of(text))
 
     def spans(self, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
-        """Yield where addresses begin and end, in words."""
+        """Yield the first word of each address and the word after its last, as indices."""
         row, places = self._row(words)
         for found in _WHOLE.finditer(row):
             yield places[found.start()], places[found.end() - 1] + 1
 
     def open_from(self, words: Sequence[Word], *, patient: bool) -> int:
-        """Return the index of the first word of an address that may be complete only with the next word.
+        """Return the index of the first word of an address that may continue after *words*; len(words) if none may.
 
         *patient*: any last word may be the first part of one.
         """
@@ -91,17 +91,18 @@ class Addresses:
         found = _BEGUN.search(row) or _LOCAL_BEGUN.search(row) or (_LAST.search(row) if patient else None)
         return len(words) if found is None else places[found.start()]
 
-    def cut_off(self, words: Sequence[Word], *, held_longest: bool) -> int:
-        """Return the index of the first word of an address that is hidden if it may not be waited for any longer.
+    def unfinished_from(self, words: Sequence[Word], *, held_longest: bool) -> int:
+        """Return the index of the first word of an address that is hidden unfinished, because words must be released.
 
-        *held_longest*: it was held for as long as words may be, so that also a long first part is one.
+        It is len(words) if there is none. *held_longest*: the words were held for the longest time, so a long first
+        part alone counts as well.
         """
         row, places = self._row(words)
         found = _BEGUN_SURELY.search(row) or (_LOCAL_CUT_OFF.search(row) if held_longest else None)
         return len(words) if found is None else places[found.start()]
 
     def end_of_first(self, words: Sequence[Word]) -> int:
-        """Return where an address ends that begins with the first word, and may not be complete."""
+        """Return where an address ends that begins with the first word, complete or not; 0 if none begins there."""
         row, places = self._row(words)
         found = _FROM_THE_START.match(row)
         assert found is not None
@@ -110,7 +111,7 @@ class Addresses:
         return places[found.end() - 1] + 1 if found.end() else 0
 
     def _row(self, words: Sequence[Word]) -> tuple[str, list[int]]:
-        """Return what the parts of *words* are, one letter each, and the word of each."""
+        """Return the string of kinds, one letter for each part of *words*, and the index of the word of each."""
         row: list[str] = []
         places: list[int] = []
         after = 0
@@ -119,7 +120,7 @@ class Addresses:
                 continue
             kinds = self._kinds_of(word.text)
             if kinds in ((_LETTER,), (_SHORT,)) and (after := self._end_of_spelling(words, number)) > number + 1:
-                kinds = (_LETTER, _LETTER)  # so that half as many of those as of other letters are a spelled name
+                kinds = (_LETTER, _LETTER)  # a letter with its word counts as two for LEAST_SPELLED
             if row and row[-1] == _AT and bare(word.text) in _SIGN_WORDS:
                 row[-1] = _SIGN
                 continue
@@ -138,7 +139,7 @@ class Addresses:
         return "".join(row), places
 
     def _end_of_spelling(self, words: Sequence[Word], at: int) -> int:
-        """Return where the words end that say which letter the one at *at* is: "J as in Juliet"."""
+        """Return where the words end that explain the letter at *at*: "J as in Juliet"; the next word if none do."""
         texts = [bare(word.text) for word in words[at + 1 : at + 4]]
         for between in self.reader.words.spelled_by:
             count = len(between)
@@ -179,7 +180,7 @@ class Addresses:
             yield from self._pieces(_ENDS.sub("", text))
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """Yield what the parts of a word are that is neither a number nor said for a sign."""
+        """Yield the kinds of the parts of a word that is neither a number nor the name of a sign."""
         pieces = _PIECES.findall(text)
         if not (_WRITTEN.search(text) or _SPELLED.fullmatch(text) or not any(piece.isalnum() for piece in pieces)):
             pieces = [bare(text)] if pieces else []

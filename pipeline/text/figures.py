@@ -18,7 +18,7 @@ from pipeline.text.languages import GLUE_SIGNS, Vocabulary, vocabulary_of
 from pipeline.words import Word
 
 PAUSE = position(2.5)
-"""The longest pause within a run: two seconds, and a half because ends of words are heard too early."""
+"""The longest pause within a run: two seconds, and a half because words are recognised to end too early."""
 
 LEAST_ORDINAL = 10  # that is written in figures
 MAX_GLUE = 3  # words in a row without a figure, within a run
@@ -26,7 +26,7 @@ MAX_CACHED = 4096
 MANY_FIGURES = 4  # in a word with letters, which may be a number that letters were stuck to
 
 _START, _END = re.compile(r"^[^\w@+]+"), re.compile(r"(?<![^\w@])[^\w@]+$")
-"""Marks around a word. Looking behind makes the time of many marks their number, not its square."""
+"""Marks around a word. Without looking behind, n marks would take n² steps."""
 _FIGURE, _FIGURES = re.compile(r"\d"), re.compile(r"\d+")
 _CHINESE = {**{sign: str(value) for value, sign in enumerate("零一二三四五六七八九")}, "〇": "0", "○": "0", "两": "2"}  # noqa: RUF001  they are zeros
 _HYPHEN = re.compile(r"[-‑]")  # noqa: RUF001  a hyphen too
@@ -75,7 +75,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class WordRun:
-    """Words *start* to *stop* (exclusive). *open*: the next word may belong to it too."""
+    """A run from word *start* to *stop* (exclusive). *open*: the next word may belong to it too."""
 
     start: int
     stop: int
@@ -86,7 +86,7 @@ class WordRun:
 class Reader:
     """Reads the figures of one language.
 
-    *asides*: what people say in between, such as "okay", parts no number. *ranges*: nor does "or".
+    *asides*: words that people say in between, such as "okay", do not end a number. *ranges*: "or" does not either.
     """
 
     language: str | None
@@ -98,7 +98,7 @@ class Reader:
         object.__setattr__(self, "words", vocabulary_of(self.language))
 
     def has_figure(self, text: str) -> bool:
-        """Return whether a word is a figure, a number word or a word that people say for one, such as "oh"."""
+        """Return whether a word is a figure, a number word or a word that is said for a figure, such as "oh"."""
         if figures := _FIGURE.findall(_with_usual_figures(text)):
             return len(figures) >= MANY_FIGURES or not is_code(text)
         plain = bare(text)
@@ -110,11 +110,12 @@ class Reader:
         return _is_number_word(plain, self.language or "") or (len(parts) > 1 and all(map(self.has_figure, parts)))
 
     def has_sign(self, text: str) -> bool:
-        """Return whether a word is a figure or a spelled letter, as accounts have them."""
+        """Return whether a word may be in an account number, which has figures and spelled letters."""
         joined = without_hyphens(text)
         return self.has_figure(text) or bool(_LETTERS.fullmatch(_trim(joined))) or is_code(joined)
 
     def is_glue(self, text: str) -> bool:
+        """Return whether a word may stand between the figures of one number."""
         plain = bare(text)
         known = self.words
         return (
@@ -145,7 +146,7 @@ class Reader:
             at = max(stop, at + 1)
 
     def figures(self, words: Sequence[Word]) -> str:
-        """Return the figures that are said in *words*, such as "4242"; words that figures are mistaken for count."""
+        """Return the figures that are said in *words*, such as "4242". A word like "for" counts as "4"."""
         plain = [part for word in words for part in self._plain_words(word)]
         if self.language == "en" or not self.words.spelled:
             return "".join(self._repeat(plain, [unit for unit in units_of(plain) if unit.is_figure]))
@@ -185,7 +186,7 @@ class Reader:
 
 
 def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> list[Token]:
-    """Return the words as text2num reads them: without marks, and parted at hyphens. *before* is the word before."""
+    """Return the words as text2num reads them: without marks, and split at hyphens. *before* is the word before."""
     tokens: list[Token] = []
     for number, word in enumerate(words):
         apart = bool(number) and (

@@ -1,7 +1,7 @@
 """Joins what text2num finds into the numbers that people mean, and leaves out what stays in words. Pure.
 
-Joined are figures said one by one, years in pairs, decades and times of day. Words stay: ordinals below tenth except in
-dates, fractions such as "three quarters", "hundreds of people", and one and two by themselves.
+It joins figures that are said one by one, years in pairs, decades and times of day. These stay in words: ordinals below
+tenth except in dates, fractions such as "three quarters", "hundreds of people", and one and two by themselves.
 """
 
 import re
@@ -26,7 +26,7 @@ _WHOLE_OR_VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in tokens *start* to *stop* (exclusive). *repeated*: said as "double seven"."""
+    """A number in tokens *start* to *stop* (exclusive). *repeated*: it was said with "double" or the like."""
 
     start: int
     stop: int
@@ -50,7 +50,7 @@ class Joiner:
     before: str
 
     def join(self, found: Sequence[Number]) -> list[Number]:
-        """Return the numbers that are written in figures, of those that are *found* and in their order."""
+        """Return the numbers to write in figures, in order, from those that text2num has *found*."""
         numbers = self._with_decimals(self._with_repeated([one for one in found if not self._is_plural(one)]))
         joined: list[Number] = []
         at = 0
@@ -68,7 +68,7 @@ class Joiner:
         return joined
 
     def _word_at(self, at: int) -> str:
-        """Return the word at a token, in lower case and without marks; that before them is at -1."""
+        """Return the word at a token, in lower case and without marks. Token -1 is the word before them."""
         if at == -1:
             return bare(self.before)
         return bare(self.tokens[at].content) if at < len(self.tokens) else ""
@@ -110,7 +110,7 @@ class Joiner:
         return joined
 
     def _time(self, row: Sequence[Number]) -> Number | None:
-        """Return a time of day such as "3:30" where the words around it say that it is one."""
+        """Return a time of day such as "3:30", if the words around *row* show that it is one."""
         if not self.words.clock or not row[0].text.isdecimal() or int(row[0].text) not in HOURS:
             return None
         match [one.text for one in row[1:]]:
@@ -150,7 +150,7 @@ class Joiner:
     # --- what stays in words -----------------------------------------------------------------------------------------
 
     def _is_plural(self, number: Number) -> bool:
-        """Return whether a number only says that there are many, as "hundreds" does."""
+        """Return whether a number only means "many", as "hundreds" does."""
         return number.stop - number.start == 1 and self._word_at(number.start) in self.words.plurals
 
     def _with_plural(self, number: Number) -> str:
@@ -174,7 +174,7 @@ class Joiner:
         return int(self._next_word(first.stop) in self.words.parts)
 
     def _is_written(self, numbers: Sequence[Number], at: int, row: Sequence[Number]) -> bool:
-        """Return whether a number is written in figures, and not left as it was said."""
+        """Return whether a number is to be written in figures."""
         number = row[0]
         if number.repeated or self._means_other(number) or self._word_at(number.start) in self.words.hundreds:
             return False
@@ -226,7 +226,7 @@ class Joiner:
 
 
 def _figures(row: Sequence[Number]) -> Number | None:
-    """Return the figures that *row* begins with as one number, if they are said one by one and are enough for it."""
+    """Return the first figures of *row* as one number, if at least SPELLED_FIGURES are said one by one."""
     figures = list(takewhile(lambda one: one.figure, row))
     if sum(len(one.text) for one in figures) < SPELLED_FIGURES:
         return None

@@ -1,4 +1,4 @@
-"""The words of each language that the text stage has to know, as a table. Other languages have figures alone."""
+"""The words of each language that the text stage has to know. In languages without an entry it knows figures only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Vocabulary:
     zeros: frozenset[str] = NO_WORDS  # said for 0, unknown to text2num
     times: Mapping[str, int] = field(default_factory=dict)  # "double seven" is two sevens
     glue: frozenset[str] = NO_WORDS  # words between the figures of one number
-    asides: frozenset[str] = NO_WORDS  # said in between by who reads a number out, or by who writes it down
+    asides: frozenset[str] = NO_WORDS  # said in between while a number is read out or written down
     mistaken: Mapping[str, str] = field(default_factory=dict)  # words that a figure is often taken for
     percent: frozenset[str] = NO_WORDS  # their parts, some of which are number words too
     scales: frozenset[str] = NO_WORDS  # left as words after a number: 3 million
@@ -22,9 +22,9 @@ class Vocabulary:
     plurals: frozenset[str] = NO_WORDS  # only say that there are many: "hundreds of people"
     parts: frozenset[str] = NO_WORDS  # of a fraction in words: "three quarters"
     ranges: frozenset[str] = NO_WORDS  # said between "two" and the next number: "two or three"
-    limits: frozenset[tuple[str, str]] = frozenset()  # said before and after the first of two: "between one and ten"
+    limits: frozenset[tuple[str, str]] = frozenset()  # around the first of two numbers: "between one and ten"
     variants: Mapping[str, str] = field(default_factory=dict)  # number words that text2num does not know
-    others: frozenset[str] = NO_WORDS  # number words that mean something else, or much, by themselves
+    others: frozenset[str] = NO_WORDS  # number words that by themselves mean something else or "many"
     often: tuple[str, ...] = ()  # "a hundred times", which stays in words: it means "often"
     units: frozenset[str] = NO_WORDS  # second words of ordinals, no numbers by themselves
     pairs: bool = False  # whether years are said in pairs: nineteen eighty-four
@@ -44,7 +44,7 @@ class Vocabulary:
     codes: tuple[tuple[str, ...], ...] = ()  # what is said before a card, its security code or its last month
     cards: frozenset[str] = NO_WORDS  # said some time before the groups of a card, which may be far apart
     phone_figures: int = 10  # the least figures of a telephone number
-    calls: frozenset[str] = NO_WORDS  # said before a telephone number, of which some figures may not be heard
+    calls: frozenset[str] = NO_WORDS  # said before a telephone number, of which some figures may be missing
 
 
 GLUE_SIGNS = frozenset(("-", "–", "—", ".", ",", "/", "+", "_"))  # noqa: RUF001  a recogniser may write them as words

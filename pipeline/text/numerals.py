@@ -1,7 +1,7 @@
 """Writes numbers in figures, as people do. Pure.
 
-The library text2num finds them. joining.py adds what it does not know, such as years in pairs, and says what stays in
-words. "3 million" and "a hundred and five" stay as they are.
+The library text2num finds them. joining.py adds what it does not know, such as years in pairs, and decides what stays
+in words. "3 million" and "a hundred and five" stay as they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from pipeline.text.phones import format_phone
 from pipeline.text.wording import as_one
 from pipeline.words import Word
 
-COUNTED = "".join(map(str, range(1, 21)))  # the figures of one, two, three: some are a telephone number of a region
+COUNTED = "".join(map(str, range(1, 21)))  # people who count are not saying a telephone number
 
 
 def with_numerals(
     words: Sequence[Word], reader: Reader, before: str = "", *, phone_region: str | None = None
 ) -> list[Word]:
-    """Return *words* with their numbers in figures. Words of one number become one word with their times.
+    """Return *words* with their numbers in figures. The words of one number become one word that lasts as long as they.
 
     *before* is the word before them. Telephone numbers are written as in *phone_region*.
     """
@@ -55,7 +55,7 @@ def _phones(
         figures = reader.figures(some)
         number = None if COUNTED.startswith(figures) else format_phone(figures, phone_region, plus=plus)
         if number is not None:
-            yield run, number.removeprefix("+")  # which is said before the figures, or stands there
+            yield run, number.removeprefix("+")  # it is there already, as a sign or a word
 
 
 def _with_figures(words: Sequence[Word], reader: Reader, before: str) -> list[Word]:
@@ -76,7 +76,7 @@ def _with_figures(words: Sequence[Word], reader: Reader, before: str) -> list[Wo
 
 
 def _with_scales(tokens: list[Token], reader: Reader) -> list[Token]:
-    """Mark "million" after figures, where no smaller number follows, so that it stays a word."""
+    """Return the tokens, of which "million" without a number after it, and "oh", are marked as no part of numbers."""
     marked = []
     for at, token in enumerate(tokens):
         after = tokens[at + 1].content if at + 1 < len(tokens) else ""
@@ -98,7 +98,7 @@ def _find_numbers(tokens: Sequence[Token], reader: Reader) -> list[Number]:
 
 
 def _is_whole(number: Number, tokens: Sequence[Token]) -> bool:
-    """Return whether a number has all parts of its words: "one-way" is none."""
+    """Return whether a number has its words as a whole: "one" in "one-way" does not."""
     before, after = number.start - 1, number.stop
     return not (
         (before >= 0 and tokens[before].word == tokens[number.start].word)

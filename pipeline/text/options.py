@@ -1,4 +1,4 @@
-"""What a client orders to be done with the text after recognition. By default nothing is."""
+"""The options of a client and the settings of the operator for rewriting the text after recognition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LABELS: Mapping[str, str] = {
 
 REDACTIONS = tuple(LABELS)
 OF_FIGURES = frozenset(REDACTIONS) - {"email"}
-"""The kinds that are made of figures, so that every number that begins may belong to them."""
+"""The kinds that are made of figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +25,15 @@ class TextOptions:
     numerals: bool = False  # numbers in figures
     redact: tuple[str, ...] = ()  # of REDACTIONS
     profanity_filter: bool = False
-    replace: tuple[str, ...] = ()  # heard:wanted; what is heard is compared without case and punctuation
-    sounds_like: tuple[str, ...] = ()  # names that are written for words that sound like them
+    replace: tuple[str, ...] = ()  # "recognised:wanted"; the first is compared without case and punctuation
+    sounds_like: tuple[str, ...] = ()  # names that replace words that sound like them
     phone_region: str | None = None  # whose telephone numbers are said, as "US"; None: the operator's
     paragraphs: bool = False  # in documents
     search: tuple[str, ...] = ()  # terms to find in documents
 
     @property
     def changes_words(self) -> bool:
-        """Whether words are changed or held, and not documents alone."""
+        """Whether words are changed, and not only documents."""
         return bool(self.numerals or self.redact or self.profanity_filter or self.replace or self.sounds_like)
 
 

@@ -8,13 +8,13 @@ from types import ModuleType
 from typing import Any
 
 FEWEST_FIGURES, MOST_FIGURES = 7, 17
-"""Shorter ones, such as those of the police, need no redaction and no marks; longer ones there are none."""
+"""Shorter numbers, such as that of the police, need no redaction and no marks. There are no longer ones."""
 
 MAX_CACHED = 4096
 
 
 def regions() -> list[str]:
-    """Return the regions that are known, by their two letters of ISO 3166-1, such as "US"."""
+    """Return the known regions, by their two letters of ISO 3166-1, such as "US"."""
     return sorted(_library().SUPPORTED_REGIONS)
 
 

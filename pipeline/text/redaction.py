@@ -1,7 +1,7 @@
-"""Finds what must be hidden in the words of the recogniser. Pure.
+"""Finds what must be hidden in recognised words. Pure.
 
-If in doubt, it hides. A recogniser mishears figures and repeats them, so a check digit proves nothing: the count of the
-figures decides.
+If in doubt, it hides. A recogniser gets figures wrong and repeats them, so a check digit proves nothing: the count of
+the figures decides.
 """
 
 import re
@@ -17,13 +17,13 @@ from pipeline.words import Word
 
 CARD_FIGURES, SSN_FIGURES = 12, 9
 US_PHONE = re.compile(r"\d{10}|1\d{10}")
-CALLED_FIGURES = 6  # of a telephone number after a word such as "call": some may not have been heard
+CALLED_FIGURES = 6  # fewest figures of a telephone number after a word such as "call": some may be missing
 CODE_FIGURES = range(3, 9)  # of a security code or a date, after a card
-BEGUN_SIGNS = 4  # of an account that goes on longer than words may be held
-GROUP_FIGURES = 4  # of a card, said apart from the others: "4242 4242, let me see, 4242 and the last four are 4242"
-SEVERAL_GROUPS = 8  # figures of such groups, where no more of them can be waited for or one was shown already
+BEGUN_SIGNS = 4  # fewest signs of an account that is not complete when words can be held no longer
+GROUP_FIGURES = 4  # fewest in a group of a card: "4242 4242, let me see, 4242 and the last four are 4242"
+SEVERAL_GROUPS = 8  # figures that make groups a card if words can be held no longer or a group was shown already
 GROUPS_NEAR = 4  # the most words between such groups, besides numbers
-NEAR = 6  # words from a card, or the words "security code", to the figures that belong to it
+NEAR = 6  # the most words between a card, or the words "security code", and the figures that belong to it
 
 _AMOUNT = re.compile(r"[$£€%]|^\d{1,3}(?:,\d{3})+\W*$")  # money or thousands
 _MONEY = re.compile(r"[$£€¥]\d[\d,]*\.\d\d(?!\d)")  # with cents, as no code of a card is written
@@ -35,7 +35,7 @@ _IBAN_BEGINS = re.compile(r"[A-Z]{1,2}|[A-Z]{2}\d{1,2}[A-Z\d]*")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Words *start* to *stop* (exclusive), and the label in their place; None where they only disappear."""
+    """Words *start* to *stop* (exclusive), and the label in their place; None if nothing is hidden."""
 
     start: int
     stop: int
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """How many figures the last groups have that may be a part of a card, and how many words came after them."""
+    """Groups of figures that may be part of a card: how many figures they have, and how many words came after them."""
 
     figures: int = 0
     words_after: int = 0
@@ -55,7 +55,7 @@ NO_GROUPS = Groups()
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Finds the ordered *kinds*, of LABELS."""
+    """Finds what is of one of *kinds*, which are keys of LABELS."""
 
     kinds: frozenset[str]
     reader: Reader
@@ -75,17 +75,13 @@ class Redactor:
         return self.reader.has_sign(text) if "iban" in self.kinds else self.reader.has_figure(text)
 
     def is_suspect(self, text: str) -> bool:
-        """Return whether a word, looked at alone, may be a part of a secret."""
+        """Return whether a word alone may be a part of a secret."""
         if (self.of_figures and self.has(text)) or ("numbers" in self.kinds and self._is_other_number(text)):
             return True
         return "email" in self.kinds and self.addresses.is_suspect(text)
 
-    def is_glue(self, text: str) -> bool:
-        """Return whether a word may stand between the figures of one number."""
-        return self.reader.is_glue(text)
-
     def secret_from(self, words: Sequence[Word]) -> int:
-        """Return the index of the first word that may be secret, also if the words before and after it change."""
+        """Return the index of the first word that may be part of a secret, even if the words around it change."""
         first = next((at for at, word in enumerate(words) if self.is_suspect(word.text)), len(words))
         opened = self.open_from(words[: first + 1])
         return min([first, opened, *(span.start for span in self.spans(words, ()))])
@@ -120,10 +116,9 @@ class Redactor:
         """Return what must be hidden in *words*, in order and without overlaps.
 
         *before* has the words directly before them, *begun* the figures of a number that continues in them. *least* is
-        given when the words can be held no longer: then a number that may go on after them is hidden if it has at least
-        so many figures already. *held_longest*: they were held for as long as words may be.
-        *groups*: groups of a card that were said before them. *card_awaited*: people spoke of a card, so a group at the
-        end, after which nobody speaks, is one of it.
+        given when the words can be held no longer: a number that may go on after them is hidden if it has at least so
+        many figures already. *held_longest*: they were held for the longest time. *groups*: groups of a card that were
+        said before them. *card_awaited*: a card was mentioned, so a group of figures at the end belongs to it.
         """
         found: list[Span] = []
         if "email" in self.kinds:
@@ -141,7 +136,7 @@ class Redactor:
         return sorted(found, key=lambda span: span.start)
 
     def _addresses(self, words: Sequence[Word], *, forced: bool, held_longest: bool) -> Iterator[Span]:
-        cut = self.addresses.cut_off(words, held_longest=held_longest) if forced else len(words)
+        cut = self.addresses.unfinished_from(words, held_longest=held_longest) if forced else len(words)
         for start, stop in self.addresses.spans(words):
             if stop > cut:
                 cut = min(cut, start)
@@ -179,7 +174,7 @@ class Redactor:
         return spans
 
     def _end_of_ordinal(self, words: Sequence[Word], run: WordRun) -> int:
-        """Return where a number ends, with the "first" of "twenty first"."""
+        """Return where the number of *run* ends, including the "first" of "twenty first"."""
         at = run.stop
         follows = (
             at < len(words) and bare(words[at].text) in self.reader.words.days and words[at - 1].text[-1].isalnum()
@@ -187,7 +182,7 @@ class Redactor:
         return at + 1 if follows else at
 
     def _other_numbers(self, words: Sequence[Word], found: Sequence[Span]) -> list[Span]:
-        """Return the numbers that are no part of longer ones: "B12", "a hundred", "millions"."""
+        """Return the numbers that are not in a run of figures: "B12", "a hundred", "millions"."""
         taken = {at for span in found for at in range(span.start, span.stop)}
         return [
             Span(at, at + 1, LABELS["numbers"])
@@ -206,15 +201,15 @@ class Redactor:
         found = self._groups(words, before)
         least = [SEVERAL_GROUPS if held_longest else CARD_FIGURES] * len(found)
         if before.figures:
-            least[0] = SEVERAL_GROUPS  # it goes on after a pause in which a group of it was shown
+            least[0] = SEVERAL_GROUPS  # a group of this card was shown in the pause before
         return {run.start for (runs, figures), few in zip(found, least, strict=True) if figures >= few for run in runs}
 
     def _last_group(self, words: Sequence[Word]) -> set[int]:
-        """Return where a group of a card begins that goes on to the end of *words*."""
+        """Return where a group of a card at the end of *words* begins; an empty set if there is none."""
         return {runs[-1].start for runs, _ in self._groups(words, NO_GROUPS) if runs[-1].open}
 
     def groups_at_end(self, words: Sequence[Word], before: Groups) -> Groups:
-        """Return the groups that others may belong to which follow *words*."""
+        """Return the groups at the end of *words*, to which groups that follow may belong."""
         found = self._groups(words, before)
         if not found:
             return NO_GROUPS
@@ -223,7 +218,7 @@ class Redactor:
         return Groups(figures, after + (0 if runs else before.words_after))
 
     def _open_card(self, words: Sequence[Word]) -> int:
-        """Return where groups of a card begin if more of them may follow, or more figures of the last one."""
+        """Return where groups of a card begin that may continue after *words*; len(words) if there are none."""
         for groups, figures in self._groups(words, NO_GROUPS):
             more = figures < CARD_FIGURES and self._words_between(words, groups[-1].stop, len(words)) <= GROUPS_NEAR
             if more or groups[-1].open:
@@ -231,10 +226,10 @@ class Redactor:
         return len(words)
 
     def _groups(self, words: Sequence[Word], before: Groups) -> list[tuple[list[WordRun], int]]:
-        """Return groups of figures that are near each other, and how many figures they have.
+        """Return lists of groups that are near each other, each with the number of figures in its groups.
 
-        The first ones go on with those *before*. Of a year only half counts, and none begins a card: people say several
-        in a sentence.
+        The first list continues the groups *before*. Figures that may be a year count half and begin no list, because
+        people say several years in a sentence.
         """
         found: list[tuple[list[WordRun], int]] = [([], before.figures)] if before.figures else []
         for run in self.reader.runs(words, self.reader.has_figure):
@@ -285,9 +280,9 @@ class Redactor:
         return None
 
     def _are_years(self, words: Sequence[Word]) -> bool:
-        """Return whether a run is nothing but years and, after words such as "and", large amounts.
+        """Return whether the figures in *words* are only years and, after words such as "and", large amounts.
 
-        No card or account begins like a year. Figures that are said one by one are no years.
+        No card or account begins like a year. Figures that are said one by one are not years.
         """
         runs = [list(run) for has, run in groupby(words, lambda word: self.reader.has_figure(word.text)) if has]
         amounts = [run for run in runs if len(runs) > 1 and len(run) == 1 and _AMOUNT.search(run[0].text)]
@@ -299,7 +294,7 @@ class Redactor:
         return apart and bool(_YEARS.fullmatch(figures))
 
     def _is_certain(self, words: Sequence[Word]) -> bool:
-        """Return whether the only figure in *words* is one: "one" and "oh" mostly mean other things."""
+        """Return whether the only figure in *words* is a number: "one" and "oh" mostly mean other things."""
         zeros = self.reader.words.zeros
         return not _is_pronoun(words, self.reader.figures(words)) and not all(bare(one.text) in zeros for one in words)
 
@@ -367,5 +362,5 @@ def _is_money(words: Sequence[Word]) -> bool:
 
 
 def _is_pronoun(words: Sequence[Word], figures: str) -> bool:
-    """Return whether a number is only the word "one", which mostly is none."""
+    """Return whether *words* are only the word "one", which mostly is not a number."""
     return figures == "1" and len(words) == 1 and "1" not in words[0].text

@@ -24,7 +24,7 @@ NUMBER_WORDS_UNKNOWN = "number_words_unknown"
 
 
 class TextRewriter:
-    """Makes of each event those that readers may see. A segment is closed when none of its words is held."""
+    """Turns events into those that readers may see. A segment is closed when none of its words is held."""
 
     def __init__(self, stage: TextStage) -> None:
         self.stage = stage
@@ -35,9 +35,9 @@ class TextRewriter:
         self._warned = 0  # of how many languages
 
     def receive(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
-        """Return the events to send after these. *decided*: all words before this position are among them.
+        """Return the events that readers may see now that *events* have come.
 
-        *language* is the known or guessed language of the words.
+        All words before the position *decided* have come. *language* is the known or guessed language of the words.
         """
         rewritten = [] if language is None else list(self._emit(self.stage.change_language(language)))
         rewritten += [shown for event in events for shown in self._take(event)]
@@ -69,7 +69,7 @@ class TextRewriter:
                 yield event
 
     def _warn(self) -> list[Event]:
-        """Return a warning for each language that is new among those whose number words are not known."""
+        """Return a warning for each new language whose number words are not known."""
         unknown = list(self.stage.unknown_languages)[self._warned :]
         self._warned += len(unknown)
         return [Warned(NUMBER_WORDS_UNKNOWN, without_number_words(language)) for language in unknown]
@@ -99,7 +99,7 @@ class TextRewriter:
             self._shown = False
 
     def _close(self, *, before: int | None = None) -> Iterator[Event]:
-        """Yield the ends of segments: of those before a number, or of those of which no word is held."""
+        """Yield the ends of the segments before number *before*, or with None of those of which no word is held."""
         while self._closing:
             first = self._closing[0]
             if first.id >= before if before is not None else self.stage.holds(first.id):
@@ -111,7 +111,7 @@ class TextRewriter:
 
 
 def without_number_words(language: str) -> str:
-    """What readers must know of the text in a language whose number words are not known."""
+    """Return the warning about text in a language whose number words are not known."""
     return (
         f"number words are not known in {language}: numerals leave them as they are, and redaction hides numbers only "
         "where they are written in figures"
@@ -133,18 +133,18 @@ class SegmentRewriter:
 
     @property
     def notes(self) -> list[str]:
-        """What readers must know of the text, as notes of a chunk."""
+        """The warnings about languages whose number words are not known, as notes of a chunk."""
         return [f"{NUMBER_WORDS_UNKNOWN}: {without_number_words(one)}" for one in self._stage.unknown_languages]
 
     def receive(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
-        """Return the segments that are decided after these, in order. Words that follow start at *reached* or later."""
+        """Return the segments that are complete now, in order. Words that follow start at *reached* or later."""
         rewritten = self._rewriter.receive((), decided=0, language=language)
         rewritten += [closed for segment in segments for closed in self._one(segment)]
         rewritten += self._rewriter.receive((), decided=reached)
         return [event.segment for event in rewritten if isinstance(event, SegmentClosed)]
 
     def flush(self) -> list[Segment]:
-        """Return the held words."""
+        """Return the held words as segments."""
         return [event.segment for event in self._rewriter.flush() if isinstance(event, SegmentClosed)]
 
     def _one(self, segment: Segment) -> list[Event]:

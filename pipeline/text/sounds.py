@@ -23,7 +23,7 @@ from pipeline.text.wording import as_one
 from pipeline.words import Word
 
 ENGLISH = "en"
-MORE_WORDS = 2  # than the name has, in what is heard for it
+MORE_WORDS = 2  # that may be recognised in place of a name, beyond the number of its own words
 MAX_WORDS = 6  # compared with a name
 MAX_LETTERS = 60  # of a name, and of words that are compared with it
 MAX_CACHED = 4096
@@ -32,7 +32,7 @@ SOUND_ERRORS, LETTER_ERRORS = 0.2, 0.5
 
 LEAST_SOUNDS = 2
 BEGUN_ERRORS = 0.4
-"""The least sounds with which words begin a name, and the share of their letters after the first that may differ."""
+"""The fewest sounds that may begin a name, and the share of their letters after the first that may differ."""
 
 _ALIKE_LETTERS = str.maketrans({"b": "p", "d": "t", "v": "f", "z": "s", "g": "k", "c": "k", "q": "k", "m": "n"})
 _ALIKE = str.maketrans({"B": "P", "D": "T", "V": "F", "Z": "S", "G": "K", "J": "X", "0": "T", "M": "N"})
@@ -71,7 +71,7 @@ class NameSpeller:
         self._matches: dict[tuple[str, ...], _Match | None] = {}
 
     def open_from(self, words: Sequence[Word]) -> int:
-        """Return the index of the first word that may begin a name which is not complete."""
+        """Return the index of the first word that may begin a name that is not complete; len(words) if none may."""
         for at in range(max(0, len(words) - self._longest + 1), len(words)):
             if _are_near(words[at:]) and self._begins(tuple(_core(word) for word in words[at:])):
                 return at
@@ -94,7 +94,10 @@ class NameSpeller:
         return written
 
     def _best(self, words: Sequence[Word], at: int) -> tuple[int, _Name | None]:
-        """Return how many words from *at* on are which name. A closer match that begins later wins."""
+        """Return the number of words from *at* on that are a name, and the name; (1, None) if there is none.
+
+        A closer match that begins later wins.
+        """
         match = self._match(words, at)
         if match is None:
             return 1, None
@@ -181,7 +184,7 @@ def _differ(one: str, other: str) -> int:
 
 
 def _are_near(words: Sequence[Word]) -> bool:
-    """Return whether words may be one name: said without a long pause, and none of them replaced."""
+    """Return whether words may be one name: there is no long pause in them, and none was replaced."""
     return all(word.heard is None for word in words) and all(
         after.start - before.end <= PAUSE and not before.text.endswith((".", "?", "!"))
         for before, after in pairwise(words)
@@ -193,7 +196,7 @@ def _core(word: Word) -> str:
 
 
 def _own(word: Word) -> str:
-    """Return the 's of a word, with which a name is written too."""
+    """Return the 's at the end of a word, which the name keeps; "" if there is none."""
     match = _OWN.search(bare(word.text))
     return match[0] if match else ""
 

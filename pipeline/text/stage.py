@@ -5,12 +5,12 @@ the beginning of a card number, so its words are held until the number is comple
 
 - no step can still join it with what follows (`_open_from`),
 - nobody spoke for PAUSE after it (in files for longer if it may be a group of a card), or
-- it was held for MAX_HELD, or as one of MAX_HELD_WORDS. Then the words before the longest pause are released.
+- it was held for MAX_HELD, or MAX_HELD_WORDS are held. Then the words before the longest pause are released.
 
-If secrets are to be hidden, the third case releases everything, hides the open figures, and remembers where they ended
-(`_hidden_to`), so that the rest of the number is hidden too when it comes. Redaction looks at the words as they were
-recognised, before any other step, because another step could break a number up. The other steps never touch a label.
-Words are taken one by one, so the text does not depend on how they were cut into requests.
+If secrets are to be hidden, the third case releases all words. It hides the figures of a number that may go on, and
+remembers where they ended (`_hidden_to`), so that the rest of the number is hidden when it comes. Redaction works on
+the recognised words, before any other step, because another step could break a number up. The other steps never touch a
+label. Words are taken one by one, so the text does not depend on how they were cut into requests.
 """
 
 from collections import deque
@@ -30,18 +30,18 @@ from pipeline.words import Word
 
 MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
-"""The longest that a word is held, counted in words and in audio from the first one."""
+"""The most words that are held, and the most audio from the start of the first one."""
 
 HIDDEN_PAUSE = position(4.0)
-"""The longest pause within something that has its label already: a figure in between may not have been heard."""
+"""The longest pause within a secret that has its label already: a figure in the pause may not have been recognised."""
 
 CARD_AWAITED = position(30.0)
-"""How long after a word such as "card" a group of figures before a long pause is taken for one of it."""
+"""How long after a word such as "card" a group of figures before a long pause belongs to a card."""
 
-PATIENT = 5  # times as much is held where nobody waits for the words
+PATIENT = 5  # how many times more is held where nobody waits for the words
 
 ANY_FIGURES, FEW_FIGURES = 1, 3
-"""The fewest figures of a run that are hidden: if it is held too long, and if a writer wants all words decided."""
+"""The fewest figures of an open run that are hidden: if it was held too long, and if all words must be decided."""
 
 PARTING, COMMA = position(0.2), position(0.3)
 """A number that is held too long is split at a pause of at least PARTING; a comma counts as a pause of COMMA."""
@@ -62,9 +62,9 @@ class TextStage:
         patient: bool = False,
         settings: TextSettings = USUAL_SETTINGS,
     ) -> None:
-        """Continue after the *earlier* words. If they end with a label, figures that follow may be hidden with it.
+        """Continue after the *earlier* words. If they end with a label, figures that follow may be part of its secret.
 
-        *patient* is for files: no reader waits for the words, so more is held, and the first part of an address too.
+        *patient* is for files: no reader waits for the words, so more is held, also what may begin an address.
         """
         self._options = options
         self._settings = settings
@@ -79,30 +79,30 @@ class TextStage:
         self._last = ""  # the last word that was shown
         self._note(earlier)
         self.redacted: list[tuple[int, int]] = []
-        """Where something was said that is redacted, in positions."""
+        """The spans of redacted words, in positions."""
         self.unknown_languages: dict[str, None] = {}
-        """Languages of words whose number words are not known although the options need them, in order."""
+        """Languages whose number words the options need but the stage does not know, in the order of their words."""
         self._read_in(language)
         last = next(
-            (word for word in reversed(earlier) if word.redacted or not self._redactor.is_glue(word.text)), None
+            (word for word in reversed(earlier) if word.redacted or not self._redactor.reader.is_glue(word.text)), None
         )
         self._hidden_to: int | None = earlier[-1].end if last is not None and last.redacted else None
         """The end of a hidden run of figures, or of a hidden address, that may continue."""
         self._address: list[Word] = []
         """The hidden words of an e-mail address that may continue; empty for a run of figures."""
         self._groups = NO_GROUPS
-        """The groups of a card that were shown or hidden, to which others may belong."""
+        """The groups of figures that were released last, to which the next ones may belong."""
         self._card_word_end: int | None = None
         """The end of the last word such as "card"."""
         self._begun, self._begun_to = "", 0
-        """Figures that were shown although their number may go on, and the position where they end."""
+        """Figures that were shown although their number may go on, and the position at which they end."""
 
     @property
     def language(self) -> str | None:
         return self._language
 
     def change_language(self, language: str | None) -> list[Placed]:
-        """From now on words are read in this language. Returns what that decides: all that was held in another one."""
+        """Read the next words in this language. Returns the words that were held in another one, which are decided."""
         if language == self._language:
             return []
         decided = self.flush() if self._language is not None else []
@@ -122,17 +122,13 @@ class TextStage:
         return Redactor(frozenset(self._options.redact), Reader(language, asides=True), self._phone_region)
 
     @property
-    def _needs_number_words(self) -> bool:
-        return self._options.numerals or self._redactor.of_figures
-
-    @property
     def held_from(self) -> int | None:
         """The start of the first word that is held; None if none is."""
         return self._held[0][0].start if self._held else None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is held that may become a part of something secret or of a number."""
+        """Whether nothing is held, or hidden, that may go on with the next words."""
         return self._hidden_to is None and self._open_from(self._words) == len(self._held)
 
     def holds(self, segment: int) -> bool:
@@ -141,7 +137,8 @@ class TextStage:
 
     def add(self, word: Word, segment: int) -> list[Placed]:
         """Take the next word. Returns the words that are decided now, in order."""
-        if self._language is not None and self._needs_number_words and self._language not in NUMERAL_LANGUAGES:
+        needed = self._options.numerals or self._redactor.of_figures
+        if needed and self._language is not None and self._language not in NUMERAL_LANGUAGES:
             self.unknown_languages[self._language] = None
         decided = self.reach(word.start)
         if bare(word.text) in self._redactor.reader.words.cards:
@@ -153,7 +150,7 @@ class TextStage:
     def reach(self, at: int, *, waited: bool = True) -> list[Placed]:
         """Note that all words before the position *at* were added. Returns the words that are decided now.
 
-        *waited* means that nobody spoke between the last word and *at*.
+        *waited*: nobody spoke between the last word and *at*.
         """
         if self._hidden_to is not None and not self._held and at > self._hidden_to + HIDDEN_PAUSE:
             self._hidden_to, self._address = None, []
@@ -167,14 +164,11 @@ class TextStage:
         return decided
 
     def end_segment(self) -> list[Placed]:
-        """Note that a long pause came.
-
-        Returns the words that it decides: all, unless a secret may continue after it.
-        """
+        """Note a long pause. Returns the words that it decides: all, unless something is to be redacted."""
         return [] if self._redactor.kinds else self.flush()
 
     def flush(self) -> list[Placed]:
-        """Return everything that is held, because it may be held no longer. An open run of a few figures is hidden."""
+        """Return all held words, because they must be decided now. An open run of at least FEW_FIGURES is hidden."""
         return self._decide(len(self._held), FEW_FIGURES)
 
     def _awaits_card(self) -> bool:
@@ -184,7 +178,7 @@ class TextStage:
         return self._held[-1][0].end <= self._card_word_end + CARD_AWAITED
 
     def _cut(self) -> list[Placed]:
-        """Return what can be held no longer: all words if a secret may go on, else those before the longest pause."""
+        """Return words that can be held no longer: all of them with redaction, else those before the longest pause."""
         words = self._words
         if self._redactor.kinds or len(words) == 1:
             return self._decide(len(words), ANY_FIGURES, held_longest=True)
@@ -198,19 +192,19 @@ class TextStage:
         return self._decide(max(at for at, pause in enumerate(pauses, 1) if pause == longest))
 
     def release(self) -> list[Placed]:
-        """Return everything that is held, because nothing that follows belongs to it."""
+        """Return all held words, because nothing that follows belongs to them."""
         decided = self._decide(len(self._held), card_awaited=self._awaits_card())
         self._hidden_to, self._address = None, []
         return decided
 
     def preview(self, words: Sequence[Word]) -> list[Word]:
-        """Return the held words and *words*, which are not decided, as they may be shown: up to what may be secret."""
+        """Return the held words and *words*, none of them decided, in the form for readers, up to a possible secret."""
         shown = [*self._words, *words]
         if self._redactor.kinds:
             others = {word.language for word in words} - {None, self._language}
             redactors = [self._redactor, *map(self._redactor_for, others)]
             shown = shown[: min(redactor.secret_from(shown) for redactor in redactors)]
-        return self._rewritten(shown)
+        return self._rewrite(shown)
 
     @property
     def _words(self) -> list[Word]:
@@ -240,11 +234,11 @@ class TextStage:
     def _take_decided(self) -> list[Placed]:
         self._hide_rest()
         if self._hidden_to is not None:
-            return []  # such as "uh", with which what is hidden may go on
+            return []  # words such as "uh" may be in the middle of what is hidden
         return self._decide(self._open_from(self._words))
 
     def _hide_rest(self) -> None:
-        """Drop the words that continue something whose label was shown before it was complete."""
+        """Drop the held words that continue a secret whose label was shown before it was complete."""
         if self._hidden_to is None or not self._held:
             return
         words = self._words
@@ -257,7 +251,7 @@ class TextStage:
             self._hidden_to, self._address = None, []
 
     def _end_of_hidden(self, words: Sequence[Word]) -> tuple[int, bool]:
-        """Return how many of *words* go on with what is hidden, and whether it may go on after them."""
+        """Return how many of *words* continue what is hidden, and whether it may go on after them."""
         if self._address:
             stop = max(0, self._redactor.addresses.end_of_first([*self._address, *words]) - len(self._address))
             self._address += words[:stop]
@@ -268,7 +262,7 @@ class TextStage:
     def _decide(
         self, count: int, least: int | None = None, *, held_longest: bool = False, card_awaited: bool = False
     ) -> list[Placed]:
-        """Return the first *count* words that are held in their final form, and hold them no longer."""
+        """Return the first *count* held words in their final form, and hold them no longer."""
         some, self._held = self._held[:count], self._held[count:]
         words = [word for word, _ in some]
         segments: dict[int, int] = {}
@@ -290,7 +284,7 @@ class TextStage:
         written: list[Word] = []
         at = 0
         for span in [*spans, Span(len(words), len(words), None)]:
-            written += self._note(self._rewritten(words[at : span.start]))
+            written += self._note(self._rewrite(words[at : span.start]))
             if span.label is not None:
                 written += self._note([self._label(words[span.start : span.stop], span.label)])
             at = span.stop
@@ -299,16 +293,16 @@ class TextStage:
         return [(word, segments[word.start]) for word in written]
 
     def _note_hidden(self, words: Sequence[Word], last: Span) -> None:
-        """Remember that the last thing that is hidden in *words* may go on after them."""
+        """Remember that the *last* secret in *words* may go on after them, if it may."""
         if last.label == LABELS["email"]:
             address = list(words[last.start :])
             if self._redactor.addresses.end_of_first(address) == len(address):
                 self._hidden_to, self._address = words[-1].end, address
-        elif all(self._redactor.is_glue(word.text) for word in words[last.stop :]):
+        elif all(self._redactor.reader.is_glue(word.text) for word in words[last.stop :]):
             self._hidden_to = words[-1].end
 
     def _note_open_number(self, words: Sequence[Word], spans: Sequence[Span], begun: str, *, forced: bool) -> None:
-        """Remember the figures that are shown of a number which may go on."""
+        """Remember the shown figures of a number that may go on."""
         if not words or not self._redactor.of_figures:
             return
         self._begun_to = words[-1].end
@@ -338,8 +332,8 @@ class TextStage:
         self._last = words[-1].text if words else self._last
         return words
 
-    def _rewritten(self, words: Sequence[Word]) -> list[Word]:
-        """Return *words* after everything but redaction."""
+    def _rewrite(self, words: Sequence[Word]) -> list[Word]:
+        """Return *words* after all steps but redaction."""
         written = list(words)
         if self._options.numerals:
             written = with_numerals(written, self._reader, self._last, phone_region=self._phone_region)

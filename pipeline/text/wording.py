@@ -38,7 +38,7 @@ class Replacer:
     """Writes the wanted text for whole words, whatever their case. The longest phrase wins."""
 
     def __init__(self, replacements: Sequence[str]) -> None:
-        """*replacements* are such as "heard:wanted". If several have the same phrase, the first one counts."""
+        """*replacements* have the form "recognised:wanted". Of several for the same phrase the first one counts."""
         pairs = [one.partition(":") for one in reversed(replacements)]
         self._replacements: Mapping[tuple[str, ...], str] = {
             tuple(filter(None, map(bare, phrase.split()))): replacement for phrase, _, replacement in pairs
@@ -46,7 +46,7 @@ class Replacer:
         self._longest = max(map(len, self._replacements), default=0)
 
     def open_from(self, words: Sequence[Word]) -> int:
-        """Return the index of the first word that may begin a phrase which is not complete."""
+        """Return the index of the first word that may begin a phrase that is not complete; len(words) if none may."""
         for at in range(max(0, len(words) - self._longest + 1), len(words)):
             tail = tuple(bare(word.text) for word in words[at:])
             if any(phrase[: len(tail)] == tail and len(phrase) > len(tail) for phrase in self._replacements):
@@ -61,8 +61,8 @@ class Replacer:
     def apply(self, words: Sequence[Word], before: str) -> list[Word]:
         """Return *words*, which come after the word *before*, with the wanted text.
 
-        A phrase becomes one word with its times, and keeps its marks. Of one that is left out, the mark at the end of
-        a sentence stays.
+        A phrase becomes one word that lasts as long, and keeps its marks. If it is left out, the mark after it that
+        ends a sentence stays.
         """
         written: list[Word] = []
         at = 0
@@ -89,10 +89,7 @@ class Replacer:
 
 
 def as_one(words: Sequence[Word], text: str) -> Word:
-    """Return *words* as one word with this text and their times.
-
-    It keeps punctuation around them and their spelling.
-    """
+    """Return *words* as one word with this text, their time and the marks around them. *heard* has what they were."""
     first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
     assert first is not None
     assert last is not None
@@ -107,12 +104,10 @@ def as_one(words: Sequence[Word], text: str) -> Word:
 
 def without_profanity(words: Sequence[Word], swearing: frozenset[str]) -> list[Word]:
     """Return *words* with an asterisk for each letter of a swear word but the first."""
-    return [
-        replace(word, text=_hidden(word.text), heard=None) if bare(word.text) in swearing else word for word in words
-    ]
+    return [replace(word, text=_mask(word.text), heard=None) if bare(word.text) in swearing else word for word in words]
 
 
-def _hidden(text: str) -> str:
+def _mask(text: str) -> str:
     match = _EDGES.match(text)
     assert match is not None
     core = match[2]
