@@ -150,7 +150,7 @@ def scores(groups: Groups, hears: Hears) -> dict[str, dict[str, Any]]:
 
 
 def from_files(tracks: Sequence[Track], hears: Hears) -> list[RecognitionResult]:
-    """Return what a system recognises in each track, which it gets as a file."""
+    """Write each track to a file, and return what a system recognises in it."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.flac" for number in range(len(tracks))]
         for track, path in zip(tracks, paths, strict=True):
@@ -159,7 +159,7 @@ def from_files(tracks: Sequence[Track], hears: Hears) -> list[RecognitionResult]
 
 
 def beside(systems: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the word errors of both systems and their difference in points, for each group."""
+    """Return for each group the word error rates, ours and transcribe()'s, and their difference in points."""
     return {
         group: {
             "words": ours["words"],

@@ -1,9 +1,9 @@
-"""A process that asks a server the same again and again; benchmarks.requests starts it: python -m benchmarks.asking
+"""Sends the same request to a server again and again; benchmarks.requests starts it: python -m benchmarks.asking
 
-Reads a line of JSON with the request, the address as HOST:PORT, and how many connections ask for how many seconds how
-many times a second (0: as often as answers come). Prints a line of JSON: per_s, the answers a second, and answers_ms,
-how long each took from the instant at which it was due. Imports no numpy, whose threads would disturb what is measured
-for the first 60 ms of the process.
+Reads a line of JSON: the request, the address as HOST:PORT, the number of connections, the seconds, and the requests a
+second (0: a new one as soon as an answer comes). Prints a line of JSON: per_s, the answers a second, and answers_ms,
+the time of each answer from the instant at which its request was due. Imports no numpy, whose threads would disturb the
+first 60 ms of the measurement.
 """
 
 import json
@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @dataclass
 class Asking:
-    """One connection that asks the same again and again."""
+    """One connection that sends the same request again and again."""
 
     connection: socket.socket
     due: float = 0.0  # the instant from which the answer that is awaited counts; 0: none is awaited
@@ -29,8 +29,8 @@ class Asking:
         self.due, self.left = due, -1
         self.connection.sendall(request)
 
-    def answered(self) -> bool:
-        """Read what has come. Returns whether the answer is whole. Answers come in as few pieces as a system gives."""
+    def read_answer(self) -> bool:
+        """Read what has come of the answer, and return whether it is whole."""
         data = self.connection.recv(262_144)
         if not data:
             raise SystemExit("the server closed a connection")
@@ -48,7 +48,7 @@ class Asking:
 
 
 def ask(request: bytes, address: tuple[str, int], connections: int, seconds: float, per_s: float) -> dict[str, Any]:
-    """Ask for so long, *per_s* times a second or, if that is 0, as fast as answers come. Returns what was seen."""
+    """Ask for *seconds*, *per_s* times a second or, if that is 0, as fast as answers come. Return the line to print."""
     # select() waits in microseconds, epoll in whole milliseconds, many times as long as an answer takes
     with selectors.SelectSelector() as selector:
         idle = [Asking(socket.create_connection(address)) for _ in range(connections)]
@@ -64,7 +64,7 @@ def ask(request: bytes, address: tuple[str, int], connections: int, seconds: flo
                 sent += 1
             pause_s = max(0.0, began + sent / per_s - now) if per_s and idle else TIMEOUT_S
             for key, _ in selector.select(min(pause_s, max(0.01, began + seconds - now))):
-                if key.data.answered():
+                if key.data.read_answer():
                     answers_ms.append((time.perf_counter() - key.data.due) * 1000)
                     idle.append(key.data)
         ended = time.perf_counter()

@@ -31,7 +31,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the installation is to carry."""
+    """The load that the installation must carry."""
 
     audio_hours: float  # of files, a day
     sessions: int  # live ones at once
@@ -41,7 +41,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was measured, in seconds of a core unless it says otherwise."""
+    """Measured costs, in seconds of a core unless a comment says otherwise."""
 
     job: float  # of the database: submit, claim and finish
     chunk: float  # of the database
@@ -69,7 +69,7 @@ def _line(value: float, how: str) -> dict[str, Any]:
 
 
 def demand(wish: Wish, cost: Costs) -> dict[str, dict[str, Any]]:
-    """Return what is needed in the busiest hour; each line with its arithmetic."""
+    """Return what is needed in the busiest hour, each number with its arithmetic."""
     audio_s = wish.audio_hours * 3600 / DAY_S * PEAK
     jobs_s = audio_s / (MINUTES_A_FILE * 60)
     chunks_s = audio_s / CHUNK_S
@@ -104,7 +104,7 @@ def demand(wish: Wish, cost: Costs) -> dict[str, dict[str, Any]]:
 
 
 def bottlenecks(wish: Wish, needed: Mapping[str, Mapping[str, Any]], cost: Costs) -> list[dict[str, Any]]:
-    """Return what breaks, the first thing first: *share* is the demand as a part of what one of it carries."""
+    """Return what reaches its limit, the first first. *share* is the demand as a share of that limit."""
     kept_rows = needed["rows/s"]["value"] / PEAK * DAY_S * RETENTION_DAYS
     nodes = needed["worker nodes"]["value"] + needed["live nodes"]["value"]
     blobs = needed["jobs/s"]["value"] / PEAK * DAY_S * RETENTION_DAYS * OUTPUTS

@@ -55,7 +55,7 @@ _numbers = count(1)
 
 
 @asynccontextmanager
-async def opened(store: str, place: str) -> AsyncIterator[Storage]:
+async def open_store(store: str, place: str) -> AsyncIterator[Storage]:
     """Open the *store* at *place*: a folder, or the URL of a database."""
     if store == "embedded":
         storage: Storage = open_embedded(Path(place), clock=now_ms, max_queued=10**9)
@@ -83,7 +83,7 @@ def new_job(*, live: bool = False) -> NewJob:
 
 
 async def rate(seconds: float, clients: int, act: Callable[[], Awaitable[bool]]) -> tuple[int, float]:
-    """Let so many clients repeat *act* until it returns False or the time is over: (how often, seconds)."""
+    """Let *clients* repeat *act* until it returns False or *seconds* are over. Return (how often, seconds)."""
     end, done = time.monotonic() + seconds, 0
 
     async def repeat() -> None:
@@ -177,7 +177,7 @@ async def write_words(storage: Storage, lease: Lease, *, end: float, pause_s: fl
 
 
 async def appends(storage: Storage, seconds: float) -> dict[str, float]:
-    """Return how much sessions write that do not wait for anybody to speak."""
+    """Return how much live sessions write a second if they log as fast as they can."""
     leases = await live_leases(storage, SESSIONS)
     began = time.monotonic()
     turns = await asyncio.gather(*(write_words(storage, lease, end=began + seconds, pause_s=0) for lease in leases))
@@ -186,7 +186,7 @@ async def appends(storage: Storage, seconds: float) -> dict[str, float]:
 
 
 async def at_pace(store: str, place: str, storage: Storage, seconds: float, cpu: Callable[[], float]) -> dict[str, Any]:
-    """Return how late another process reads the words of so many sessions, and what a second of a session costs."""
+    """Return how late another process reads the words of live sessions, and what a second of a session costs."""
     leases = await live_leases(storage, SESSIONS)
     reader = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.cluster", "--read", store, place, *(lease.job.id for lease in leases)),
@@ -221,14 +221,14 @@ async def at_pace(store: str, place: str, storage: Storage, seconds: float, cpu:
 
 
 async def read(store: str, place: str, streams: list[str]) -> None:
-    """Follow *streams* as readers of another node do, until the input ends; print how late each word came."""
+    """Follow *streams* as readers of another node do, until standard input ends. Print how late each word came."""
     late_s: list[float] = []
 
     async def follow(storage: Storage, stream: str) -> None:
         async for event in storage.events.tail(stream, after=0):
             late_s.extend([time.time() - json.loads(event.body)["at"]] if event.type == "word" else [])
 
-    async with opened(store, place) as storage:
+    async with open_store(store, place) as storage:
         following = [asyncio.create_task(follow(storage, stream)) for stream in streams]
         await asyncio.sleep(1.0)
         print("ready", flush=True)
@@ -245,14 +245,14 @@ async def read(store: str, place: str, streams: list[str]) -> None:
 
 
 async def measure_store(store: str, place: str, seconds: float, cpu: Callable[[], float]) -> dict[str, Any]:
-    async with opened(store, place) as storage:
+    async with open_store(store, place) as storage:
         done = {**await jobs(storage, seconds, cpu), **await appends(storage, seconds)}
         read_late = await at_pace(store, place, storage, 2 * seconds, cpu)
         return {**done, **read_late, "bytes an event": round(event_bytes(store, place))}
 
 
 def event_bytes(store: str, place: str) -> float:
-    """Return what a stored event takes, with its indexes; 0 for the embedded store, whose tables share a file."""
+    """Return the bytes of a stored event with its indexes; 0 for the embedded store, whose tables share a file."""
     if store == "embedded":
         return 0.0
     with psycopg.connect(place) as connection:
@@ -264,7 +264,7 @@ def event_bytes(store: str, place: str) -> float:
 
 
 def one_round(store: str, seconds: float, postgres: Cluster) -> dict[str, Any]:
-    """Measure the *store*, with nothing in it."""
+    """Measure an empty *store*."""
     if store == "cluster":
         pid = postgres.pid()
         return asyncio.run(measure_store(store, postgres.new_database(), seconds, lambda: cpu_s(pid)))

@@ -23,7 +23,7 @@ import httpx
 
 from benchmarks.load import silence
 from benchmarks.measure import ROOT, write
-from benchmarks.readers import WAYS, Readers, measure_readers, speaking
+from benchmarks.readers import WAYS, Readers, measure_readers, speak_in_process
 from benchmarks.readers import readers as connected
 from benchmarks.requests import JOBS, KINDS, WARM_UP_S, Side, apart
 from benchmarks.serving import Serving, serving
@@ -38,8 +38,8 @@ LIMITS = {
 
 
 @contextmanager
-def unpacked(commit: str) -> Iterator[Path]:
-    """The files of *commit*, in a folder that lasts as long as the block."""
+def unpack(commit: str) -> Iterator[Path]:
+    """Yield a folder with the files of *commit*, which lasts as long as the block."""
     with tempfile.TemporaryDirectory() as folder:
         packed = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
@@ -47,14 +47,14 @@ def unpacked(commit: str) -> Iterator[Path]:
 
 
 def finished_job(server: Serving) -> str:
-    """The id of the last of the operator's finished jobs, of which a page of the list is full."""
+    """Finish a page of jobs for the operator, and return the id of the last one."""
     with httpx.Client(base_url=server.base, headers={"Authorization": f"Bearer {server.key}"}, timeout=60) as client:
         jobs = [client.post("/v1/transcribe", files={"file": silence(5)}).json() for _ in range(JOBS)]
     return str(jobs[-1]["job_id"])
 
 
 def row(name: str, pairs: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The medians of what both servers cost, in microseconds of CPU time, and their ratios in each round."""
+    """Return the medians of both servers' costs, in microseconds of CPU time, and their ratio in each round."""
     medians = {
         f"{side} cpu_us": round(median(costs), 1) for side, costs in zip(SIDES, zip(*pairs, strict=True), strict=True)
     }
@@ -79,13 +79,14 @@ def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Itera
 
 
 def readers(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One row for each way of reading. A reader takes more events at once if its session began at another instant.
+    """Yield a row for each way of reading.
 
-    So both servers have one session for all rounds, and are read at the same time.
+    A session's instant of beginning decides how many events a reader takes at once. So both servers have one session
+    for all rounds, and are read at the same time.
     """
     for way in filter(given.kinds.__contains__, WAYS):
         with ExitStack() as stack:
-            jobs = {side: stack.enter_context(speaking(server)) for side, server in servers.items()}
+            jobs = {side: stack.enter_context(speak_in_process(server)) for side, server in servers.items()}
 
             def read(number: int, stack: ExitStack, way: str = way, jobs: Mapping[str, str] = jobs) -> list[Readers]:
                 return [
@@ -108,7 +109,7 @@ def readers(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterat
 
 
 def at_once(servers: Mapping[str, Serving], reading: Sequence[Readers], seconds: float) -> list[dict[str, Any]]:
-    """What the readers of each server see in the same seconds."""
+    """Return what the readers of each server received in the same seconds."""
     with ThreadPoolExecutor(len(servers)) as threads:
         return list(
             threads.map(measure_readers, [server.pid for server in servers.values()], reading, [seconds] * len(servers))
@@ -118,7 +119,7 @@ def at_once(servers: Mapping[str, Serving], reading: Sequence[Readers], seconds:
 def report(given: argparse.Namespace) -> dict[str, Sequence[Any]]:
     settings = {"ENGINE": "scripted", "MAX_CONNECTIONS_PER_ADDRESS": "100000"}
     with (
-        unpacked(given.commit) as root,
+        unpack(given.commit) as root,
         serving(LIMITS, root=root, **settings) as before,
         serving(LIMITS, **settings) as now,
     ):

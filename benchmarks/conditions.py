@@ -25,7 +25,7 @@ FULL_SCALE = 32767
 LOUDEST = 0.99  # of full scale, so that a variant can be kept as a file of 16-bit samples
 
 FRAME = RATE // 50  # 20 ms, in which loudness is looked at
-ACTIVE_DB = 20.0  # below the loudest frames: what is quieter is not speech
+ACTIVE_DB = 20.0  # frames that are quieter than the loudest ones by more than this are not speech
 
 RT60_S = 0.4  # in which the echoes of the small room become quieter by 60 dB
 ECHO_FROM_S = 0.002  # after the direct sound
@@ -209,7 +209,7 @@ def string_together(
     return Track(f"joined {seed}", clips[0].language, _within_scale(samples), tuple(truth))
 
 
-def strung_in(condition: str, clips: Sequence[Track], seed: int, length_s: float) -> Track:
+def string_in_condition(condition: str, clips: Sequence[Track], seed: int, length_s: float) -> Track:
     """Return a joined track in one of CONDITIONS. Noise and rooms apply to the whole track; cut clips are joined.
 
     Another pace makes the track longer or shorter. Raises ValueError for "cut anywhere", because cut words cannot be

@@ -1,4 +1,4 @@
-"""Whether readers of a live session notice what others do: python -m benchmarks.disturbances [--seconds 15]
+"""How other readers disturb the readers of a live session: python -m benchmarks.disturbances [--seconds 15]
 
 Starts a server (scripted engine) and a process that speaks in real time, and lets --calm readers follow. They note how
 late the words come: undisturbed, with a reader that takes nothing, with readers that come and go all the time,
@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 
 from benchmarks.measure import ROOT, write
-from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measure_readers, readers, speaking
+from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measure_readers, readers, speak_in_process
 from benchmarks.serving import Serving, serving
 from server.transport.acceptor import raise_descriptor_limit
 
@@ -34,7 +34,7 @@ LIMITS = {**MANY, "live_sessions = 100\n": "live_sessions = 10000\n"}
 
 @dataclass(frozen=True)
 class Place:
-    """A server, and the session that is spoken into."""
+    """A server, and the session whose words are read."""
 
     server: Serving
     job: str
@@ -71,22 +71,22 @@ def check_answer(connection: socket.socket) -> None:
 
 
 @contextmanager
-def slow(place: Place) -> Iterator[None]:
-    """One reader that takes nothing."""
+def hold_slow_reader(place: Place) -> Iterator[None]:
+    """Hold one reader that takes nothing."""
     with place.open_reader(kept_bytes=2048):
         yield
 
 
 @contextmanager
-def passing(place: Place, number: int) -> Iterator[None]:
-    """So many readers that come and go, in a process of their own."""
-    with another(place, "--pass", number):
+def hold_visitors(place: Place, number: int) -> Iterator[None]:
+    """Let *number* readers come and go, in a process of their own."""
+    with run_elsewhere(place, "--pass", number):
         yield
 
 
 @contextmanager
-def elsewhere(place: Place, number: int) -> Iterator[None]:
-    """A reader on each of so many other sessions, which get a moment of silence from time to time."""
+def hold_other_sessions(place: Place, number: int) -> Iterator[None]:
+    """Hold a reader on each of *number* other sessions, which get a moment of silence from time to time."""
     over, key = threading.Event(), {"Authorization": f"Bearer {place.server.key}"}
     audio = {**key, "Content-Type": "application/octet-stream"}
     limits = httpx.Limits(max_connections=AT_ONCE)
@@ -116,15 +116,15 @@ def elsewhere(place: Place, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def joining(place: Place, number: int) -> Iterator[None]:
-    """So many readers that join within JOIN_S, beginning now, in a process of their own which reads what they get."""
-    with another(place, "--join", number):
+def let_readers_join(place: Place, number: int) -> Iterator[None]:
+    """Let *number* readers join within JOIN_S from now on, in a process of their own."""
+    with run_elsewhere(place, "--join", number):
         yield
 
 
 @contextmanager
-def another(place: Place, act: str, number: int) -> Iterator[None]:
-    """Another process of this program, which has begun to *act* for so many readers, while the block lasts."""
+def run_elsewhere(place: Place, act: str, number: int) -> Iterator[None]:
+    """Run *act* for *number* readers in another process of this program, while the block lasts."""
     where = ("--base", place.server.base, "--job", place.job, "--key", place.server.key)
     command = [sys.executable, "-m", "benchmarks.disturbances", act, str(number), *where]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
@@ -167,7 +167,7 @@ def join(place: Place, number: int) -> None:
 
 
 def subscribers(server: Serving) -> int:
-    """How many readers the server has just now."""
+    """Return how many readers the server has now."""
     found = re.search(r"^scribewire_subscribers (\S+)", server.metrics(), re.MULTILINE)
     return int(float(found[1])) if found else 0
 
@@ -176,16 +176,16 @@ def report(given: argparse.Namespace) -> dict[str, Any]:
     settings = {"ENGINE": "scripted", "MAX_CONNECTIONS_PER_ADDRESS": "100000"}
     others: dict[str, Callable[[Place], AbstractContextManager[None]]] = {
         "undisturbed": lambda _: nullcontext(),
-        "a reader that takes nothing": slow,
-        f"{given.passing} readers that come and go": lambda place: passing(place, given.passing),
-        f"a reader on each of {given.sessions} sessions": lambda place: elsewhere(place, given.sessions),
-        f"{given.joining} that join within {JOIN_S:g} s": lambda place: joining(place, given.joining),
+        "a reader that takes nothing": hold_slow_reader,
+        f"{given.passing} readers that come and go": lambda place: hold_visitors(place, given.passing),
+        f"a reader on each of {given.sessions} sessions": lambda place: hold_other_sessions(place, given.sessions),
+        f"{given.joining} that join within {JOIN_S:g} s": lambda place: let_readers_join(place, given.joining),
     }
     rows: list[dict[str, Any]] = []
     with serving(LIMITS, **settings) as server:
         for name, disturbance in others.items():
             with (
-                speaking(server) as job,
+                speak_in_process(server) as job,
                 readers(given.calm, "SSE", server.base, job=job, key=server.key) as calm,
                 disturbance(Place(server, job)),
             ):

@@ -11,7 +11,7 @@ FRAGMENT = b"\x00\x80\0\0\0\0"
 
 
 def text_frame(text: str) -> bytes:
-    """A masked frame, with zeros as its mask."""
+    """Return a masked text frame, with zeros as its mask."""
     assert len(text) < 126
     return bytes((0x81, 0x80 | len(text))) + bytes(4) + text.encode()
 
@@ -75,7 +75,7 @@ TARGETS: Mapping[str, str] = {
 
 
 def requests(kind: str, method: str, path: str, key: str) -> tuple[bytes, bytes]:
-    """The first bytes of a connection, and what is sent after them again and again."""
+    """Return the first bytes of a connection, and the bytes that are sent after them again and again."""
     plain = urlsplit(path).path
     if kind in BODIES:
         headers, item = BODIES[kind]

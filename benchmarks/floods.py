@@ -45,7 +45,7 @@ BAD = "?token=st_bad"
 
 @dataclass(frozen=True, kw_only=True)
 class Flood:
-    """What strangers send, to which doors, how fast in all, and whether each goes on after it was cut off."""
+    """What strangers send, to which addresses, and how fast in all."""
 
     kind: str
     doors: tuple[tuple[str, str], ...]  # methods ("WS": a WebSocket) and paths
@@ -75,7 +75,7 @@ class Sent:
 
 
 async def send(base: str, floods: Sequence[Flood], seconds: float) -> Sent:
-    """Let the strangers of all *floods* send for so long."""
+    """Let the strangers of all *floods* send for *seconds*."""
     sent = Sent()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
@@ -146,7 +146,7 @@ async def _read(reader: asyncio.StreamReader) -> None:
 
 @contextmanager
 def strangers(base: str, floods: Sequence[Flood], seconds: float, result: dict[str, Any]) -> Iterator[None]:
-    """The strangers work while the block lasts, which should be as long. *result* gets what they sent."""
+    """Let strangers send for *seconds*, in a process of their own. *result* gets what they sent when the block ends."""
     words = [
         sys.executable,
         "-m",
@@ -232,7 +232,7 @@ class Customer:
 
 
 def watch(server: Serving, seconds: float, *, key: str, also: Serving | None = None) -> dict[str, Any]:
-    """What a bystander and a customer see for so long, and a bystander at the server *also*."""
+    """Return how long a bystander and a customer wait within *seconds*, and a bystander at the server *also*."""
     bystander, customer = Bystander(server.base), Customer(server.base, key)
     other = None if also is None else Bystander(also.base)
     works = [customer.speak] if other is None else [customer.speak, other.wait]
@@ -250,7 +250,7 @@ def watch(server: Serving, seconds: float, *, key: str, also: Serving | None = N
 
 
 def own_session(server: Serving, key: str) -> str:
-    """A new live session of the sandbox."""
+    """Return the id of a new live session of the sandbox."""
     own = {"Authorization": f"Bearer {key}"}
     answer = httpx.post(f"{server.base}/sandbox/v1/live", json={}, headers=own, timeout=30)
     answer.raise_for_status()
@@ -264,7 +264,7 @@ def new_key(server: Serving, environment: str = "sandbox") -> str:
 
 
 def floods(server: Serving) -> list[Flood]:
-    """Those that once stopped a server, at their size, and each kind of item at 2 MB/s."""
+    """Return the floods: those that once stopped a server, as large as then, and each kind of item at 2 MB/s."""
     key = new_key(server)
     job = own_session(server, key)
     refused = (("WS", f"/v1/jobs/{job}/stream{BAD}"), ("WS", f"/v1/jobs/{job}/audio{BAD}"))
@@ -315,7 +315,7 @@ def floods(server: Serving) -> list[Flood]:
 
 @contextmanager
 def two_nodes() -> Iterator[tuple[Serving, Serving]]:
-    """Two nodes of one service; the operator's key is in both."""
+    """Start two nodes of one service. Both know the operator's key."""
     with (
         tempfile.TemporaryDirectory() as name,
         bucket_service(Path(name)) as bucket,
@@ -331,7 +331,7 @@ def two_nodes() -> Iterator[tuple[Serving, Serving]]:
 
 
 def measure(server: Serving, flood: Flood, seconds: float, key: str, *, waiting_at: Serving) -> dict[str, Any]:
-    """What those who wait see during *flood* of *server*, at the same server or at another node."""
+    """Return how long others wait at *waiting_at*, the same server or another node, while *flood* comes to *server*."""
     sent: dict[str, Any] = {}
     log_bytes = server.log.stat().st_size
     with strangers(server.base, [flood], seconds, sent):

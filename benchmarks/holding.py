@@ -1,11 +1,11 @@
 """How long the documents of hours of speech keep the event loop from running: python -m benchmarks.holding
 
 Makes the stored chunks of a session of 36,000 words (--words), then its transcript, every output and its record, as the
-server does when the session ends and when somebody reads it. Each is made on a thread, once as any computation
-(`usual`) and once by server/background.py (`background`). Meanwhile the main thread, in place of the event loop, wants
-to run every half millisecond. Between two of its turns the process uses some processor time: this is what it waits for
-at least, however busy the machine is. Writes benchmarks/results/holding.json: of each the most processor time between
-two turns, how often it was more than 20 ms, and the whole.
+server does when the session ends and when somebody reads it. Each is made on a thread, once like any computation
+(`usual`) and once by server/background.py (`background`). Meanwhile the main thread, in place of the event loop, tries
+to run every half millisecond. The processor time that the process uses between two of its turns is the least that it
+waits, however busy the machine is. Writes benchmarks/results/holding.json: for each document the most processor time
+between two turns, how often it was more than 20 ms, and the sum.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def _chunk(number: int, length: int, turns: tuple[SpeakerTurn, ...] | None) -> C
 
 
 def works(bodies: list[bytes]) -> dict[str, Callable[[], object]]:
-    """What is made of the chunks, by name."""
+    """Return the computations to measure, by name."""
 
     def transcript() -> Transcript:
         chunks = [unpack_chunk(body) for body in bodies]
@@ -68,7 +68,7 @@ def works(bodies: list[bytes]) -> dict[str, Callable[[], object]]:
 
 
 async def measure(work: Callable[[], object], *, size: int) -> dict[str, float]:
-    """Let *work* be computed, and return what the event loop had to wait for. *size* decides how it is computed."""
+    """Compute *work* on a thread, and return how long the event loop waited. *size* decides how it is computed."""
     held, before = [0.0], time.process_time()
     task = asyncio.create_task(compute("made", size, work))
     await asyncio.sleep(0)

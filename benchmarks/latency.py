@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.choices import Choices, add_choices, choices_of
-from benchmarks.conditions import CONDITIONS, PIECES, strung_in
+from benchmarks.conditions import CONDITIONS, PIECES, string_in_condition
 from benchmarks.live_scores import Scores, Seen, Shown, Truth
 from benchmarks.measure import cpu_s, rss_mb, spread, write
 from benchmarks.scoring import matches, spoken_words
@@ -54,7 +54,7 @@ from pipeline.words import Word, join_words
 
 FRAME_S = WINDOW / RATE
 TIMELESS = partial(VirtualTimeLoop, lambda: 0.0)
-"""A clock on which no computation takes time: what is late on it, the policy waited for."""
+"""A clock on which no computation takes time: delays on it come from the rules for final words alone."""
 
 LATEST_SENDER_S = 0.05
 MIN_COVERAGE = 0.95
@@ -302,7 +302,7 @@ def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) 
     """Return the tracks for one condition: each piece alone, or one joined track."""
     if name in PIECES:
         return CONDITIONS[name](clips, seed)
-    return [strung_in(name, clips, seed, length_s)]
+    return [string_in_condition(name, clips, seed, length_s)]
 
 
 def by_condition(

@@ -1,7 +1,7 @@
 """Scores what a reader of live words saw and when: latency, accuracy and stability. Pure; the same for every server.
 
-The definitions are those of benchmarks/README.md. Words are matched to the reference by how they sound, as
-pipeline/recognition/normalising.py says, and not by time, because not every server gives times.
+The definitions are those of benchmarks/README.md. Words are matched to the reference in the form that
+benchmarks/normalising.py gives them, and not by time, because not every server gives times.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from pipeline.audio import RATE
 from pipeline.recognition.turns import TurnOptions
 
 AHEAD = 10
-"""Reference words beyond the length of a partial that are searched for it."""
+"""How many more reference words than a partial has are searched for it."""
 
 LAST_S = 1.5
 """The end of a stream, of which nothing may be lost: words may be misheard there as elsewhere, but not be missing."""
@@ -145,8 +145,8 @@ class Scores:
         self.said += len(stream.said)
         self.errors += word_errors(stream.said, stream.heard)
         self.offline_errors += word_errors(stream.said, offline)
-        self.said_twice += said_twice(stream.said, stream.heard)
-        self.offline_said_twice += said_twice(stream.said, offline)
+        self.said_twice += count_said_twice(stream.said, stream.heard)
+        self.offline_said_twice += count_said_twice(stream.said, offline)
         self.matched += len(matched)
         self.offline_matched += len(offline_matched)
         self.lost_at_end += stream.count_lost_at_end(offline_matched)
@@ -199,7 +199,7 @@ def within_edges(said: Sequence[str], heard: Sequence[str], edges: tuple[int, in
     return min(parts, key=lambda part: word_errors(said, heard[part]))
 
 
-def said_twice(said: Sequence[str], heard: Sequence[str]) -> int:
+def count_said_twice(said: Sequence[str], heard: Sequence[str]) -> int:
     """Return how many words of *heard* repeat their neighbours, exactly or nearly, and were not said."""
     matched = {column for _, column in matches(said, heard)}
     count = at = 0
@@ -219,7 +219,7 @@ def _repeats(heard: Sequence[str], at: int, size: int) -> bool:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Return whether the words are equal or differ in one letter, as "than" and "then"."""
+    """Return whether the words are equal or differ in one letter, as "than" and "then" do."""
     if one == other or min(len(one), len(other)) < ALIKE_LETTERS or one.isdecimal() or other.isdecimal():
         return one == other
     return word_errors(one, other) <= 1

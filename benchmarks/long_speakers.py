@@ -2,9 +2,9 @@
 
     .venv/bin/python -m benchmarks.long_speakers [--hours 10]      # writes results/long_speakers.json
 
-A made conversation of six voices and ten minutes comes again and again. What the models find in ten seconds of samples
-is remembered, since the same samples come sixty times; all else happens as in a session. Words are reported a second
-after they were said.
+A made conversation of six voices and ten minutes is repeated. The models' results for ten seconds of samples are
+cached, since the same samples come sixty times; all else happens as in a session. Words are reported a second after
+they were said.
 """
 
 import argparse
@@ -38,7 +38,7 @@ HOUR = 3600 * RATE
 
 
 class RememberingModels(SpeakerModels):
-    """Models that listen once to the same samples after the same pieces."""
+    """Models that cache their result for a window and the window before it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class RememberingModels(SpeakerModels):
 
 
 class Told:
-    """Every word with who said it and the labels that readers saw: at first, a minute later, and at the end."""
+    """Every word with its speaker and the labels that readers saw: at first, a minute later, and at the end."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, int]] = []

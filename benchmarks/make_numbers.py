@@ -2,8 +2,8 @@
 
     pip install num2words==0.5.14 && python -m benchmarks.make_numbers
 
-num2words spells the numbers. Sentences without numbers, which nothing may change, have the same text twice; they have
-words that look like numbers, such as "sei" in Italian, which is also "you are".
+num2words spells the numbers. Sentences without numbers have the same text twice, because nothing in them may change.
+They have words that look like numbers, such as "sei" in Italian, which is also "you are".
 """
 
 import random
@@ -138,7 +138,7 @@ MISSPELLED: Mapping[str, Mapping[str, str]] = {
     "es": {"décimoprimera": "decimoprimera", "décimosegunda": "decimosegunda"},
     "it": {"dicotto": "diciotto"},
 }
-"""What num2words spells otherwise than dictionaries."""
+"""The dictionaries' spellings of words that num2words spells in another way."""
 
 Pair = tuple[str, str]
 """What is said and what is written."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.latency import Bench
-from benchmarks.phrases import EDGE_S, LEVEL, spoken_by
+from benchmarks.phrases import EDGE_S, LEVEL, speak
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import hint_of
 from pipeline.text.options import TextOptions
@@ -33,7 +33,7 @@ VOICES = ("espeak:en-us", "flite:slt", "espeak:en-gb+f2", "flite:rms", "flite:aw
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """One sentence with a name, and what is heard of it."""
+    """One sentence with a name, and the words that are recognised in it."""
 
     name: str
     held_out: bool
@@ -47,12 +47,12 @@ def sentences(names: Sequence[str]) -> Iterator[tuple[str, Samples]]:
     for number, name in enumerate(names):
         for place, sentence in enumerate(SENTENCES):
             voice = VOICES[(number * len(SENTENCES) + place) % len(VOICES)]
-            said = spoken_by(voice, sentence.format(name), 1.0)
+            said = speak(voice, sentence.format(name), 1.0)
             yield name, np.concatenate([edge, said * (LEVEL / float(np.abs(said).max())), edge])
 
 
 def hearings(bench: Bench) -> Iterator[Naming]:
-    """Yield what is heard of each sentence, with the names as keywords and without."""
+    """Yield the words that are recognised in each sentence, with the names as keywords and without."""
     for held_out, names in ((False, CHOSEN_ON), (True, HELD_OUT)):
         for name, samples in sentences(names):
             for keywords in (True, False):

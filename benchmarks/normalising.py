@@ -1,4 +1,4 @@
-"""Turns written words into tokens, so that what was said and what was recognised can be compared. scoring.py calls it.
+"""Turns words into tokens in one form, so that what was said and what was recognised can be compared.
 
 English only: "It's Mr. Smith's 3rd, $20" and "it is mister smiths third twenty dollars" give the same tokens. Numbers
 become digits, contractions and titles are written out, and fillers such as "uh" are dropped. Neighbouring numbers

@@ -122,7 +122,7 @@ def record_phrase(phrase: Phrase, seed: int = 1) -> Track:
 
     Raises FileNotFoundError where flite or espeak-ng is not installed.
     """
-    said = spoken_by(phrase.voice, phrase.text, phrase.pace)
+    said = speak(phrase.voice, phrase.text, phrase.pace)
     edge = np.zeros(round(EDGE_S * RATE), np.float32)
     samples = np.concatenate([edge, said * (LEVEL / max(1e-6, float(np.abs(said).max()))), edge])
     truth = tuple(Truth(word, 0.0, 0.0) for word in phrase.text.split())
@@ -130,7 +130,7 @@ def record_phrase(phrase: Phrase, seed: int = 1) -> Track:
     return track
 
 
-def spoken_by(voice: str, text: str, pace: float) -> Samples:
+def speak(voice: str, text: str, pace: float) -> Samples:
     """Return *text* as a synthetic voice says it, at RATE."""
     program, _, name = voice.partition(":")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,11 @@
-"""Many readers of one live session, and quiet ones: python -m benchmarks.readers [--readers 1000 5000] [--quiet 9000]
+"""What readers of a live session cost: python -m benchmarks.readers [--readers 1000 5000] [--quiet 9000]
 
-Starts a server (scripted engine) and a writer that speaks in real time, and lets so many readers follow its session, by
+Starts a server (scripted engine) and a writer that speaks in real time, and lets many readers follow its session, by
 Server-Sent Events and by WebSocket. The readers are raw sockets in a process of their own, so that their cost is not
-the server's. A bare asyncio server then writes as many bytes as often to as many readers and does nothing else: what
-any server costs at least. Then readers of a session in which nothing happens show what memory each takes. Writes
-benchmarks/results/readers.json. The CPU times of both servers are taken in the same minutes, so their ratio counts
-where other work disturbs the machine.
+the server's. A bare asyncio server then writes as many bytes as often to as many readers and does nothing else, which
+is the least that any server costs. Then readers of a session in which nothing happens show what memory each takes.
+Writes benchmarks/results/readers.json. The CPU times of both servers are taken in the same minutes, so their ratio is
+valid although other work disturbs the machine.
 """
 
 import argparse
@@ -57,7 +57,7 @@ MANY = {
 
 @dataclass
 class Seen:
-    """What all readers together have received."""
+    """Counts what all readers together have received."""
 
     events: int = 0
     reads: int = 0
@@ -78,7 +78,7 @@ class Seen:
 
 
 def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> None:
-    """Connect so many readers, print a line, and on each line of input print what they have received since."""
+    """Connect *number* readers and print a line. For each line of input print what they received since the last one."""
     with selectors.DefaultSelector() as selector:
         connected = _connect(number, request, address)
         for one in connected:
@@ -127,7 +127,7 @@ class Readers:
         return self._process.stdout.readline() or sys.exit("the readers' process ended")
 
     def take_counts(self) -> dict[str, Any]:
-        """What they have received since the last call."""
+        """Return what they have received since the last call."""
         assert self._process.stdin is not None
         print(file=self._process.stdin, flush=True)
         found: dict[str, Any] = json.loads(self.line())
@@ -136,7 +136,7 @@ class Readers:
 
 @contextmanager
 def readers(number: int, way: str, base: str, *, job: str = "", key: str = "") -> Iterator[Readers]:
-    """So many connected readers, while the block lasts."""
+    """Connect *number* readers in a process of their own, while the block lasts."""
     with child("readers", "--read", str(number), "--way", way, "--base", base, "--job", job, "--key", key) as process:
         found = Readers(process)
         found.line()
@@ -147,7 +147,7 @@ def readers(number: int, way: str, base: str, *, job: str = "", key: str = "") -
 
 
 async def bare(size: int, per_s: float) -> None:
-    """Print a port, and write *size* bytes to every connection, so many times a second, until killed."""
+    """Print a port, and write *size* bytes to every connection *per_s* times a second, until killed."""
     transports: list[asyncio.WriteTransport] = []
 
     class Bare(asyncio.Protocol):
@@ -175,8 +175,8 @@ async def bare(size: int, per_s: float) -> None:
 
 
 @contextmanager
-def speaking(server: Serving) -> Iterator[str]:
-    """The id of a session into which a process speaks in real time, while the block lasts."""
+def speak_in_process(server: Serving) -> Iterator[str]:
+    """Yield the id of a session into which a process speaks in real time, while the block lasts."""
     with child("readers", "--speak", "--base", server.base, "--key", server.key) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -202,7 +202,7 @@ async def speak(base: str, key: str) -> None:
 
 
 def measure_readers(pid: int, reading: Readers, seconds: float) -> dict[str, Any]:
-    """What the readers see in so many seconds, and what the process *pid* needs for it."""
+    """Return what the readers receive in *seconds*, and what the process *pid* uses for it."""
     time.sleep(WARM_UP_S)
     reading.take_counts()
     began, cpu = time.monotonic(), cpu_s(pid)
@@ -220,12 +220,12 @@ def measure_readers(pid: int, reading: Readers, seconds: float) -> dict[str, Any
 def of_session(
     server: Serving, way: str, number: int, seconds: float, *, speaker: Serving | None = None
 ) -> dict[str, Any]:
-    """What *number* readers of one session see and cost at *server*, less what the session costs without them.
+    """Return what *number* readers of a session receive and cost at *server*, less what it costs without readers.
 
     *speaker* is the node of its cluster that has the session; None: itself.
     """
     speaker = speaker or server
-    with speaking(speaker) as job:
+    with speak_in_process(speaker) as job:
         with readers(1, way, server.base, job=job, key=speaker.key) as alone:
             session = measure_readers(server.pid, alone, seconds / 2)
         with readers(number, way, server.base, job=job, key=speaker.key) as many:
@@ -248,7 +248,7 @@ def of_bare(number: int, per_s: float, seconds: float) -> dict[str, Any]:
 
 
 def quiet(server: Serving, way: str, number: int) -> dict[str, Any]:
-    """The memory of readers of a session in which nothing is said."""
+    """Return the memory that readers take of a session in which nothing is said."""
     key = {"Authorization": f"Bearer {server.key}"}
     job = httpx.post(f"{server.base}/v1/live", json={}, headers=key).json()["job_id"]
     over = threading.Event()

@@ -2,8 +2,8 @@
 
 Two nodes (scripted engine) share a database and a bucket. A writer speaks in real time at one of them. Readers follow
 by Server-Sent Events at the other, which learns each word from the database and each partial from a notification; then
-the same number follow at the node that has the session, in the same minutes. The ratio of the CPU times counts where
-other work disturbs the machine. Needs PostgreSQL (Debian's package `postgresql`). Writes
+the same number follow at the node that has the session, in the same minutes. The ratio of the CPU times is valid
+although other work disturbs the machine. Needs PostgreSQL (Debian's package `postgresql`). Writes
 benchmarks/results/relaying.json.
 """
 
@@ -30,7 +30,7 @@ WAY = "SSE"
 
 @contextmanager
 def nodes() -> Iterator[list[Serving]]:
-    """Two nodes of a new cluster."""
+    """Start two nodes of a new cluster."""
     with tempfile.TemporaryDirectory() as folder, bucket_service(Path(folder)) as bucket:
         os.environ.update(bucket.env)
         settings = {
@@ -44,7 +44,7 @@ def nodes() -> Iterator[list[Serving]]:
 
 
 def compare_nodes(hearing: Serving, relaying: Serving, number: int, seconds: float) -> dict[str, Any]:
-    """What *number* readers see and cost at either node."""
+    """Return what *number* readers receive and cost at either node."""
     there = of_session(relaying, WAY, number, seconds, speaker=hearing)
     here = of_session(hearing, WAY, number, seconds)
     times = round(there["cpu_us_per_event"] / here["cpu_us_per_event"], 2)

@@ -4,12 +4,12 @@ Starts a server (scripted engine) and a bare Starlette app on the same uvicorn, 
 parser, which gives the same answers from a dictionary. For each kind of request, a process of its own
 (benchmarks.asking) with a core of its own asks the one and the other in turn over kept connections: first as fast as
 each answers, for its requests a second, then at half of that, for the time of an answer from the instant at which it
-was due. Writes benchmarks/results/requests.json. Both sides of a ratio come from the same minutes, so it counts where
-other work disturbs the machine.
+was due. Writes benchmarks/results/requests.json. Both sides of a ratio come from the same minutes, so it is valid
+although other work disturbs the machine.
 
-The times at half load are medians of turns of two seconds each, with every answer of a turn counted. A virtual machine
-stands still for tens of milliseconds now and then. One such time decides what 99 % of the answers of its turn keep to,
-and would decide it for all turns taken as one.
+The times at half load are medians over turns of two seconds each, of all answers of a turn. A virtual machine stands
+still for tens of milliseconds now and then. One such pause decides the 99th percentile of its turn, and would decide
+that of all turns taken together.
 """
 
 import argparse
@@ -84,7 +84,7 @@ class Side:
     key: str
 
     def measure(self, kind: str, job: str, seconds: float, per_s: float = 0.0) -> dict[str, Any]:
-        """What a process that asks for *kind* sees, and the CPU time of the server for each answer."""
+        """Return what a process that sends *kind* measures, and the CPU time of the server for each answer."""
         method, path, body = KINDS[kind]
         head = f"{method} {path.format(job=job)} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.key}\r\n"
         if body:
@@ -100,7 +100,7 @@ class Side:
 
 
 def at_half_load(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How long answers took: the medians of all *turns*, and the median and the largest ratio of p99 to p50."""
+    """Return the medians over *turns* of the times of answers, and the median and the largest ratio of p99 to p50."""
     each = [spread(turn["answers_ms"]) for turn in turns]
     ratios = [round(took["p99"] / took["p50"], 1) for took in each]
     medians = {f"{name}_ms": round(median(took[name] for took in each), 3) for name in each[0]}
@@ -109,7 +109,7 @@ def at_half_load(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Length:
-    """How much is measured."""
+    """How long is measured."""
 
     seconds: float  # of a round, as fast as a server answers
     rounds: int
@@ -117,7 +117,7 @@ class Length:
 
 
 def compare_servers(kind: str, job: str, sides: Sequence[Side], length: Length) -> dict[str, Any]:
-    """One row: both servers in turn, as fast as they answer, then each at half of its requests a second."""
+    """Return the row of *kind*: both servers in turn, as fast as they answer, then at half of that rate."""
     fast: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     half: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     for side in sides:
@@ -144,9 +144,9 @@ def compare_servers(kind: str, job: str, sides: Sequence[Side], length: Length) 
 
 @contextmanager
 def apart(servers: Iterable[int]) -> Iterator[None]:
-    """In the block, the processes that ask have the last core, and *servers* the others.
+    """While the block lasts, let the processes that ask have the last core, and *servers* the others.
 
-    Else a server and who asks it share a core for a while now and then, and each waits 3 ms for the other.
+    Otherwise a server and its client share a core now and then, and each waits 3 ms for the other.
     """
     if len(CORES) < 2:
         yield
@@ -161,7 +161,7 @@ def apart(servers: Iterable[int]) -> Iterator[None]:
 
 
 def prepare_server(server: Serving) -> tuple[str, str]:
-    """The key of a paying customer and the id of the last of its finished jobs."""
+    """Return the key of a paying customer and the id of the last of its finished jobs."""
     customer = httpx.post(f"{server.base}/v1/keys", json={}).json()
     command = [sys.executable, "-m", "server", "accounts", "set-plan", customer["account_id"], "pro"]
     environment = {"SCRIBEWIRE_DATA_DIR": str(server.folder / "data"), "PATH": ""}

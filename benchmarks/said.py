@@ -8,8 +8,8 @@ of speech, on a clock on which no computation takes time. transcribe() and Batch
 get the same files with the same weights. A unit is a word, a figure of a number, or a letter of a spelled word, so
 that "830-166" and "eight three zero one six six" are six units both. A phrase is "told twice" if a system has two or
 more units more than transcribe() has, "lost" if it has two or more fewer, and its digits are exact if all its figures
-come out, in order and no others. transcribe() itself tells phrases twice and loses some, so that who hears them rightly
-has "fewer" or "more" than it: "more than said" and "fewer than said" compare each system with what was said.
+come out, in order and no others. transcribe() itself repeats and loses some, so a system that is right has "fewer" or
+"more" than it: "more than said" and "fewer than said" compare each system with what was said.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from benchmarks.accuracy import OURS, THEIRS, by_batched, by_transcribe, by_us, 
 from benchmarks.choices import add_choices, choices_of
 from benchmarks.file_scores import RecognitionResult
 from benchmarks.latency import TIMELESS, Bench
-from benchmarks.live_scores import said_twice
+from benchmarks.live_scores import count_said_twice
 from benchmarks.measure import write
 from benchmarks.phrases import KINDS, Phrase, both_halves, phrases, record_phrase
 from benchmarks.scoring import spoken_words, word_errors
@@ -41,7 +41,7 @@ _SPELLED = re.compile(r"(?:\b[A-Z]\. ?){3,}")
 
 @dataclass(frozen=True, slots=True)
 class PhraseResult:
-    """What one system made of one phrase, in units."""
+    """What one system recognised in one phrase, in units."""
 
     reference: Sequence[str]
     words: Sequence[str]
@@ -145,7 +145,7 @@ def spelled_in(text: str) -> list[str]:
 def compare_systems(
     group: Sequence[Phrase], made: Sequence[Phrase], texts: Mapping[str, Sequence[str]]
 ) -> dict[str, list[tuple[Phrase, PhraseResult]]]:
-    """Return each phrase of *group* with what a system made of it, by system."""
+    """Return by system each phrase of *group* with its result."""
     numbers = [made.index(phrase) for phrase in group]
     rows: dict[str, list[tuple[Phrase, PhraseResult]]] = {}
     for system, answers in texts.items():
@@ -180,12 +180,12 @@ def counts(rows: Sequence[PhraseResult]) -> dict[str, Any]:
         "digits exact": sum(row.exact for row in numbered),
         "units": words,
         "errors": round(sum(word_errors(row.reference, row.words) for row in rows) / words, 4) if words else None,
-        "units repeated": sum(said_twice(row.reference, row.words) for row in rows),
+        "units repeated": sum(count_said_twice(row.reference, row.words) for row in rows),
     }
 
 
 def show(made: Sequence[Phrase], texts: Mapping[str, Sequence[str]]) -> None:
-    """Print what our ways make of the phrases that they tell twice or lose."""
+    """Print the phrases that this project repeats or loses, as files and live."""
     rows = compare_systems(made, made, texts)
     for system in (OURS, LIVE):
         for number, (phrase, row) in enumerate(rows[system]):

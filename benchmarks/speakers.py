@@ -53,7 +53,7 @@ Labels: TypeAlias = list[str | None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system makes of a recording."""
+    """The labels that a system gives to the words of a recording."""
 
     turns: Sequence[SpeakerTurn]
     labels: Labels  # of the words, at the end
@@ -239,7 +239,7 @@ def recognise_all(talks: Sequence[Talk]) -> list[Words]:
 
 
 def alone(models: SpeakerModels, half: str, people: Path | None, systems: Sequence[str]) -> dict[str, Any]:
-    """Return in how many pieces of one voice a second label was ever seen, and of how many."""
+    """Return how many recordings of one voice there are, and in how many of them a second label was ever seen."""
     talks = [talk for talk in monologues(half, people) if talk.turns]
     rows: dict[str, Any] = {}
     for name in systems:

@@ -1,10 +1,10 @@
-"""Measures what telling speakers apart changes in the words of live sessions and in how soon they are final: nothing?
+"""Measures whether telling speakers apart changes the words of live sessions, or how soon they are final.
 
     .venv/bin/python -m benchmarks.speakers_live [--tracks 3] [--seconds 40]    # writes results/speakers_live.json
 
 People speak one after another. Each track is streamed to a server three times, one after the other: without speakers,
-with them, and without them again. Live words depend a little on how busy a machine is, so the third session says how
-much two sessions differ that are the same. Latencies are measured as in benchmarks/latency.py.
+with them, and without them again. Live words depend a little on how busy a machine is, so the third session shows how
+much two equal sessions differ. Latencies are measured as in benchmarks/latency.py.
 """
 
 import argparse

@@ -225,7 +225,7 @@ async def measure_stop(server: Serving, readers: int) -> dict[str, Any]:
 
 
 async def _sessions(server: Serving, number: int) -> list[str]:
-    """The jobs of new live sessions, in each of which ten seconds have been said."""
+    """Return the ids of new live sessions, each with ten seconds of speech."""
     jobs: list[str] = []
     key = {"Authorization": f"Bearer {server.key}"}
     async with httpx.AsyncClient(base_url=server.base, headers=key) as client:
@@ -237,7 +237,7 @@ async def _sessions(server: Serving, number: int) -> list[str]:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process runs; it is over, too, when nobody has asked for its status yet (Linux)."""
+    """Return whether the process runs. A zombie does not (Linux)."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
 
 

@@ -69,7 +69,7 @@ LIVE = {
     "rss_mb_rise_per_min": "how much it grew each minute over the second half of the run",
     "loop_lag_p99_ms_at_most": "how late the server's event loop wakes up",
 }
-"""Of a table of live words, the columns that are shown, and what they mean."""
+"""The columns that tables of live words show, and what they mean."""
 
 COLUMNS = ("what", "figure", "measured on")
 BEGIN, END = "<!-- made by python -m benchmarks.tables -->", "<!-- end -->"

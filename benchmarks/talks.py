@@ -1,6 +1,6 @@
 """Makes conversations with known turns: of recordings of people, of made voices, and of excerpts of meetings.
 
-Of the development half settings may be chosen. The voices of the other half were never heard while any was: voices of
+Settings are chosen on the development half. The other half has voices on which no setting was chosen: voices of
 espeak-ng, and people in a folder that has a folder of clips for each of them.
 """
 
@@ -117,7 +117,7 @@ def voices(half: str, people: Path | None) -> tuple[Voices, Voices]:
     if half == DEVELOPMENT:
         return tuple({name: _clips(SPEECH, pattern) for name, pattern in own.items()} for own in (PEOPLE, MADE))
     persons = {} if people is None else {one.name: _clips(one, "*") for one in sorted(people.iterdir())}
-    return persons, {name: _spoken_by_espeak(name) for name in ESPEAK} if shutil.which("espeak-ng") else {}
+    return persons, {name: _speak_with_espeak(name) for name in ESPEAK} if shutil.which("espeak-ng") else {}
 
 
 def converse(clips: Voices, seconds: float, random: Generator) -> tuple[Samples, Turns]:
@@ -174,7 +174,7 @@ def _clips(folder: Path, pattern: str) -> list[Samples]:
 
 
 @cache
-def _spoken_by_espeak(voice: str) -> list[Samples]:
+def _speak_with_espeak(voice: str) -> list[Samples]:
     """Return sentences of the people's recordings, spoken by a voice of espeak-ng."""
     rows = json.loads((SPEECH / "human" / "manifest.json").read_text())
     texts = [" ".join(word for word, *_ in row["words"]) for row in rows]

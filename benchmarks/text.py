@@ -3,15 +3,16 @@
     .venv/bin/python -m benchmarks.text              # writes results/text.json
     .venv/bin/python -m benchmarks.text --no-write --show
 
-Synthetic voices say cards, telephone numbers, social security numbers, IBANs and e-mail addresses, as files and live on
-a clock on which no computation takes time. A secret counts if a file was heard to have it: a card as 12 figures or
-more, and so on. It is hidden if nothing of it is left, neither a figure nor the name of an address's host. Numerals are
-scored on made sentences whose numbers are known (those of other languages than English are in numbers.tsv), and on
-sentences in which there are none; those of numbers_held_out.tsv were written when the rules were done. Names are those
-of names.py. Waiting is that of each word of people's clips with all options, from its end to its place in the text;
-what the recogniser takes is not in it. It is given for all clips, and for those without numbers. Latency is that of
-final words in whole live sessions, without options and with all, on a clock that counts the CPU time of everything:
-clips of people, and of these, those without numbers.
+- Secrets: synthetic voices say cards, telephone numbers, social security numbers, IBANs and e-mail addresses, as files
+  and live on a clock on which no computation takes time. A secret counts if it is recognised in the file: a card as 12
+  figures or more, and so on. It is hidden if nothing of it is left, neither a figure nor the name of an address's host.
+- Numerals are scored on made sentences whose numbers are known (those of other languages than English are in
+  numbers.tsv), and on sentences without numbers. numbers_held_out.tsv was written when the rules were done.
+- Names are those of names.py.
+- Waiting is the time from the end of each word of people's clips to its release by the text stage, with all options and
+  without the time of the recogniser, for all clips and for those without numbers.
+- Latency is that of final words in whole live sessions, without options and with all, on a clock that counts the CPU
+  time of everything, for clips of people and for those of them without numbers.
 """
 
 import argparse
@@ -86,7 +87,7 @@ SECRETS: Mapping[str, tuple[Callable[[random.Random], str], Sequence[str], int]]
     "iban": (_iban, ("Send it to {}. Thank you.", "The account is {}, in my name."), 12),
     "email": (_email, ("Please write to {}. Thank you.", "My address is {}."), 0),
 }
-"""By kind: who makes one, sentences, and the least figures with which it counts as heard."""
+"""By kind: the function that makes a secret, sentences, and the fewest figures with which it counts as recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Outcome:
     """One secret, said once."""
 
     kind: str
-    plain: str  # what is heard without redaction
+    plain: str  # what is recognised, without redaction
     shown: str
     way: str  # files or live
 
@@ -188,7 +189,7 @@ def through(words: Sequence[Word], options: TextOptions, *, language: str = "en"
 
 
 def secrets(bench: _Bench, each: int, seed: int) -> list[Outcome]:
-    """Return what becomes of made secrets, as files and live."""
+    """Return the outcome of made secrets, as files and live."""
     named = [(kind, phrase) for kind in SECRETS for phrase in secret_phrases(kind, each, seed)]
     tracks = [record_phrase(phrase, seed) for _, phrase in named]
     outcomes = []

@@ -35,7 +35,7 @@ class Track:
     truth: tuple[Truth, ...]
     offline: str = ""
     edges: tuple[int, int] = (0, 0)
-    """Words at its beginning and its end that were cut through. They are not in *truth*: hearing them is no error."""
+    """The numbers of words cut off at its start and its end. They are not in *truth*; recognising them is no error."""
 
     @property
     def seconds(self) -> float:

@@ -4,9 +4,9 @@
     .venv/bin/python -m benchmarks.turns --systems silence medium --conditions clean
 
 Each clip of a person is one session. Every pause inside a sentence is widened to 1.2 s, in which no turn may end, and
-six seconds of silence follow every sentence, in which one must. For pauses inside, the share in which a turn ended is
-told; for ends, the time from the end of the last word to the event, which comes when all words are final. The clock
-counts the CPU time of the models alone, so other work on the machine does not count.
+six seconds of silence follow every sentence, in which one must. The result has the share of pauses inside sentences in
+which a turn ended, and for ends of sentences the time from the last word to the event, which comes when all words are
+final. The clock counts the CPU time of the models alone, so other work on the machine does not count.
 
 The thresholds of pipeline/recognition/turn_checks.py were chosen on these clips in these conditions. --clips takes the
 folder of others, whose manifest may name the words that end sentences inside a clip, as "ends".

@@ -29,7 +29,7 @@ from starlette.routing import Route
 
 from benchmarks.children import address_of, child, serve_bare
 from benchmarks.measure import own_cpu_s, spread, write
-from benchmarks.readers import MANY, measure_readers, readers, speaking
+from benchmarks.readers import MANY, measure_readers, readers, speak_in_process
 from benchmarks.serving import Serving, serving
 
 PATH = "/v1/transcribe"
@@ -44,7 +44,7 @@ REFUSED = 415
 KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**29), "MALLOC_MMAP_THRESHOLD_": str(2**29)}
 """Settings of glibc with which the bare server keeps the memory of its pieces.
 
-Without them about every second process gives it back after each piece and takes half as much CPU time again.
+Without them about every second process returns it after each piece and takes one and a half times the CPU time.
 """
 UPLOADS = {**MANY, "active_jobs = 500": "active_jobs = 100000"}
 
@@ -92,7 +92,7 @@ def bare() -> None:
 
 @contextmanager
 def bare_server(folder: Path) -> Iterator[Side]:
-    """The bare server, which writes into *folder*, while the block lasts."""
+    """Start the bare server, which writes into *folder*, while the block lasts."""
     with child("uploads", "--bare", TMPDIR=str(folder), **KEPT) as process:
         yield Side("bare", address_of(process), process.pid, "", 200)
 
@@ -106,7 +106,7 @@ def noise(folder: Path, mb: int) -> Path:
 
 
 def one_by_one(sides: Sequence[Side], file: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """A row for each server: CPU time of its own process for a file, and the seconds that it took."""
+    """Yield a row for each server: the CPU time of its own process for a file, and the seconds that it took."""
     took_s: dict[str, list[float]] = {side.name: [] for side in sides}
     used_s: dict[str, list[float]] = {side.name: [] for side in sides}
     for _ in range(rounds):
@@ -121,7 +121,7 @@ def one_by_one(sides: Sequence[Side], file: Path, rounds: int) -> Iterator[dict[
 
 
 def side_by_side(server: Serving, ours: Side, file: Path, at_once: int, seconds: float) -> dict[str, Any]:
-    """How late live words are for a reader, without uploads and while so many arrive together, again and again."""
+    """Return how late a reader gets live words, without uploads and while *at_once* files arrive together."""
     over = threading.Event()
     uploads_s: list[float] = []
 
@@ -129,7 +129,7 @@ def side_by_side(server: Serving, ours: Side, file: Path, at_once: int, seconds:
         while not over.is_set():
             uploads_s.append(ours.send(file))
 
-    with speaking(server) as job, readers(1, "SSE", server.base, job=job, key=server.key) as reading:
+    with speak_in_process(server) as job, readers(1, "SSE", server.base, job=job, key=server.key) as reading:
         without = measure_readers(server.pid, reading, seconds)
         senders = [threading.Thread(target=upload) for _ in range(at_once)]
         for sender in senders:

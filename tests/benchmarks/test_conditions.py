@@ -26,8 +26,8 @@ from benchmarks.conditions import (
     pauses,
     short,
     speech_level,
+    string_in_condition,
     string_together,
-    strung_in,
 )
 from benchmarks.live_scores import Truth
 from benchmarks.tracks import PEOPLE, Track, clips
@@ -250,11 +250,11 @@ def test_the_clips_of_a_joined_track_are_heard_whole_apart_by_pauses_and_all_bef
 
 @pytest.mark.parametrize("name", [name for name in CONDITIONS if name != "cut anywhere"])
 def test_there_is_a_joined_track_in_every_condition(name: str) -> None:
-    track = strung_in(name, CLIPS, 1, 30)
+    track = string_in_condition(name, CLIPS, 1, 30)
     assert track.truth
     assert track.seconds == pytest.approx(30, rel=0.3)
 
 
 def test_cut_words_cannot_be_told_apart_on_a_joined_track() -> None:
     with pytest.raises(ValueError, match="cut anywhere"):
-        strung_in("cut anywhere", CLIPS, 1, 30)
+        string_in_condition("cut anywhere", CLIPS, 1, 30)

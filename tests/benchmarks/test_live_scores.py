@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.live_scores import Scores, Seen, Shown, Truth, said_twice
+from benchmarks.live_scores import Scores, Seen, Shown, Truth, count_said_twice
 
 TRUTH = (Truth("one", 1.0, 1.4), Truth("two", 1.5, 1.9), Truth("three", 2.0, 2.4), Truth("four", 4.0, 4.4))
 
@@ -103,11 +103,11 @@ def test_closing_an_utterance_is_measured_beside_the_silence_that_it_needs() -> 
     ],
 )
 def test_a_word_that_repeats_its_neighbour_and_was_not_said_was_said_twice(heard: str, twice: int) -> None:
-    assert said_twice(words("for good or for evil in the"), heard.split()) == twice
+    assert count_said_twice(words("for good or for evil in the"), heard.split()) == twice
 
 
 def test_what_was_really_said_twice_is_no_fault() -> None:
-    assert said_twice(words("no no no it was was it"), words("no no no it was was it")) == 0
+    assert count_said_twice(words("no no no it was was it"), words("no no no it was was it")) == 0
 
 
 LONG = tuple(Truth(word, at, at + 0.4) for at, word in enumerate(words("it was the best of times"), start=1))

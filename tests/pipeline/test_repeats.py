@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.latency import Bench
-from benchmarks.phrases import LEVEL, spoken_by
+from benchmarks.phrases import LEVEL, speak
 from pipeline.audio import position
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.gates import count_before_echo, failed_gate
@@ -94,7 +94,7 @@ def test_figures_by_themselves_are_no_words_around_a_row(text):
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
 def test_the_real_model_hears_what_is_said_after_a_card_number(bundled_model: Path) -> None:
     card = ", ".join(["four two four two"] * 4)
-    said = spoken_by("flite:rms", f"Please charge {card}, and send me the receipt. Thank you very much.", 1.0)
+    said = speak("flite:rms", f"Please charge {card}, and send me the receipt. Thank you very much.", 1.0)
     samples = np.pad(said * (LEVEL / np.abs(said).max()), position(0.5))
     engine = load(EngineSettings(model=str(bundled_model)))
     try:
