@@ -1,6 +1,6 @@
 """Kills and pauses the nodes of a cluster at random, restarts its database, takes its bucket away, and checks the jobs.
 
-Two nodes answer requests and hear live audio, two workers work on files, one database and one bucket are shared, and a
+Two nodes answer requests and take live audio, two workers work on files, one database and one bucket are shared, and a
 balancer picks a node at random for each request. Meanwhile clients submit jobs of the scripted engine, each with an
 Idempotency-Key and a webhook, and writers speak, resending from received_bytes. Then everything runs undisturbed, and
 every accepted job must have ended exactly once, as scripts/chaos.py says; live sessions must have the transcript of an
@@ -248,7 +248,7 @@ def facts(url: str) -> Facts:
 
 
 def unfinished_jobs(url: str) -> list[tuple[Any, ...]]:
-    """What is known of the jobs that have not ended."""
+    """Return the rows of the jobs that have not ended."""
     with asking(url) as cursor:
         return cursor.execute(
             "SELECT id, class, state, attempt, owner, lease_until, last_error FROM jobs"

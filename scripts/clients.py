@@ -8,7 +8,7 @@
 #     "soundfile",
 # ]
 # ///
-"""Speaks a recording to a running server through LiveKit's and Pipecat's own services, and prints what they heard.
+"""Speaks a recording to a running server through LiveKit's and Pipecat's own services, and prints what they return.
 
 For those who change server/dialects/openai or server/dialects/deepgram: the tests only play the messages of these two
 frameworks, because their packages take 600 MB. The account must be allowed four live sessions at once.
@@ -43,7 +43,7 @@ from pipecat.services.openai.stt import OpenAIRealtimeSTTService, OpenAISTTServi
 from pipecat.workers.runner import WorkerRunner
 
 FRAME_S = 0.02
-PAUSE_S = 2.0  # behind the recording, so that its last words are heard
+PAUSE_S = 2.0  # after the recording, so that its last words become final
 
 
 class Recording:
@@ -134,7 +134,7 @@ async def pipecat(service: FrameProcessor, recording: Recording) -> str:
 
 
 def ways(base: str, key: str, recording: Recording) -> dict[str, Coroutine[None, None, str]]:
-    """Return each way to be heard, by its name."""
+    """Return by name a coroutine for each kind of client, which returns the recognised text."""
     v1, socket = f"{base}/v1", "ws" + base.removeprefix("http")
     listen = f"{v1}/listen"
     realtime = openai.STT(base_url=v1, api_key=key, use_realtime=True)
@@ -152,7 +152,7 @@ def ways(base: str, key: str, recording: Recording) -> dict[str, Coroutine[None,
 
 
 async def compare(base: str, key: str, recording: Recording) -> int:
-    """Print what each way has heard. Returns 1 if one of them failed or heard nothing."""
+    """Print the text that each kind of client gets. Returns 1 if one of them fails or gets none."""
     async with utils.http_context.open():
         asked = ways(base.rstrip("/"), key, recording)
         heard = await asyncio.gather(*asked.values(), return_exceptions=True)

@@ -46,7 +46,7 @@ KILLS_APART_S = 30  # at least
 FULL_DISKS = 3  # in each part
 FULL_S = 20
 EMPTIED = ("jobs", "metadata", "chunks", "artifacts", "events", "deliveries", "attempts")
-"""Tables that hold nothing of a deleted job."""
+"""Tables that must have no row of a deleted job."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Plan:
 
     @classmethod
     def make(cls, hours: float, chance: random.Random) -> "Plan":
-        """A run of less than half an hour has shorter minutes, of which it has thirty."""
+        """Return a random plan. A run of less than half an hour has thirty shorter "minutes"."""
         seconds = hours * 3600
         minute_s = min(60.0, seconds / 30)
         part = seconds * DISTURBED
@@ -98,7 +98,7 @@ class Soak:
         self._stopped_at: float | None = None  # while the server is restarted
 
     async def run(self, clients: Clients, attackers: Attackers, chance: random.Random) -> None:
-        """Let clients and attackers loose for the planned time, and wait until all that they began has ended."""
+        """Run clients and attackers for the planned time, and wait until all that they began has ended."""
         self.began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(clients.run(chance))
@@ -200,7 +200,7 @@ async def soak(folder: Path, plan: Plan, chance: random.Random, *, attackers: in
                 await asyncio.to_thread(wait_until, lambda: count_unfinished(server.data) == 0, END_S, must=False)
                 for http in hostile:
                     await erase_all(http)
-                after = [*unkept(server, record), *await left_over(server, (production, own))]
+                after = [*find_broken_promises(server, record), *await find_leftovers(server, (production, own))]
         finally:
             await asyncio.to_thread(server.stop)
         receiver.shutdown()
@@ -212,8 +212,8 @@ def sandbox_key(base: str) -> str:
     return str(httpx.post(f"{base}/v1/keys", json={"environment": "sandbox"}).raise_for_status().json()["key"])
 
 
-def unkept(server: SoakServer, record: Record) -> list[str]:
-    """Return what the database and the webhooks say against the promises about jobs."""
+def find_broken_promises(server: SoakServer, record: Record) -> list[str]:
+    """Return the broken promises about jobs, as the database and the webhooks show them."""
     with closing(sqlite3.connect(f"file:{server.data / 'scribewire.db'}?mode=ro", uri=True)) as database:
         states = dict(database.execute("SELECT id, state FROM jobs"))
         used = {job for (job,) in database.execute("SELECT job FROM usage")}
@@ -231,7 +231,7 @@ def unkept(server: SoakServer, record: Record) -> list[str]:
     return [f"{name}: {len(jobs)} {sorted(jobs)[:3]}" for name, jobs in found.items() if jobs]
 
 
-async def left_over(server: SoakServer, accounts: Sequence[Account]) -> list[str]:
+async def find_leftovers(server: SoakServer, accounts: Sequence[Account]) -> list[str]:
     """Delete every job, and return what is still stored of them."""
     for owner in accounts:
         while jobs := (await owner.ask("GET", "/v1/jobs", params={"limit": 100})).json()["data"]:
@@ -244,7 +244,7 @@ async def left_over(server: SoakServer, accounts: Sequence[Account]) -> list[str
 
 
 def result(run: Soak, after: list[str]) -> dict[str, Any]:
-    """Return what is written: the plan, what was done, the rows, the lines through them, and all faults."""
+    """Return the result: the plan, the actions, the rows, the lines through them, and all faults."""
     lines = growths(run.rows)
     grown = [f"{name} grew by {line.rise}, allowed are {line.allowed}" for name, line in lines.items() if line.too_much]
     faults = [*run.record.faults, *after, *grown, *([] if lines else ["too few minutes to see growth"])]

@@ -1,7 +1,7 @@
 """The attackers of a soak: they cost the server what they can, while its clients must get every promise kept.
 
-What they are answered does not matter, unless it is 500: an attack is no reason for an error of the server's own. They
-use free accounts of the sandbox, and erase their jobs, so that the soak can look for what is left.
+Their answers do not matter, except a 500: no attack may cause an internal error. They use free accounts of the sandbox,
+and erase their jobs, so that the soak can look for what is left.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class Attackers:
         writer.transport.abort()
 
     async def _noise(self, http: httpx.AsyncClient, chance: random.Random) -> None:
-        """Ask without a key for what there is not, with what a request can carry."""
+        """Send requests without a key for unknown paths, with many headers and long tokens."""
         token = base64.urlsafe_b64encode(chance.randbytes(2000)).decode()
         strange = {f"x-{number}": "y" for number in range(chance.randrange(120))}
         async with httpx.AsyncClient(base_url=http.base_url, timeout=10) as stranger:
@@ -115,7 +115,7 @@ class Attackers:
             await erase_all(http)
 
     async def _open_writer(self, http: httpx.AsyncClient, **order: Any) -> connect:
-        """The socket of the writer of a new session, after erasing those of earlier attacks."""
+        """Erase the sessions of earlier attacks, and return the socket of the writer of a new one."""
         await erase_all(http)
         answer = self._look(await http.post("/v1/live", json=order)).raise_for_status()
         return connect(answer.json()["live"]["ingest_ws"], proxy=None, create_connection=ClientConnection)

@@ -33,7 +33,7 @@ LENGTHS_S = (4, 20, 90, 400)  # of the sandbox's files
 SPEECH = ROOT / "tests" / "speech" / "human" / "jfk.flac"
 DURABLE = ("word", "segment", *TERMINAL_EVENTS)
 PASSING = (httpx.HTTPError, ServiceError, OSError, WebSocketException, TimeoutError)
-"""What an interrupted client meets."""
+"""The errors that an interrupted client may get."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Clients:
     record: Record
     live_lengths_s: Sequence[int]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    texts: dict[int, str] = field(default_factory=dict)  # seconds of a file -> what the undisturbed server heard
+    texts: dict[int, str] = field(default_factory=dict)  # seconds of a file -> its text from the undisturbed server
 
     async def prepare(self) -> None:
         """Have each recording transcribed once, before anything disturbs the server."""
@@ -111,7 +111,7 @@ class Clients:
                 await act()
                 self.record.done[name] += 1
             except* PASSING as errors:
-                if self.record.disturbed(began):
+                if self.record.was_disturbed(began):
                     self.record.excused[name] += 1
                 else:
                     self.record.faults.append(f"{name}: {_first(errors)!r}"[:300])
@@ -178,7 +178,7 @@ class Clients:
         await self._delete_or_leave(owner, stream.job_id, chance)
 
     async def _requests(self, owner: Account, chance: random.Random) -> None:
-        """Ask what anybody asks all the time."""
+        """Send the requests that clients send most."""
         path = chance.choice(("/v1/jobs?limit=20", "/v1/usage", "/v1/models", "/v1/formats", "/healthz"))
         began = time.monotonic()
         await owner.ask("GET", path)

@@ -1,10 +1,10 @@
 """Whether figures of a server grow with time: memory, descriptors, threads, processes and temporary files.
 
-What is in work for a moment is no growth, so each minute is represented by its lowest look. Through the minutes of
-the last life (since the last restart) goes a Theil-Sen line, the median of the slopes of all pairs of points, which
-single high or low minutes do not bend. The first third of that life is left out: caches fill up there. A figure grows
-if the line rises by more than is allowed over the rest. A short life is allowed more, since memory settles and pools
-of threads fill up in it, and shows large leaks only.
+Work in progress is no growth, so each minute counts with its lowest figure. A Theil-Sen line is laid through the
+minutes since the last restart (the last life): its slope is the median of the slopes of all pairs of points, so single
+high or low minutes do not change it. The first third of the life is left out, because caches fill up then. A figure
+grows if the line rises by more than is allowed over the rest. More is allowed in a short life, in which memory settles
+and pools of threads fill up, so a short life shows large leaks only.
 """
 
 from collections.abc import Mapping, Sequence

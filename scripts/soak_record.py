@@ -43,7 +43,7 @@ class Record:
             self._troubles -= 1
             self._calm_since = time.monotonic() + SETTLE_S
 
-    def disturbed(self, since: float) -> bool:
+    def was_disturbed(self, since: float) -> bool:
         """Return whether there was trouble at some time between *since* and now."""
         return self._troubles > 0 or since < self._calm_since
 

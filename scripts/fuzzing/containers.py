@@ -24,7 +24,7 @@ OF_THE_FILE = (AudioTooLong, DecodeTimeout, EmptyAudio, InvalidAudio, NoAudioStr
 
 
 @cache
-def valid(number: int) -> bytes:
+def valid_file(number: int) -> bytes:
     """Return a second of speech in one format, or a file without sound."""
     clip = read(CLIP)[:RATE]
     if number < len(LOSSLESS):
@@ -75,7 +75,7 @@ class Containers:
 
 
 def change_file(number: int, seed: int) -> bytes:
-    return mutate(valid(number), random.Random(seed))
+    return mutate(valid_file(number), random.Random(seed))
 
 
 def feed(audio: Any, data: bytes, size: int) -> None:

@@ -79,7 +79,7 @@ def check_messages(messages: list[Any], code: int | None) -> None:
 
 
 def texts() -> "st.SearchStrategy[tuple[str, Any]]":
-    """Messages that no client sends."""
+    """Return a strategy of messages that no client sends."""
     return st.one_of(
         st.tuples(st.just("text"), st.sampled_from((*NASTY_TEXTS, *NASTY_NUMBERS, b'{"type": 1}'))),
         st.tuples(st.just("json"), json_values()),

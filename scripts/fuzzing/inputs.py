@@ -52,7 +52,7 @@ header_values = st.one_of(
 
 
 def json_values() -> "st.SearchStrategy[Any]":
-    """Values that JSON can hold, and that literals can write."""
+    """Return a strategy of JSON values that Python literals can express."""
     leaves = st.one_of(
         st.none(),
         st.booleans(),

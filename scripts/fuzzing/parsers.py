@@ -83,7 +83,7 @@ FORM = (
 
 
 def _form(seed: int) -> None:
-    """Any chunking of a body gives the same fields."""
+    """Check that a body gives the same fields however it is cut into chunks."""
     chance = random.Random(seed)
     body, seen = mutate(FORM, chance), []
     for _ in range(2):
@@ -119,7 +119,7 @@ MESSAGES: tuple[Message, ...] = (
 
 
 def _message(seed: int) -> None:
-    """Whatever a decoder sends is a message or garbled."""
+    """Check that any bytes of a decoder are a message or raise MalformedMessage."""
     chance = random.Random(seed)
     data = mutate(pack(chance.choice(MESSAGES)), chance)
     if len(data) < HEAD.size:

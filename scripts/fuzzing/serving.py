@@ -22,7 +22,7 @@ HANG_S = 30
 """An answer that takes longer never comes."""
 
 QUIET_S = 0.3
-"""After so long without an answer, the server is waiting for the rest of a request."""
+"""If no answer comes within this time, the server is waiting for the rest of the request."""
 
 LIMITS = {
     "requests_per_minute = 3000": "requests_per_minute = 10000000",
@@ -31,7 +31,7 @@ LIMITS = {
 }
 SERVER_ERROR = 500
 FAULT = re.compile(r"^(\d\d:\d\d:\d\d\.\d{3} (error|critical) |Traceback )", re.MULTILINE)
-"""How a line of the log begins that tells of a fault."""
+"""The beginning of a log line that reports a fault."""
 
 BUSY = frozenset({"queue_full", "shutting_down"})
 """The codes of the 503 answers that are no fault."""

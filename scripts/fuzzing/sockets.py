@@ -50,7 +50,7 @@ class Sessions:
         self._server.check_log()
 
     def frames(self, seed: int) -> None:
-        """Bytes that are no frames, after a handshake as it should be."""
+        """Send bytes that are no frames, after a correct handshake."""
         chance = random.Random(seed)
         job = self._start({})
         valid = b"".join(frame(chance.choice((1, 2, 8, 9, 10)), chance.randbytes(20)) for _ in range(4))
@@ -66,7 +66,7 @@ class Sessions:
         self._server.check_log()
 
     def resume(self, given: Any) -> None:
-        """A writer that breaks off and comes back where it is told to loses and doubles nothing."""
+        """Check that a writer whose connection breaks, and that resumes where the server says, loses nothing."""
         pieces, drops = given
         audio, job, sent = bytes(2 * (sum(pieces) // 2)), self._start({}), 0
         writer = self._take_seat(job, 0, sent)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 MAX_BEFORE = 5
-"""Inputs that are kept of a fault that the last one alone does not show."""
+"""The most inputs that are kept of a fault that the last one alone does not show."""
 
 
 class Finding(AssertionError):
