@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
+from pipeline.ingest.polarity import Polarity
 from pipeline.ingest.resampling import Resampler
 
 
@@ -31,9 +32,9 @@ ALAW = _alaw_values()
 class PcmDecoder:
     """Decodes bytes of one encoding, in pieces of any length, even odd ones.
 
-    It keeps less than one frame, and what the resampling filter needs. Channels are mixed to mono, unless they are
-    wanted *separate*; then the samples have the shape (n, channels). Float samples are clipped to -1..1, and NaN
-    becomes silence.
+    It keeps less than one frame, and what the resampling filter needs. Channels are mixed to mono, even opposite
+    ones, unless they are wanted *separate*; then the samples have the shape (n, channels). Float samples are clipped to
+    -1..1, and NaN becomes silence.
     """
 
     def __init__(self, encoding: Encoding, *, rate: int, channels: int, separate: bool = False) -> None:
@@ -46,6 +47,7 @@ class PcmDecoder:
         self._channels = channels
         self._frame_bytes = channels * SAMPLE_BYTES[encoding]
         self._rest = b""
+        self._polarity = Polarity(rate)
         self._resamplers = [] if rate == RATE else [Resampler(rate) for _ in range(channels if separate else 1)]
 
     def receive(self, data: bytes) -> Samples:
@@ -60,8 +62,16 @@ class PcmDecoder:
                 return frames
             columns = zip(self._resamplers, frames.T, strict=True)
             return np.stack([one.receive(np.ascontiguousarray(column)) for one, column in columns], axis=1)
-        mono = values if self._channels == 1 else values.reshape(-1, self._channels).mean(axis=1, dtype=np.float32)
+        mono = values if self._channels == 1 else self._mix(values.reshape(-1, self._channels))
         return self._resamplers[0].receive(mono) if self._resamplers else mono
+
+    def _mix(self, frames: Samples) -> Samples:
+        """Return the mean of two channels."""
+        gains = self._polarity.gains(*frames.T)
+        if gains is not None:
+            frames = np.stack((frames[:, 0], frames[:, 1] * gains), axis=1)
+        mono: Samples = frames.mean(axis=1, dtype=np.float32)
+        return mono
 
     def end(self) -> Samples:
         """Return what the filter still holds. An incomplete frame at the end is dropped."""

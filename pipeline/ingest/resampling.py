@@ -13,8 +13,14 @@ from av.audio.frame import AudioFrame
 from av.filter import Graph
 
 from pipeline.audio import RATE, Samples
+from pipeline.ingest.polarity import Polarity
 
 _NONE = np.zeros(0, np.float32)
+
+_STEREO = ("stereo", "2 channels")  # the second is what a WAV file without an order of its channels has
+
+_BOUNDS = {"u8": (0, 255), "s16": (-(2**15), 2**15 - 1), "s32": (-(2**31), 2**31 - 1), "flt": None, "dbl": None}
+"""The sample formats that PyAV gives as arrays, and their bounds. Planar formats have a "p" at the end."""
 
 
 class Resampler:
@@ -49,6 +55,8 @@ class MonoResampler:
         self._block = block
         self._waiting = AudioFifo()
         self._count = 0  # samples waiting
+        mixes = layout in _STEREO and pick is None and sample_format.removesuffix("p") in _BOUNDS
+        self._polarity = Polarity(rate) if mixes else None
         self._graph = graph = Graph()
         graph.threads = 1
         steps = (
@@ -80,7 +88,9 @@ class MonoResampler:
         return np.concatenate((rest, self._pull()))
 
     def _pass_waiting(self) -> Samples:
-        self._graph.push(self._waiting.read())
+        frame = self._waiting.read()
+        assert frame is not None
+        self._graph.push(frame if self._polarity is None else _upright(frame, self._polarity))
         self._count = 0
         return self._pull()
 
@@ -97,6 +107,23 @@ class MonoResampler:
         # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
         samples[np.isnan(samples)] = 0.0
         return np.clip(samples, -1.0, 1.0, out=samples)
+
+
+def _upright(frame: AudioFrame, polarity: Polarity) -> AudioFrame:
+    """Return a stereo *frame* whose channels do not cancel each other when they are mixed."""
+    values = frame.to_ndarray()
+    channels = values if frame.format.is_planar else values.reshape(-1, 2).T
+    zero = 128 if values.dtype == np.uint8 else 0
+    first, second = channels.astype(np.float32) - zero
+    if (gains := polarity.gains(first, second)) is None:
+        return frame
+    turned = second.astype(np.float64) * gains + zero
+    if (bounds := _BOUNDS[frame.format.name.removesuffix("p")]) is not None:
+        turned = np.clip(np.rint(turned), *bounds)
+    channels[1] = turned
+    upright = AudioFrame.from_ndarray(values, format=frame.format.name, layout=frame.layout.name)
+    upright.sample_rate = frame.sample_rate
+    return upright
 
 
 class ChannelResampler:
