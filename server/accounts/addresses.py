@@ -1,4 +1,4 @@
-"""The address of a client without a key, and the part of it that limits are counted by."""
+"""Finds the network address of a client, and the part of it by which limits are counted."""
 
 import hmac
 import re
@@ -9,21 +9,21 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from server.config import Address, Network
 
 NOBODY = "unknown"
-"""The key of all clients without an address, such as those on a Unix socket. They are counted together."""
+"""The key of all clients without an address, such as those on a Unix socket, which are counted together."""
 
-MAX_FORWARDED = 4096  # characters of X-Forwarded-For that are looked at, from its end
+MAX_FORWARDED = 4096  # last characters of X-Forwarded-For that are read
 
-MAX_PARSED = 4096  # addresses that are remembered as parsed: every request asks
+MAX_PARSED = 4096  # parsed addresses in memory, because every request needs one
 
 _WITH_PORT = re.compile(r"\[([^\]]*)\](?::[0-9]*)?|([0-9.]+):[0-9]*")
 
 
 def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequence[Network]) -> Address | None:
-    """The most trustworthy address that the request comes from; None when the peer has none.
+    """The address of the client that sent the request; None if the socket's peer has none.
 
-    That is the socket's peer. If the peer is one of the operator's own proxies (*trusted*), it is the nearest hop in
-    the X-Forwarded-For headers that is not a proxy. Each hop was written by the one to its right, so a false hop sent
-    by the client stands further left and is never reached. If a hop is not an address, the headers are ignored.
+    It is the socket's peer. If that is one of the operator's own proxies (*trusted*), it is the last hop in the
+    X-Forwarded-For headers that is no such proxy. Each hop was written by the one to its right, so a false hop sent by
+    the client stands further left and is never reached. If a hop is not an address, the headers are ignored.
     """
     nearest = address = _parse(peer or "")
     hops = [hop.strip() for hop in ",".join(forwarded_for)[-MAX_FORWARDED:].split(",") if hop.strip()]
@@ -34,7 +34,7 @@ def client_address(peer: str | None, forwarded_for: Iterable[str], trusted: Sequ
 
 @lru_cache(MAX_PARSED)
 def address_key(address: Address | None) -> str:
-    """The key under which an address is counted: an IPv4 address, or an IPv6 /64, which one household or server has."""
+    """The key by which an address is counted: an IPv4 address, or the IPv6 /64 that a household or server has."""
     if address is None:
         return NOBODY
     if isinstance(address, IPv4Address):
@@ -44,18 +44,18 @@ def address_key(address: Address | None) -> str:
 
 @lru_cache(MAX_PARSED)
 def peer_key(peer: str | None) -> str:
-    """The address_key() of a socket's peer for which no proxy speaks. Almost every request asks for one."""
+    """The address_key() of a socket's peer that is no proxy. Almost every request needs it."""
     return address_key(client_address(peer, (), ()))
 
 
 def anonymous_subject(secret: bytes, key: str, *, day: str) -> str:
-    """The name for counting an address_key() on *day*: a hash, so that neither addresses nor their days can be read."""
+    """The name under which an address_key() is counted on *day*: a hash, from which no address can be read."""
     return "address " + hmac.digest(secret, f"address\n{day}\n{key}".encode(), "sha256").hex()[:32]
 
 
 @lru_cache(MAX_PARSED)
 def _parse(text: str) -> Address | None:
-    """*text* as an address without port and zone, as IPv4 if it was written inside IPv6; None if it is no address."""
+    """*text* as an address, without port and zone; None if it is none. IPv4 inside IPv6 becomes IPv4."""
     if match := _WITH_PORT.fullmatch(text):
         text = match[1] or match[2] or ""
     try:

@@ -1,4 +1,4 @@
-"""Counting what each client got wrong within the last minute: wrong keys by address, bad files by account."""
+"""Counts each client's failures within the last minute: wrong keys by address, bad files by account."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,16 +7,15 @@ from server.clock import now_ms
 from server.model.accounts import WindowUse
 from server.storage.ports import RateCounter
 
-MAX_REFUSED = 10_000  # clients at their limit that are remembered; beyond it all are forgotten and asked for again
+MAX_REFUSED = 10_000  # clients at their limit in memory; beyond it all are dropped
 
 
 @dataclass(slots=True, kw_only=True)
 class Failures:
     """Counts the failures called *what*: in memory, or with *shared* for all nodes together.
 
-    A shared count costs a write for each failure. To ask whether a client is at its limit costs nothing, because each
-    node remembers the clients that its own writes found at their limit. So each further node lets one failure more pass
-    than the limit allows.
+    A shared count costs a write for each failure. look() costs nothing, because each node remembers the clients that
+    its own writes found at their limit. So each further node allows a client one failure more than the limit.
     """
 
     what: str
@@ -25,7 +24,7 @@ class Failures:
     _refused: dict[str, WindowUse] = field(init=False, default_factory=dict)  # clients at their limit, until it resets
 
     def look(self, client: str, *, limit: int) -> WindowUse:
-        """Whether *client* may fail once more, by what this node knows."""
+        """Whether this node allows *client* another failure."""
         now = now_ms()
         if self.shared is None:
             return self._own.look(client, now=now, limit=limit)
@@ -35,7 +34,7 @@ class Failures:
         return WindowUse("minute", limit, 0, 60, now)
 
     async def count(self, client: str, *, limit: int) -> WindowUse:
-        """Count a failure of *client*; not allowed if it had *limit* of them before. Raises StorageError."""
+        """Count a failure of *client*, unless it has had *limit* of them. Raises StorageError."""
         if self.shared is None:
             return self._own.hit(client, now=now_ms(), limit=limit)
         window = await self.shared.hit(f"{self.what} of {client}", limit=limit)

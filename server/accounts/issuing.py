@@ -1,4 +1,4 @@
-"""Making ids, accounts, keys and webhook secrets, for the API and for the operator's command line."""
+"""Makes ids, accounts, keys and webhook secrets, for the API and for the operator's command line."""
 
 import os
 import secrets
@@ -15,23 +15,23 @@ from server.storage.ports import AccountStore
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A new key. *secret* is shown this once and stored nowhere."""
+    """A new key. *secret* is shown once and stored nowhere."""
 
     key: ApiKey
     secret: str
 
 
 def fresh_id(prefix: Prefix) -> str:
-    """An id that was never used before, of this moment."""
+    """A new id for this moment."""
     return new_id(prefix, ms=now_ms(), chance=_chance())
 
 
-_CHANCES = 256  # fetched from the system at once, which costs more than the rest of an id; every request has one
+_CHANCES = 256  # fetched from the system at once: a call costs more than the rest of an id, and each request has one
 _chances: deque[bytes] = deque()
 
 
 def _chance() -> bytes:
-    """CHANCE_BYTES random bytes that nobody else got. Any thread may ask."""
+    """CHANCE_BYTES random bytes. Any thread may call it."""
     try:
         return _chances.pop()
     except IndexError:
@@ -41,7 +41,7 @@ def _chance() -> bytes:
 
 
 def issue_key(account_id: str, *, environment: str, name: str | None, retention: str | None = None) -> Issued:
-    """Make a key for an account. The caller stores it. *retention* is that of jobs which name none."""
+    """Make a key for an account; the caller stores it. *retention* is the default for jobs ordered with it."""
     secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
         id=fresh_id(Prefix.KEY),

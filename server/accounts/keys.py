@@ -17,7 +17,7 @@ from types import MappingProxyType
 from server.model.errors import RequestError
 
 ENVIRONMENT_OF: Mapping[str, str] = MappingProxyType({"sw_live_": "production", "sw_test_": "sandbox"})
-"""What a key starts with -> the environment that takes it."""
+"""The environment of a key, by the key's prefix."""
 
 KEY_CHANCE_BYTES = 32
 RANDOM_LENGTH = 30

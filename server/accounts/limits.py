@@ -1,4 +1,4 @@
-"""Plans, rate windows and calendar windows as arithmetic. Nothing here stores a count or reads the clock.
+"""The numbers of limits.toml, and the arithmetic of rate windows and calendar windows. Nothing here reads the clock.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -18,7 +18,7 @@ from server.model.errors import BadLimits
 MINUTE_MS = 60_000
 HOUR_S = 3600
 HOUR_MS = HOUR_S * 1000
-HOURS_KEPT = 4  # whose day and month are remembered: every request asks for those of this hour
+HOURS_KEPT = 4  # whose day and month are in memory, because every request needs those of the present hour
 DAY_S = 24 * HOUR_S
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
@@ -31,10 +31,10 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """The numbers that replace a plan's in the sandbox, where the month's allowances are unlimited."""
+    """The numbers that replace a plan's in the sandbox, where nothing is limited by month."""
 
     requests_per_minute: int
-    upload_mib: int  # where the plan takes more
+    upload_mib: int  # unless the plan's is smaller
     active_jobs: int | None
     live_sessions: int | None
     retention_hours: int
@@ -90,7 +90,7 @@ class Limits:
 
     @classmethod
     def from_toml(cls, text: str) -> "Limits":
-        """Read the numbers of a limits.toml, which must have all of them and no others. Raises BadLimits."""
+        """Parse a limits.toml, which must have exactly these numbers. Raises BadLimits."""
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -107,14 +107,14 @@ class Limits:
         )
 
     def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
-        """The limits of an account of plan *name*. Raises BadLimits for an unknown plan or override.
+        """The limits of an account with the plan *name*. Raises BadLimits for an unknown plan or override.
 
-        *overrides* are the account's own numbers, by the names of Plan; None is unlimited. In the sandbox nothing is
-        limited by month, and the sandbox's numbers replace the plan's.
+        *overrides* are the account's own numbers, named like the members of Plan; None is unlimited. In the sandbox its
+        numbers replace the plan's.
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")
-        plan = overridden(self.plans[name], overrides) if overrides else self.plans[name]
+        plan = with_overrides(self.plans[name], overrides) if overrides else self.plans[name]
         if not sandbox:
             return plan
         return replace(
@@ -129,8 +129,8 @@ class Limits:
         )
 
 
-def overridden(plan: Plan, overrides: Mapping[str, object]) -> Plan:
-    """The plan with one account's own numbers in place of its own. Raises BadLimits."""
+def with_overrides(plan: Plan, overrides: Mapping[str, object]) -> Plan:
+    """The plan with an account's own numbers in place of the plan's. Raises BadLimits."""
     kinds = {number.name: number.type for number in fields(Plan)}
     unknown = sorted(overrides.keys() - kinds.keys())
     if unknown:
@@ -180,15 +180,15 @@ def _number(where: str, kind: object, value: object) -> object:
 class SlidingWindow:
     """The instants of one client's requests in the last minute: at most *limit* within any 60 s.
 
-    A bucket that refills would let a client exceed its limit around the refill. Refused requests are not counted, so a
-    client that keeps trying is admitted as soon as one that waits.
+    (A bucket that refills at intervals would allow up to twice the limit around a refill.) Refused requests are not
+    counted, so a client that keeps trying is admitted as soon as one that waits.
     """
 
     def __init__(self) -> None:
         self._instants: deque[int] = deque()
 
     def hit(self, now: int, limit: int) -> WindowUse:
-        """Count a request at *now* if it fits. A clock that goes back is taken to stand still."""
+        """Count a request at *now* if it fits. If the clock has gone back, the last request's time is used."""
         now = self._forget(now)
         allowed = len(self._instants) < limit
         if allowed:
@@ -214,7 +214,7 @@ class SlidingWindow:
 
     def _window_use(self, now: int, limit: int, *, allowed: bool) -> WindowUse:
         used = len(self._instants)
-        # A limit that was lowered meanwhile has to see more than one request go before the next fits.
+        # If the limit was lowered meanwhile, more than one request must leave the window before the next fits.
         leaves = self._instants[max(0, used - limit)] if limit > 0 and used else now
         return WindowUse("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
 
@@ -222,7 +222,7 @@ class SlidingWindow:
 class RateTable:
     """One SlidingWindow for each client of the last minute. Idle ones are removed whenever the table has doubled.
 
-    So it has at most twice as many windows as one minute has clients, or SMALLEST.
+    So it has at most SMALLEST windows, or twice as many as there are clients in a minute.
     """
 
     SMALLEST = 1024
@@ -247,7 +247,7 @@ class RateTable:
 
 
 class Tally(Counter[K]):
-    """How many there are of each name at the moment. A name that reaches 0 is forgotten, so that it does not grow."""
+    """Counts things by name. A name whose count reaches 0 is removed, so that the tally does not grow."""
 
     def leave(self, name: K) -> None:
         """Subtract one."""
@@ -257,7 +257,7 @@ class Tally(Counter[K]):
 
     @contextmanager
     def adding(self, *names: K) -> Iterator[None]:
-        """Count one more of each of *names* while the block lasts."""
+        """Count each of *names* once more while the block lasts."""
         self.update(names)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The plans' numbers, from the built-in limits.toml or the operator's own, and the plan of an account."""
+"""Reads the plans' numbers from the built-in limits.toml or the operator's own, and finds the plan of an account."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,11 @@ def read_limits(config: Config) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Looks up plans for the routes, the workers and live sessions."""
-
     accounts: AccountStore
     limits: Limits
 
     async def of_job(self, job: Job) -> Plan:
-        """The plan of the job's account, with its own numbers. An account that was deleted has the free plan.
+        """The plan of the job's account, with the account's own numbers. A deleted account has the free plan.
 
         Raises BadLimits for a plan or a number that the limits file does not have.
         """

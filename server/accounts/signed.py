@@ -1,8 +1,8 @@
-"""Text that the server hands out and recognises later by its signature: stream tokens, download links, list cursors.
+"""Signs text that clients send back later, and checks it: stream tokens, credentials, download links, list cursors.
 
-All are HMAC-SHA256 with one of the server's signing keys. The signed text begins with its purpose, so a token of one
-kind is never valid as another kind. Any text is either accepted or refused with one of the errors below. The signature
-is compared first, in constant time, before any other part of the text is read.
+The signatures are HMAC-SHA256 with one of the server's signing keys. The signed text begins with its purpose, so a
+token of one kind is never valid as another kind. Any text is either accepted or refused with one of the errors below.
+The signature is compared first, in constant time, before any other part of the text is read.
 """
 
 import base64
@@ -13,7 +13,7 @@ from enum import StrEnum
 from server.model.accounts import SigningKeys
 from server.model.errors import Refused, WrongScope
 
-TAG_BYTES = 16  # of HMAC-SHA256's 32: long enough (RFC 2104, section 5), and the text stays short
+TAG_BYTES = 16  # of HMAC-SHA256's 32, so that tokens are short; enough according to RFC 2104, section 5
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _EXPIRY = re.compile(r"[0-9]{1,12}")
@@ -30,14 +30,14 @@ class Scope(StrEnum):
 
 
 def make_token(keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int) -> str:
-    """A token for this job and scope that is valid until the second *expires_s* (since 1970, exclusive)."""
+    """A token for this job and scope. It expires at the second *expires_s* (since 1970)."""
     return "st_" + _seal(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
 
 
 def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> None:
-    """Return if make_token() made *token* for this job and scope and it is still valid.
+    """Raise an error unless make_token() made *token* for this job and scope and it is still valid.
 
-    Raises WrongScope, Refused invalid_token, insufficient_scope.
+    The errors are WrongScope and Refused invalid_token, insufficient_scope.
     """
     content = _unseal(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
     if content is None:
@@ -60,24 +60,24 @@ def make_channel_token(keys: SigningKeys, channel_id: str) -> str:
 
 
 def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> None:
-    """Return if make_channel_token() made *token* for this channel. Raises Refused invalid_token."""
+    """Raise Refused invalid_token unless make_channel_token() made *token* for this channel."""
     if not token.startswith("ct_") or _unseal(keys, "channel", token.removeprefix("ct_")) != channel_id:
         raise Refused("invalid_token", "this is no token of this channel")
 
 
 # --- credentials in place of an API key ----------------------------------------------------------------------------
 
-CLIENT_SECRET = "ek_"  # noqa: S105  what all of them begin with
-"""What the credential begins with that a browser gets, with the configuration of a session in it."""
+CLIENT_SECRET = "ek_"  # noqa: S105  a prefix
+"""The prefix of a credential for a browser that contains the configuration of a session."""
 GRANT = "gt_"
-"""What the short-lived credential begins with that a browser gets."""
+"""The prefix of a short-lived credential for a browser."""
 _PURPOSES = {CLIENT_SECRET: "client secret", GRANT: "grant"}
 
 
 def make_credential(keys: SigningKeys, kind: str, *, key_hash: bytes, expires_s: int, said: str = "") -> str:
-    """A credential in place of the API key with this hash, until the second *expires_s* (since 1970, exclusive).
+    """A credential that stands for the API key with this hash. It expires at the second *expires_s* (since 1970).
 
-    *kind* is CLIENT_SECRET or GRANT. It carries the text *said*.
+    *kind* is CLIENT_SECRET or GRANT. read_credential() returns the text *said*.
     """
     return kind + _seal(keys, _PURPOSES[kind], f"{key_hash.hex()}\n{expires_s}\n{said}")
 
@@ -87,7 +87,7 @@ def read_credential(keys: SigningKeys, kind: str, text: str, *, now_s: float) ->
     content = _unseal(keys, _PURPOSES[kind], text.removeprefix(kind))
     if content is None:
         raise Refused("invalid_token", f"this is no {_PURPOSES[kind]} of this server")
-    key_hash, expires_s, *said = content.split("\n", 2)  # older grants say nothing
+    key_hash, expires_s, *said = content.split("\n", 2)  # older grants have no text
     if now_s >= int(expires_s):
         raise Refused("invalid_token", f"this {_PURPOSES[kind]} has expired")
     return bytes.fromhex(key_hash), "".join(said)
@@ -97,13 +97,13 @@ def read_credential(keys: SigningKeys, kind: str, text: str, *, now_s: float) ->
 
 
 def link_query(keys: SigningKeys, path: str, *, expires_s: int) -> str:
-    """The query that lets its holder GET *path* until the second *expires_s* (since 1970, exclusive)."""
+    """A query with which *path* can be requested without a key. It expires at the second *expires_s* (since 1970)."""
     signature = _link_signature(keys.secrets[keys.current], path, str(expires_s))
     return f"exp={expires_s}&kid={keys.current}&sig={signature}"
 
 
 def check_link(keys: SigningKeys, path: str, *, exp: str, kid: str, sig: str, now_s: float) -> None:
-    """Return if link_query() made these for *path* and they are still valid. Raises Refused."""
+    """Raise Refused invalid_signature or url_expired unless link_query() made these for *path* and they are valid."""
     secret = keys.secrets.get(kid)
     if secret is None or not hmac.compare_digest(_bytes(_link_signature(secret, path, exp)), _bytes(sig)):
         raise Refused("invalid_signature", "the signature of this link does not match")
@@ -121,7 +121,7 @@ def _link_signature(secret: bytes, path: str, exp: str) -> str:
 
 
 def make_cursor(keys: SigningKeys, *, owner: str, created_at: int, job_id: str) -> str:
-    """Opaque text that stands for the row (created_at, job_id) in *owner*'s list."""
+    """An opaque cursor for the row (created_at, job_id) in *owner*'s list."""
     return _seal(keys, f"cursor of {owner}", f"{created_at}\n{job_id}")
 
 
@@ -143,7 +143,7 @@ def _seal(keys: SigningKeys, purpose: str, content: str) -> str:
 
 
 def _unseal(keys: SigningKeys, purpose: str, text: str) -> str | None:
-    """The content that _seal() got for this purpose; None for any other text."""
+    """The content that _seal() made into *text* for this purpose; None if it did not make *text*."""
     data = _base64url_bytes(text)
     tag, signed = data[:TAG_BYTES], data[TAG_BYTES:]
     kid, _, content = signed.partition(b"\n")
@@ -158,7 +158,7 @@ def _tag(secret: bytes, purpose: str, signed: bytes) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")  # broken text from outside must be refused, not crash
+    return text.encode(errors="surrogatepass")  # broken text from clients must be refused, not raise
 
 
 def _base64url(data: bytes) -> str:
@@ -166,7 +166,7 @@ def _base64url(data: bytes) -> str:
 
 
 def _base64url_bytes(text: str) -> bytes:
-    """The bytes that _base64url() wrote as *text*; empty for text that it cannot have written."""
+    """The bytes that _base64url() encoded as *text*; empty if it did not."""
     if _BASE64URL.fullmatch(text) is None or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

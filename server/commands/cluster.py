@@ -13,7 +13,7 @@ from server.model.errors import StorageError
 from server.storage.moving import Checksum, copy_blobs
 from server.storage.ports import BlobStore
 from server.storage.sql.database import Database
-from server.storage.sql.moving import TABLES, Table, busy_until, columns_of, content_of, copy_table, has_others
+from server.storage.sql.moving import TABLES, Table, columns_of, content_of, copy_table, has_others, last_lease_end
 from server.storage.sqlite.folder import claim_folder
 from server.storage.sqlite.open import Installation, open_installation
 
@@ -66,7 +66,7 @@ async def _move(given: argparse.Namespace, config: Config) -> None:
 
 
 async def _refuse_if_busy(database: Database) -> None:
-    until = await busy_until(database)
+    until = await last_lease_end(database)
     if until is not None:
         seconds = max(1, (until - now_ms()) // 1000 + 1)
         raise StorageError(f"a job is in work: stop the workers too, or wait for {seconds} s if they are stopped")

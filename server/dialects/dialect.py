@@ -1,4 +1,4 @@
-"""The interface of a dialect: the API of another service over our own jobs and live sessions.
+"""The interface of a dialect: an API of another service that makes jobs and live sessions of this one.
 
 A dialect is a folder here and a line in `registered.py`. No other part of the server knows which dialects there are.
 """
@@ -16,7 +16,7 @@ from server.routes.parts import RouteParts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectRoutes:
-    """What a dialect answers."""
+    """The operations and WebSockets of a dialect."""
 
     operations: Sequence[Operation]
     sockets: Sequence[BaseRoute] = ()
@@ -24,12 +24,12 @@ class DialectRoutes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One dialect. Its *name* is the tag of its operations in /openapi.json, and must not change: jobs remember it."""
+    """One dialect. *name* is the tag of its operations in /openapi.json. It must not change: it is stored with jobs."""
 
     name: str
     summary: str  # of the tag
     build: Callable[[RouteParts], DialectRoutes]
-    errors: ErrorShape  # of its operations, except for those that have another
+    errors: ErrorShape  # of its operations, except for those that name another
     schemas: Mapping[str, Any] = field(default_factory=dict)  # components of /openapi.json
-    callback: CallbackBody | None = None  # writes the webhooks of jobs whose order names this dialect as their callback
-    query_fields: Mapping[str, int] = field(default_factory=dict)  # path -> fields of a query, where more are needed
+    callback: CallbackBody | None = None  # makes the webhooks of jobs whose order names this dialect as their callback
+    query_fields: Mapping[str, int] = field(default_factory=dict)  # by path, the most fields of a query, if more

@@ -1,4 +1,4 @@
-"""Lets requests of other services' clients wait for a finished job, and answers those that get no result."""
+"""Answers requests of other services' clients with the results of a finished job, or with the reason for none."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,7 +13,7 @@ from server.model.jobs import Job, State
 from server.routes.parts import RouteParts
 from server.routes.requests import deliver_results
 
-HOLD_S = 600  # such a client knows no way to ask again
+HOLD_S = 600  # longest wait; these clients cannot poll
 RESULT_CODES = ("engine_error", "engine_timeout", "unfinished", "job_not_completed", "output_not_found")
 """Error codes of every operation that calls answer_finished()."""
 
@@ -21,11 +21,11 @@ RESULT_CODES = ("engine_error", "engine_timeout", "unfinished", "job_not_complet
 async def answer_finished(
     request: Request, job: Job, make: Callable[[Job], Awaitable[Response]], parts: RouteParts
 ) -> Response:
-    """Wait for the end of *job*, and return the answer that *make* makes of it. Raises Problem if it has no results."""
+    """Wait for the end of *job*, and return the answer that *make* makes. Raises Problem if there are no results."""
     await parts.eraser.settle(job.id)
     asked_at = now_ms()
     with parts.eraser.holding(job.id):
-        over = await parts.waiter.until_over(job, wait_s=HOLD_S)
+        over = await parts.waiter.wait_for_end(job, wait_s=HOLD_S)
         _require_results(over, asked_at)
         response = await make(over)
     response.headers.update(warning_headers(job.warnings))
@@ -33,7 +33,7 @@ async def answer_finished(
 
 
 def _require_results(job: Job, asked_at: int) -> None:
-    """Return if *job* has results for a request that came at *asked_at*. Raises Problem with the reason if not."""
+    """Raise Problem with the reason unless *job* has results for a request that came at *asked_at*."""
     if job.state is not State.COMPLETED:
         raise unsuccessful(job)
     if not job.shows_results(asked_at):
@@ -41,7 +41,7 @@ def _require_results(job: Job, asked_at: int) -> None:
 
 
 def unsuccessful(job: Job) -> Problem:
-    """Why there is no transcript."""
+    """The reason why there is no transcript."""
     if not job.terminal:
         return Problem("unfinished", f"the job goes on; look at /v1/jobs/{job.id}")
     if job.error is None:

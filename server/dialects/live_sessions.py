@@ -1,7 +1,6 @@
-"""Live sessions behind one socket, for the dialects of other services.
+"""Opens live sessions for the sockets of dialects. A session ends with its socket, or earlier.
 
-Such a client opens a socket first and says later what it will send. So its live session is made when its first audio
-comes. It ends with the socket, or earlier; audio that comes later makes another session.
+After an earlier end, a socket may open another session.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -23,13 +22,13 @@ from server.routes.parts import RouteParts
 from server.streams.rendering import json_with_type
 
 Frame: TypeAlias = Mapping[str, Any]
-"""An event or partial as our own WebSockets send it."""
-MAX_CHANGEOVER_S = 5.0  # how long a client waits for the end of the session that it has just left
+"""An event or partial as the server's own WebSockets send it."""
+MAX_CHANGEOVER_S = 5.0  # longest wait for the end of the client's previous session
 
 
 @dataclass(frozen=True, slots=True)
 class SocketSession:
-    """The live session of a socket. One task of the socket writes to *seat*, another follows the events."""
+    """The live session of a socket. One task of the socket writes to *seat*, another calls follow()."""
 
     parts: RouteParts
     live: LiveSession
@@ -37,17 +36,17 @@ class SocketSession:
 
     @property
     def heard_s(self) -> float:
-        """Seconds of audio that came and were decoded."""
+        """The seconds of audio that have arrived and were decoded."""
         return self.live.progress().received_s or 0.0
 
-    async def follow(self, tell: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
-        """Pass every event and partial on until the session is over. Raises Refused if its writer did not end it."""
+    async def follow(self, send: Callable[[Sequence[Frame]], Awaitable[None]]) -> None:
+        """Call *send* with events and partials until the session ends. Raises Refused unless the client ended it."""
         quiet_s = self.parts.limits.streams.keep_alive_s
         with self.parts.following.open_reader(self.live.job.id, after=0, quiet_s=quiet_s) as reader:
             async for batch in reader:
                 if batch is not None:
                     async with reader.record_delivery(batch):
-                        await tell([orjson.loads(item.form(json_with_type)) for item in batch.items])
+                        await send([orjson.loads(item.form(json_with_type)) for item in batch.items])
         await self.parts.session_registry.check_end(self.live)
 
 
@@ -59,10 +58,9 @@ async def open_session(
     order: Order,
     warnings: tuple[Mapping[str, str], ...] = (),
 ) -> AsyncIterator[SocketSession]:
-    """A new live session of the caller. It takes no more audio after the block, and ends by itself.
+    """Open a live session for the caller, counted as a request. At the end of the block it takes no more audio.
 
-    It counts as a request. Raises RateLimited, and what the registry's admit() and open() and
-    Acceptance.accept() raise.
+    Raises RateLimited, and what the registry's admit() and open() and Acceptance.accept() raise.
     """
     await parts.access.count(connection, caller)
     submitted = await _submit(parts, caller, ParsedRequest(order, warnings=warnings))
@@ -77,8 +75,8 @@ async def open_session(
 async def _submit(parts: RouteParts, caller: Caller, parsed: ParsedRequest) -> Submitted:
     """Make the job of a new session.
 
-    These clients close a socket and open the next one at once, and some give up for good if that is refused. So an
-    account at its limit of sessions is not refused while one of them is ending: it waits for that end.
+    These clients close a socket and open the next one at once, and some give up for good if that is refused. So if an
+    account is at its limit of sessions and one of them is ending, the new session waits for that end.
     """
     registry = parts.session_registry
     try:

@@ -1,4 +1,4 @@
-"""Downloading audio from a client's address into the blob store, through the guard and with bounds."""
+"""Downloads audio from an address that a client named into the blob store."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ PACE_WINDOW_S = 30.0  # within which a source must send at least MIN_BYTES_S on 
 TIMEOUTS = httpx.Timeout(30.0, connect=10.0)
 USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may be gone at another attempt
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses after which another attempt may succeed
 
 
 class FetchError(Exception):
@@ -42,9 +42,7 @@ class Fetcher:
     async def fetch(self, source: Source, *, asker: str, blob: str, most: int) -> Source:
         """Download source.url to *blob*, at most *most* bytes, and return the source with its size and file name.
 
-        *asker* is the account that named the address.
-
-        Raises FetchError, DiskFull.
+        *asker* is the account that named the address. Raises FetchError, DiskFull.
         """
         try:
             async with asyncio.timeout(TOTAL_S):

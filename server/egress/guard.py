@@ -1,8 +1,8 @@
-"""The only way out: HTTP requests to addresses that users name, if targets.py allows them.
+"""Sends HTTP requests to addresses that users name, if targets.py allows them. No other file sends such requests.
 
 A name is resolved once, all its addresses are checked, and the connection goes to one of the checked addresses, with
-the name in the Host header and in TLS. Proxies of the environment are not used. Neither connections nor cookies are
-kept, so a permission for one name is never used for another, and no user gets another user's connection.
+the name in the Host header and in TLS. Proxies named in environment variables are not used. Neither connections nor
+cookies are kept, so a permission for one name never serves another, and no user gets another user's connection.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,12 +17,8 @@ from server.egress.streams import HeadBoundTransport
 from server.egress.targets import Target, TargetNotAllowed, judge_addresses, parse_target
 
 
-def _anywhere(_address: Address) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
 class Egress:
-    """Makes guarded requests, for downloads and webhooks. One for each process; close() it at the end."""
+    """Sends guarded requests, for downloads and webhooks. Each process has one; close() it at the end."""
 
     def __init__(self, *, allowed: Sequence[Network], allow_http: bool, names: Names | None = None) -> None:
         """*allowed* networks may be called although they are not public. *names* None: the system's name servers."""
@@ -37,10 +33,10 @@ class Egress:
         await self._names.close()
 
     async def check(self, url: str, *, asker: str, known: bool = False) -> None:
-        """Return if *url* may be called for the account *asker*. request() checks again, since addresses may change.
+        """Raise TargetNotAllowed unless *url* may be called for the account *asker*.
 
-        A name without an address is accepted, since it may have one later, unless it must be *known*. Raises
-        TargetNotAllowed. Its text is the same for a name without an address and for one inside a private network.
+        A name without an address is allowed, since it may have one later, unless it must be *known*. The error's text
+        is the same for a name without an address and for one inside a private network. request() checks again.
         """
         try:
             await self._addresses(self.parse(url), asker)
@@ -49,7 +45,7 @@ class Egress:
                 raise TargetNotAllowed(str(error)) from None
 
     def parse(self, url: str) -> Target:
-        """*url* as a checked target. Raises TargetNotAllowed."""
+        """See parse_target()."""
         return parse_target(url, allow_http=self._allow_http, allowed=self._allowed)
 
     @asynccontextmanager
@@ -62,13 +58,12 @@ class Egress:
         headers: Mapping[str, str],
         timeouts: httpx.Timeout,
         content: bytes | None = None,
-        place: Callable[[Address], AbstractContextManager[None]] = _anywhere,
+        place: Callable[[Address], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> AsyncIterator[httpx.Response]:
-        """Send a request for the account *asker* and yield the answer, whose body is still to be read.
+        """Send a request for the account *asker* and yield the answer, whose body is not read yet.
 
-        Redirects are not followed. *place* is entered for the address that is called, and left after the block; if it
-        raises, nothing is sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes
-        httpx.TimeoutException).
+        Redirects are not followed. The block runs inside *place* of the called address; if *place* raises, nothing is
+        sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes httpx.TimeoutException).
         """
         addresses = await self._addresses(target, asker)
         for left, address in enumerate(addresses, 1 - len(addresses)):

@@ -1,7 +1,7 @@
 """Looks up the host names that users give. Names of /etc/hosts are found too.
 
-A query to a name server needs no thread, and each account may have only a few open at once. So a name server that does
-not answer delays only the account that named the host.
+A query to a name server needs no thread, and each account may have only a few queries open at once. So a name server
+that does not answer delays only the account that named the host.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from server.config import Address
 from server.egress.targets import no_public_address
 
 SERVER_S = 2.0  # for the answer of one name server, which is asked once
-LOOKUP_S = 5.0  # after which a name counts as having no address, with the time in line
+LOOKUP_S = 5.0  # after this time, which includes the wait for the account's turn, a name counts as without address
 MAX_PER_ASKER = 2
 
 
@@ -26,13 +26,13 @@ class Unresolvable(Exception):
 
 
 class Names:
-    """Looks names up. One for each process; it belongs to one event loop. close() it at the end."""
+    """Looks names up. Each process has one, in one event loop; close() it at the end."""
 
     def __init__(self, servers: Sequence[str] | None = None) -> None:
-        """*servers* are the name servers to ask, as addresses with or without a port; None: the system's."""
+        """*servers* are the addresses of name servers, with or without a port; None: the system's."""
         self._servers = servers
         self._resolver: DNSResolver | None = None
-        self._lines: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of who has a question open
+        self._lines: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by account, while in use
 
     async def close(self) -> None:
         if self._resolver is not None:

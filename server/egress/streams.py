@@ -1,7 +1,7 @@
-"""Connections to other people's servers that read the head of an answer in small pieces, and no more than a head has.
+"""Connections to other people's servers that bound the head of an answer and read it in small pieces.
 
-A server may send any number of interim answers (`100 Continue`) before its answer. The HTTP library parses all that one
-read brought, 2,600 of them in 64 KiB, in one turn of the event loop, and goes on for ever.
+A server may send any number of interim answers (`100 Continue`) before its answer. The HTTP library would read them for
+ever, and parse all interim answers of one read, 2,600 in 64 KiB, in one turn of the event loop.
 """
 
 import ssl
@@ -13,25 +13,25 @@ import httpx
 from httpcore import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
 HEAD_BYTES = 64 * 1024
-"""Of all answers before the body of the last one."""
+"""The most bytes before the body: interim answers and the head."""
 
 PIECE_BYTES = 4 * 1024
-"""That are read at once until the head is complete."""
+"""Read at once before the body."""
 
 
 class HeadBoundStream(AsyncNetworkStream):
-    """A connection that brings at most HEAD_BYTES before begin_body() is called."""
+    """A connection from which at most HEAD_BYTES can be read before begin_body() is called."""
 
     def __init__(self, stream: AsyncNetworkStream) -> None:
         self._stream = stream
         self._head_left: int | None = HEAD_BYTES  # None: the body is being read
 
     def begin_body(self) -> None:
-        """From now on read any amount."""
+        """Allow any amount from now on."""
         self._head_left = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  httpcore's interface
-        """Raises httpcore.RemoteProtocolError if there is no end of the head."""
+        """Raises httpcore.RemoteProtocolError after HEAD_BYTES before begin_body()."""
         if self._head_left is None:
             return await self._stream.read(max_bytes, timeout)
         if self._head_left <= 0:

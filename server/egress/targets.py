@@ -1,8 +1,7 @@
 """Decides which URLs the server may call for a user, as an audio source or as a webhook.
 
-The check has two halves. parse_target() checks the text. judge_addresses() checks every address of the name, just
-before a connection to one of these addresses is made, because a moment later the name may have others. A redirect is a
-new target and passes both halves again.
+parse_target() checks the text of a URL. judge_addresses() checks every address of its host, just before a connection to
+one of them is made, because a name may get other addresses at any time. A redirect is checked like a new URL.
 """
 
 import re
@@ -16,10 +15,10 @@ from server.model.bounds import MAX_URL_CHARS
 from server.model.errors import RequestError
 
 PORTS = frozenset({80, 443})
-"""Elsewhere are databases and mail servers, some of which can be made to act by a well-chosen HTTP request."""
+"""On other ports are databases and mail servers, some of which act on a well-chosen HTTP request."""
 
 GLOBAL_UNICAST = IPv6Network("2000::/3")
-"""All that IANA has given out for the public internet; is_global also says yes to what lies outside of it."""
+"""The IPv6 addresses that IANA has assigned for the public internet. Python's is_global is also true for others."""
 
 NOT_PUBLIC: tuple[Network, ...] = tuple(
     map(
@@ -50,7 +49,7 @@ _AS_IS = "!$&'()*+,;=:@/?%~"  # allowed unescaped in a path or query, as are let
 class TargetNotAllowed(RequestError):
     """The service does not call this address. Give a public https address on port 443 or 80.
 
-    On a closed network the operator can allow more with EGRESS_ALLOW_CIDRS and ALLOW_HTTP_SOURCES.
+    The operator of a closed network can allow more with EGRESS_ALLOW_CIDRS and ALLOW_HTTP_SOURCES.
     """
 
     code = "url_not_allowed"
@@ -67,20 +66,20 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """The Host header: with the port only if it is not the scheme's usual one."""
+        """The Host header. It has the port only if that is not the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _port_of(self.scheme) else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The same URL in one plain spelling. Call this one, not the text that the user sent."""
+        """The URL in a normal form. Call this one, not the text that the user sent."""
         return f"{self.scheme}://{self.authority}{self.resource}"
 
 
 def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> Target:
     """The target that *url* names. Raises TargetNotAllowed, also for a literal address that may not be called.
 
-    *allowed* are networks that may be called although they are not public, on any port.
+    *allowed* are networks that may be called on any port, although they are not public.
     """
     if len(url) > MAX_URL_CHARS or not _WRITABLE.fullmatch(url):
         raise TargetNotAllowed(f"a URL has 1 to {MAX_URL_CHARS} characters, without spaces, backslashes or line breaks")
@@ -105,9 +104,9 @@ def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> T
 
 
 def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Sequence[Network]) -> None:
-    """Return if *target* may be called at all of *addresses*, of which there must be at least one.
+    """Raise TargetNotAllowed unless *target* may be called at every one of *addresses*, and there is at least one.
 
-    Raises TargetNotAllowed. A single private address is enough, because any of them may be the one that is called.
+    A single private address is enough to refuse, because any of them may be the one that is called.
     """
     judged = [_without_mapping(address) for address in addresses]
     if not judged:
@@ -121,12 +120,12 @@ def judge_addresses(target: Target, addresses: Iterable[Address], *, allowed: Se
 
 
 def no_public_address(host: str) -> str:
-    """Why *host* is not called. A stranger must not learn which names exist inside, so unknown names get this too."""
+    """Why *host* is not called. Unknown names get the same text, so that nobody learns which internal names exist."""
     return f"{host} has no public address"
 
 
 def is_public(address: Address) -> bool:
-    """Whether a stranger may make us connect to *address*. An IPv4 address inside an IPv6 one is checked as IPv4."""
+    """Whether *address* is on the public internet. An IPv4 address inside an IPv6 one is checked as IPv4."""
     address = _without_mapping(address)
     return (
         address.is_global
@@ -137,7 +136,7 @@ def is_public(address: Address) -> bool:
 
 
 def _host(name: str) -> str:
-    """The name as it is looked up. Raises ValueError for text that is neither a name nor a plainly written address."""
+    """The name in the form that is looked up. Raises ValueError if it is neither a host name nor a normal address."""
     if (address := _literal(name)) is not None:
         return str(address)
     host = name.encode("idna").decode().lower().removesuffix(".")

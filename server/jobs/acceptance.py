@@ -1,4 +1,4 @@
-"""Accepting jobs: what an order, its audio and its customer must satisfy, and the one commit that makes the job.
+"""Accepting jobs: checks the order, its audio and its customer, then makes the job in one commit.
 
 Routes call open_upload() before they read a body, and accept() after they have parsed it. A live session has no audio
 yet, so accept() is enough for it.
@@ -46,7 +46,7 @@ from server.storage.patience import patiently
 from server.storage.ports import Storage
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
-FREEING_S = 1.0  # how long the answer to a request that failed waits until its key is free again
+FREEING_S = 1.0  # longest time for which the answer to a failed request waits until its key is free again
 ARRIVING_WAIT_S = 10.0  # for a place to send a body in, before the request is refused
 
 
@@ -62,7 +62,7 @@ class _Audio:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Makes jobs. There is no other way to one."""
+    """Makes jobs. Every job is made here."""
 
     storage: Storage
     egress: Egress
@@ -77,10 +77,10 @@ class Acceptance:
 
     @asynccontextmanager
     async def open_upload(self, customer: Customer, key: IdempotencyKey | None) -> AsyncIterator[None]:
-        """Reserve the key and a place for a body while the block receives and accepts it.
+        """Reserve the key and a place for a body while the block receives and accepts the body.
 
-        Checks everything that does not depend on the file, so that no body is read for nothing. Raises
-        ConcurrencyLimited, QuotaExceeded, Refused rate_limited, and what JobStore.begin() raises.
+        It first checks everything that does not depend on the file, so that the server need not read a body to refuse
+        it. Raises ConcurrencyLimited, QuotaExceeded, Refused rate_limited, and what JobStore.begin() raises.
         """
         async with self.reserve(key) as earlier, self._take_place(customer):
             if earlier is None:
@@ -104,7 +104,7 @@ class Acceptance:
         try:
             yield None
         except BaseException:
-            freeing = asyncio.create_task(  # for as long as the database is away: the client will come again
+            freeing = asyncio.create_task(  # goes on while the database is away, because the client will try again
                 patiently(lambda: self.storage.jobs.abandon(key), despite=(StorageBusy, DiskFull), repeatable=True)
             )
             self._freeing.add(freeing)
@@ -119,7 +119,9 @@ class Acceptance:
         upload: Received | None = None,
         key: IdempotencyKey | None = None,
     ) -> Submitted:
-        """Make the job of a request, or find the one that *key* has made before. Without *upload* it is a live job.
+        """Make the job of a request, or find the one that an earlier request with *key* made.
+
+        Without *upload* it is a live job.
 
         Raises Refused (invalid_parameter, url_not_allowed), what Prober.probe() raises, and what JobStore.submit()
         raises: QuotaExceeded, ConcurrencyLimited and others.
@@ -156,18 +158,18 @@ class Acceptance:
                 await self.storage.blobs.delete(voices_key(job_id))
 
     async def _submit(self, new: NewJob, upload: Received, key: IdempotencyKey | None) -> Submitted:
-        """Make the job. Keep its stored file if the job was made, or may have been made."""
+        """Make the job. Keep its stored file unless it is certain that no job was made from it."""
         try:
             submitted = await self.storage.jobs.submit(new, idempotency=key)
         except (OutcomeUnknown, asyncio.CancelledError):
-            upload.keep = True  # the job may exist all the same; audio of one that does not is swept up
+            upload.keep = True  # the job may exist; if not, the sweeper deletes the audio
             raise
         upload.keep = not submitted.replayed
         return submitted
 
     @asynccontextmanager
     async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
-        """Wait for one of the customer's places to receive a body: there are as many as it may have unfinished jobs.
+        """Wait until the customer sends fewer bodies than it may have unfinished jobs.
 
         Raises ConcurrencyLimited after ARRIVING_WAIT_S.
         """
@@ -188,7 +190,7 @@ class Acceptance:
             places.release()
 
     async def _audio(self, customer: Customer, parsed: ParsedRequest, upload: Received) -> _Audio:
-        """Look at the audio of a file. An address is only checked: it is downloaded later."""
+        """Probe the audio of a file. An address is only checked, because its audio is downloaded later."""
         if upload.file is None:
             assert parsed.url is not None
             await self._check_url(customer, "url", parsed.url)
@@ -204,7 +206,7 @@ class Acceptance:
         )
 
     async def _store_known_speakers(self, customer: Customer, people: Mapping[str, bytes], upload: Received) -> None:
-        """Check that the voices of known people can be learned, and store their recordings until the job has ended.
+        """Check that the voices in the recordings can be learned, and store these until the job has ended.
 
         Raises Refused invalid_parameter.
         """
@@ -224,12 +226,15 @@ class Acceptance:
     async def _warnings(
         self, customer: Customer, order: Order, of_request: Sequence[Mapping[str, str]]
     ) -> tuple[Mapping[str, str], ...]:
-        """All warnings of a job with this *order*, those *of_request* first. Raises Refused url_not_allowed."""
+        """All warnings of a job with this *order*, those *of_request* first.
+
+        Raises Refused url_not_allowed if its webhook may not be called.
+        """
         found = [*of_request, *self.offers[customer.environment].warnings]
         if order.webhook_url is not None:
             param = "webhook_url" if order.callback is None else "callback"
             await self._check_url(customer, param, order.webhook_url)
-            if await self.storage.outbox.disabled(customer.account, order.webhook_url):
+            if await self.storage.outbox.is_disabled(customer.account, order.webhook_url):
                 found.append({"code": "webhook_disabled", "param": "webhook_url"})
         return tuple(found)
 
@@ -253,9 +258,9 @@ def _live_audio(job_id: str, order: Order) -> _Audio:
 def _with_fingerprint(
     key: IdempotencyKey | None, order: Order, url: str | None, upload: Received
 ) -> IdempotencyKey | None:
-    """The key with a fingerprint of the request: of its *order*, and of the address or the digest of its audio.
+    """The key with a fingerprint of the order and of its audio's address or digest.
 
-    An update of the server does not change the fingerprint of a request.
+    The same request has the same fingerprint after an update of the server.
     """
     if key is None:
         return None

@@ -1,4 +1,4 @@
-"""What becomes of a job after an attempt: it is over, or it goes back to the queue."""
+"""Decides what an attempt means for its job: it ends, or goes back into the queue."""
 
 from pipeline.errors import DecodersBusy, PipelineError
 from server.egress.fetch import FetchError
@@ -17,7 +17,7 @@ DECODERS_BUSY_DELAY_S = 5.0
 
 
 def after_verdict(verdict: Verdict) -> Outcome | HandBack:
-    """What a reason to stop early means for the job. Raises LeaseLost if another worker may have it."""
+    """What stopping early for this reason means for the job. Raises LeaseLost if another worker may have the job."""
     match verdict:
         case Verdict.CANCELED:
             return Outcome(state=State.CANCELED)
@@ -28,7 +28,7 @@ def after_verdict(verdict: Verdict) -> Outcome | HandBack:
 
 
 def after_error(error: BaseException | None, rules: WorkerRules, job: Job) -> Outcome | HandBack | None:
-    """What an exception of the attempt means for *job*; None if there was none. Raises a LeaseLost again."""
+    """What the attempt's exception means for *job*; None if there was none. A LeaseLost is raised again."""
     again_s = rules.retry_s * 2 ** (job.attempt - 1)
     match error:
         case None:

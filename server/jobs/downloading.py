@@ -1,4 +1,4 @@
-"""One job whose audio is at an address: download it, look at it, and give the job back for a worker to transcribe."""
+"""One job whose audio is at an address: download it, probe it, and return the job to the queue for transcription."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ from server.jobs.running import JobAttempt, source_key
 from server.model.leases import HandBack
 
 
-class Downloading(JobAttempt):
-    """One attempt at a download. It takes none of the places of the workers. A stop cuts it off: it begins anew."""
+class DownloadAttempt(JobAttempt):
+    """One attempt at a download. If the server stops, it is cancelled, and the next attempt begins anew."""
 
     async def work(self) -> HandBack:
-        """Download the audio and note where it is. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""
+        """Download the audio and record its blob. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""
         held = self.held
         await held.note(stage="downloading")
         key = f"{source_key(held.job.id)}/{held.lease.epoch}"
@@ -19,12 +19,12 @@ class Downloading(JobAttempt):
             held.job.source, asker=held.job.account, blob=key, most=self._plan.upload_bytes
         )
         self.keeper.note_progress()
-        probe = await self._look_at(key)
+        probe = await self._probe(key)
         await held.note(source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key)
         return HandBack("downloaded")
 
-    async def _look_at(self, key: str) -> Probe:
-        """What the stored audio is. It is deleted again if it cannot be used."""
+    async def _probe(self, key: str) -> Probe:
+        """Probe the stored audio, and delete it if it cannot be used."""
         try:
             return await self._tools.prober.probe(key, account=self.held.job.account, plan=self._plan)
         except BaseException:

@@ -18,35 +18,35 @@ from server.waiting import set_within
 
 AT_ONCE = 100
 SENDING_S = 10.0
-HELD_MS = 60_000  # how long somebody who is still being answered delays the erasing of results that others got
+HELD_MS = 60_000  # longest time for which a holding() block delays the erasure of results that a client already has
 SCRUB_SHARE = 0.05  # of the time at most: a large storage is scrubbed less often
 
 
 @dataclass(slots=True)
 class Eraser:
-    """Erases jobs. One for each server process; its housekeeping calls tidy() every few seconds."""
+    """Erases jobs. Each server process has one, and its housekeeping calls tidy() every few seconds."""
 
     storage: Storage
     metrics: Metrics
-    alone: bool = True  # no other process has somebody who waits for results or reads them
+    alone: bool = True  # False: clients of other processes may be waiting for results or reading them
     _holders: Tally[str] = field(default_factory=Tally)
     _sending: dict[str, set[asyncio.Event]] = field(default_factory=dict)
     _erased: list[str] = field(default_factory=list)  # since the last tidy()
     _next_scrub: float = 0.0
 
     async def delete(self, job_id: str, *, why: ErasureReason) -> None:
-        """Delete the job with everything that is its own. It is fine if there is none."""
+        """Delete the job, if it exists, with its files."""
         prefix = await self.storage.jobs.delete(job_id, why=why)
         if prefix is not None:
             await self._finish(prefix, ErasedPart.JOB, why)
 
     def holding(self, job_id: str) -> AbstractContextManager[None]:
-        """Keep the job's results while the block lasts, for somebody who waits for them or is reading them."""
+        """Keep the job's results while the block lasts, for a client that waits for them or reads them."""
         return self._holders.adding(job_id)
 
     @asynccontextmanager
     async def sending(self, job_id: str) -> AsyncIterator[None]:
-        """The block sends all results of the job. If it ends well, the client has them: note_answered() is called."""
+        """Send all results of the job in the block. If it ends without an error, note_answered() is called."""
         over = asyncio.Event()
         self._sending.setdefault(job_id, set()).add(over)
         try:
@@ -59,25 +59,25 @@ class Eraser:
                 del self._sending[job_id]
 
     async def settle(self, job_id: str) -> None:
-        """Wait while the results are being sent, so that the client's next request finds them delivered."""
+        """Wait until no sending() block of the job runs, so that the client's next request finds them delivered."""
         for over in [*self._sending.get(job_id, ())]:
             await set_within(over, SENDING_S)
 
     async def note_answered(self, job_id: str) -> None:
         """Note that the client has the job's results, and erase them if its order keeps none.
 
-        While a holding() block uses them they stay; tidy() erases them later.
+        During a holding() block they stay, and tidy() erases them later.
         """
         await self.storage.jobs.note_answered(job_id)
         if not self._holders[job_id]:
             await self._erase_outputs(job_id)
 
     async def tidy(self) -> None:
-        """Erase results that are not kept, and wipe everything erased since the last call from the files of the store.
+        """Erase results that are not kept, then scrub the storage, so that no byte of what was erased is left.
 
-        A worker that learned of a deletion too late may have stored something after it, so that is deleted again.
+        A worker may have stored a file after its job was erased, so the files of erased jobs are deleted once more.
         """
-        for job in await self.storage.jobs.to_erase(limit=AT_ONCE):
+        for job in await self.storage.jobs.list_to_erase(limit=AT_ONCE):
             free = self.alone and not self._holders[job.id]
             if free or now_ms() - (job.answered_at or 0) > HELD_MS:
                 with contain("erasing", self.metrics, job=job.id):
@@ -101,7 +101,7 @@ class Eraser:
             await self._finish(prefix, ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
 
     async def _finish(self, prefix: str, what: ErasedPart, why: ErasureReason) -> None:
-        self._erased.append(prefix)  # tidy() deletes its bytes if that cannot be done now
+        self._erased.append(prefix)  # tidy() deletes its files again, or now if that fails here
         try:
             await self.storage.blobs.delete(prefix)
         except (BlobsAway, OSError) as error:

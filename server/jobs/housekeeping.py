@@ -1,6 +1,6 @@
-"""Housekeeping: everything that is cleaned up in the background, and the one loop that does it.
+"""Housekeeping: what is cleaned up in the background, and the loop that does it.
 
-`chores_of()` in worker_process.py lists all chores of a process: what is done, how often, and by which process.
+`chores_of()` in worker_process.py lists all chores: what is done, how often, and by which process.
 """
 
 import asyncio
@@ -23,31 +23,30 @@ from server.waiting import set_within
 REAP_S = 5.0
 SWEEP_S = 600.0
 TIDY_S = 5.0
-LOOK_S = 5.0  # how often it is looked whether this process may do a chore by now
+LOOK_S = 5.0  # how often a process checks whether a chore has become its own
 AT_ONCE = 200
 ORPHAN_MS = 24 * 3600 * 1000  # bytes without a job are deleted once they are this old
 
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something to be done again and again. Its *name* labels its faults."""
+    """A task that is repeated. Its *name* labels its faults."""
 
     name: str
     every_s: float
     do: Callable[[], Awaitable[object]]
-    is_ours: Callable[[], bool] = lambda: True  # whether this process does it, which may change
+    is_ours: Callable[[], bool] = lambda: True  # whether this process does it now
 
 
 @dataclass(slots=True)
 class Housekeeping:
-    """Does its chores, each in a loop of its own. A chore that fails is done again at its next time."""
+    """Repeats chores, each in a task of its own. A failed chore is tried again when it is next due."""
 
     chores: Sequence[Chore]
     metrics: Metrics
-    closing: asyncio.Event  # set when the process stops: no chore is begun any more
+    closing: asyncio.Event  # set when the process stops
 
     async def run(self) -> None:
-        """Do the chores until *closing* is set."""
         async with asyncio.TaskGroup() as tasks:
             for chore in self.chores:
                 tasks.create_task(self._repeat(chore), name=chore.name)
@@ -64,44 +63,41 @@ class Housekeeping:
 
 @dataclass(frozen=True, slots=True)
 class JobChores:
-    """The chores for the jobs of a store."""
-
     jobs: JobStore
     blobs: BlobStore
     metrics: Metrics
 
     async def reap(self) -> None:
-        """Put back the jobs of workers that died, and end those that waited for too long."""
+        """Call JobStore.reap(), and count and log the jobs."""
         if reaped := await self.jobs.reap(limit=100):
             self.metrics.leases_lost.inc(reaped)
             log.warning("jobs reaped", extra={"count": reaped})
 
     async def delete_spent_audio(self) -> None:
-        """Delete the audio of jobs that have ended, however they ended. What cannot be deleted is tried again later."""
+        """Delete the audio of ended jobs. What cannot be deleted is tried again at the next call."""
         tried: set[str] = set()
         left = 0
-        while spent := [job for job in await self.jobs.spent(limit=100 + left) if job not in tried]:
-            tried.update(spent)
+        while found := [job for job in await self.jobs.list_with_audio(limit=100 + left) if job not in tried]:
+            tried.update(found)
             deleted = []
-            for job_id in spent:
+            for job_id in found:
                 with contain("deleting audio", self.metrics, job=job_id):
                     await self.blobs.delete(source_key(job_id))
                     await self.blobs.delete(voices_key(job_id))
                     deleted.append(job_id)
-            await self.jobs.audio_deleted(deleted)
-            left += len(spent) - len(deleted)
+            await self.jobs.note_audio_deleted(deleted)
+            left += len(found) - len(deleted)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Deletes old data: jobs after their retention, stored files without a job, and forgotten accounts."""
+    """Deletes jobs after their retention, stored files without a job, and old rows."""
 
     storage: Storage
     eraser: Eraser
-    alone_since: int | None = None  # since this instant nobody else has begun jobs here (ms); None: others may do so
+    alone_since: int | None = None  # ms since 1970 UTC, since when only this process accepts jobs; None: others do too
 
     async def sweep(self) -> None:
-        """Delete every expired job, every prefix whose job is gone, and what the storage keeps for a time only."""
         while expired := await self.storage.jobs.list_expired(limit=AT_ONCE):
             for job_id in expired:
                 await self.eraser.delete(job_id, why=ErasureReason.EXPIRED)
@@ -115,9 +111,9 @@ class Sweeper:
             log.info("old rows forgotten", extra={"count": forgotten})
 
     async def _is_orphaned(self, prefix: str, changed_at: int) -> bool:
-        """Whether the bytes under *prefix* belong to no job, and to none that a request is about to make."""
+        """Whether the files under *prefix* belong neither to a job nor to a request that is about to make one."""
         if await self.storage.jobs.get(prefix) is not None:
             return False
-        abandoned = self.alone_since is not None and changed_at < self.alone_since  # by a server that was killed
+        abandoned = self.alone_since is not None and changed_at < self.alone_since  # by a killed server
         old = abandoned or now_ms() - changed_at > ORPHAN_MS
         return old or bool(await self.storage.upkeep.erasures(job_id=prefix, limit=1))

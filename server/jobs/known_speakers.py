@@ -1,4 +1,4 @@
-"""The people whose voices a request makes known: their names, and a recording of each as a data URL."""
+"""The request members for known speakers: the names of people, and a recording of each one's voice as a data URL."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from server.jobs.members import Fields, InvalidValue, Member, Members, Parser, t
 from server.model import bounds
 
 _HEAD = re.compile(r"data:([\w.+-]*/)?[\w.+-]*(;[\w.+-]+=[^;,]*)*;base64", re.ASCII)
-_MAX_HEAD = 200  # characters; matching takes time by their square
+_MAX_HEAD = 200  # characters; the time of a match grows with their square
 _TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
 
 
@@ -88,7 +88,7 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
 
 
 def without_brackets(fields: Fields) -> Fields:
-    """Return *fields* with the names that end in [], as many clients write a member of several values, without it."""
+    """Remove the ending [] from names, which many clients add to the name of a member with several values."""
     merged: dict[str, Sequence[object]] = {}
     for name, values in fields.items():
         bare = name.removesuffix("[]")

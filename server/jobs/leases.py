@@ -1,7 +1,7 @@
-"""A lease in use: a worker holds one on a file, a live session holds one on its job.
+"""Writing under a lease. The worker of a file and a live session each hold a lease on their job.
 
-The holder trusts only its lease. It writes nothing once the lease may have ended by its own monotonic clock, and the
-store refuses every write after another worker has taken over.
+The holder writes nothing once the lease may have ended by its own monotonic clock, and the store refuses every write
+after another worker has taken the job.
 """
 
 import time
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class WorkerRules:
     """How long workers hold jobs, in seconds. storage/README.md explains how the numbers fit together."""
 
-    claim_s: float = 5.0  # one wait for a job; much shorter than a lease, which is counted from before the wait
+    claim_s: float = 5.0  # one wait for a job; much shorter than a lease, which counts from the start of the wait
     lease_s: float = 30.0
     renew_s: float = 10.0
     stall_s: float = 300.0  # without a finished chunk for this long, the engine is assumed to hang
@@ -43,7 +43,7 @@ class HeldLease:
     despite: ClassVar[tuple[type[Exception], ...]] = (StorageBusy,)  # errors after which a write is tried again
 
     def __init__(self, lease: Lease, jobs: JobStore, *, lease_s: float, requested_at: float) -> None:
-        """*requested_at* is the monotonic time at which *lease*, which runs for *lease_s* seconds, was asked for.
+        """*requested_at* is the monotonic time just before the store was asked for *lease*.
 
         The store starts to count a little later, so the lease lasts at least until *requested_at* + *lease_s*.
         """
@@ -55,7 +55,7 @@ class HeldLease:
 
     @property
     def claimed_at(self) -> int:
-        """When the lease was given, by the store's clock, in milliseconds since 1970 UTC: this machine's may differ."""
+        """When the store gave the lease, in milliseconds since 1970 UTC by the store's clock."""
         return self.lease.until - round(self._lease_s * 1000)
 
     def check(self) -> None:
@@ -72,7 +72,7 @@ class HeldLease:
         return answer
 
     async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
-        """Keep *chunk* and its events in one commit, which renews the lease too."""
+        """Store *chunk* and its events, and renew the lease, in one commit."""
         body, lease_s, requested_at = pack_chunk(chunk), self._lease_s, 0.0
 
         def keep(lease: Lease) -> Awaitable[bool]:
@@ -90,11 +90,11 @@ class HeldLease:
         return await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
 
     async def note(self, **facts: Unpack[JobFacts]) -> None:
-        """Record what became known of the job while working."""
+        """See JobStore.note()."""
         await self._write(lambda lease: self._jobs.note(lease, **facts))
 
     async def finish(self, outcome: Outcome) -> None:
-        """End the job: state, usage, outputs, webhook and last event in one commit."""
+        """See JobStore.finish()."""
         await self._write(lambda lease: self._jobs.finish(lease, outcome))
 
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
@@ -110,8 +110,8 @@ class HeldLease:
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
         """Call *write* with the lease and return its answer. Raises LeaseLost if the answer is None or False.
 
-        It is called again while the database is away, and once more if the lease could be regained. A write that was
-        not confirmed may have happened; the next holder sees it. With *timely* nothing is written once the lease may
+        *write* is called again while the database is away, and once more if _regain() gets a lost lease back. LeaseLost
+        is also raised if it is unknown whether a write succeeded. With *timely* nothing is written once the lease may
         have ended.
         """
         for attempt in ("first", "regained"):
@@ -130,12 +130,12 @@ class HeldLease:
         raise LeaseLost
 
     async def _regain(self) -> bool:
-        """Take a lost lease again, where that is allowed. Returns whether it holds again."""
+        """Claim the job again after its lease was lost, if a subclass allows that. Returns whether it succeeded."""
         return False
 
 
 class LeaseKeeper:
-    """Holds the lease of a job while work on it makes progress."""
+    """Renews the lease of a job while work on it makes progress."""
 
     def __init__(self, held: HeldLease, jobs: JobStore, rules: WorkerRules) -> None:
         self._held = held
@@ -144,12 +144,12 @@ class LeaseKeeper:
         self._moved_at = time.monotonic()
 
     def note_progress(self) -> None:
-        """The work does not hang: something was finished just now."""
+        """Note that a part of the work was finished just now, so it does not hang."""
         self._moved_at = time.monotonic()
 
     async def keep(self) -> Verdict:
-        """Renew the lease for as long as the work may continue. Returns the reason why it must end early."""
-        try:  # the lease runs on while the database is away
+        """Renew the lease while the work may continue. Returns the reason why the work must end early."""
+        try:  # while the database is away, the lease may still last
             return await patiently(self._keep, check=self._held.check, repeatable=True)
         except LeaseLost:
             return Verdict.LEASE_LOST

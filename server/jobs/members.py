@@ -46,7 +46,7 @@ FORM_SWITCH: Schema = {"enum": ["true", "false", "1", "0"]}
 
 @dataclass(frozen=True, slots=True)
 class Parser(Generic[T_co]):
-    """Makes a value of all values that were given for one member, and knows their schema. Raises Wrong."""
+    """Makes one value of all values that were given for a member, and has their schema. Raises InvalidValue."""
 
     parse: Callable[[Sequence[object]], T_co]
     schema: Schema
@@ -105,7 +105,7 @@ class Members:
     """Takes members out of *fields* one by one and collects their faults."""
 
     fields: Fields
-    nulls: bool = False  # JSON's null is a value, which no parser takes; otherwise it stands for a member left out
+    nulls: bool = False  # True: null is a value, which every parser refuses; False: null means that it was left out
     errors: list[FieldError] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
@@ -113,7 +113,7 @@ class Members:
         return bool(self._values(name))
 
     def take(self, name: str, parse: Callable[[Sequence[object]], T], default: D) -> T | D:
-        """The value of member *name*, or *default* where it was left out or cannot be used (see check())."""
+        """The value of the member *name*, or *default* if it was left out or is faulty. check() reports faults."""
         if not self.has(name):
             return default
         try:
@@ -123,11 +123,11 @@ class Members:
             return default
 
     def get(self, member: Member[T], parse: Callable[[Sequence[object]], T] | None = None) -> T:
-        """The value of a declared member. *parse* replaces its parser if that depends on more than the request."""
+        """The value of a declared member. *parse* is used in place of the declared parser."""
         return self.take(member.name, parse or member.parse, member.default)
 
     def need(self, name: str, parse: Callable[[Sequence[object]], str]) -> str:
-        """The same for text that must be given and not be empty; check() refuses a request without it."""
+        """The text of a member that must be given and not be empty. check() reports one that is missing."""
         text = self.take(name, parse, "")
         if not text and not self.errors:
             self.refuse(name, "missing", "is required")
@@ -151,7 +151,7 @@ def members_of(body: Mapping[str, object]) -> Members:
     return Members({name: [value] for name, value in body.items()}, nulls=True)
 
 
-# --- parsers: every value given for one member -> the value; Wrong when it cannot be used ---------------------------
+# --- parsers: all values given for one member -> its value; they raise InvalidValue --------------------------------
 
 
 def single(values: Sequence[object]) -> object:
@@ -168,12 +168,12 @@ def string(values: Sequence[object]) -> str:
 
 
 def _plain(value: object) -> str:
-    """A string or a whole number as text; empty for everything else, which may be nested too deeply to be written."""
+    """A string or a whole number as text; empty for everything else, which may be nested too deeply for str()."""
     return str(value) if isinstance(value, str | int) else ""
 
 
 def text_up_to(most: int, schema: Schema | None = None) -> Parser[str]:
-    """Text of at most *most* characters, of which *schema* may say more."""
+    """A parser of text with at most *most* characters. *schema* is added to its schema."""
 
     def parse(values: Sequence[object]) -> str:
         text = string(values)
@@ -201,7 +201,7 @@ boolean = Parser(_boolean, {"type": "boolean"}, FORM_SWITCH)
 
 
 def _whole_seconds(values: Sequence[object]) -> int:
-    """A whole number of seconds, not negative. The caller limits it."""
+    """A whole number of seconds, not negative, of at most nine digits."""
     value = _plain(single(values)).strip()
     if not (value.isascii() and value.isdecimal() and len(value) <= 9):  # noqa: PLR2004  nine digits: 31 years
         raise InvalidValue("invalid_type", "must be a whole number of seconds")
@@ -212,7 +212,7 @@ whole_seconds = Parser(_whole_seconds, {"type": "integer", "minimum": 0})
 
 
 def texts(values: Sequence[object]) -> list[str]:
-    """The texts of a member that is repeated, or a JSON array, which forms send as text."""
+    """The texts of a member that is repeated or has a JSON array, which forms send as text."""
     items: list[object] = []
     for value in map(_parse_array, values):
         items += value if isinstance(value, list) else [value]
@@ -251,7 +251,7 @@ def number_in(least: float, most: float) -> Parser[float]:
 
 
 def from_text(parse: Parser[T]) -> Parser[T]:
-    """*parse* for numbers that forms send as text, such as 42 and 17.5."""
+    """*parse*, which also takes numbers as text, such as 17.5, because forms send text."""
 
     def read(values: Sequence[object]) -> T:
         value = single(values)
@@ -274,7 +274,7 @@ def one_of(allowed: Sequence[str]) -> Parser[str]:
 
 
 def _keywords(values: Sequence[object]) -> tuple[str, ...]:
-    """Names and terms: a JSON array or a repeated member has one in each item, other text is a comma list."""
+    """Names and terms. Each item of a JSON array or repeated member is one; other text is a list with commas."""
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(item, str) for item in items):
         raise InvalidValue("invalid_type", "must be a list of strings")
@@ -292,7 +292,7 @@ keywords = Parser(_keywords, {"type": "array", "items": {"type": "string"}, "max
 
 
 def subset(allowed: Sequence[str]) -> Parser[tuple[str, ...]]:
-    """A comma list, a repeated member or a JSON array; trimmed, case-insensitive, without repeats."""
+    """Some of *allowed*: a list with commas, a repeated member or a JSON array; case-insensitive, without repeats."""
 
     def parse(values: Sequence[object]) -> tuple[str, ...]:
         given = [part.strip().lower() for item in texts(values) for part in item.split(",")]

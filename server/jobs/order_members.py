@@ -36,13 +36,13 @@ from server.jobs.text_members import TEXT_MEMBERS
 from server.model import bounds
 from server.model.orders import SEMANTIC, LiveOptions
 
-MULTI = "multi"  # the language of recordings in which people change it
+MULTI = "multi"  # stands for a recording in more than one language
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()
 
 
 def parse_channel_name(values: Sequence[object]) -> str:
-    """The name of a channel. It is shown to people and typed by them."""
+    """The name of a channel, which people read and type."""
     name = text_up_to(bounds.MAX_CHANNEL_CHARS)(values).strip()
     if not name.isprintable() or not name:
         raise InvalidValue("invalid_value", "must be text without control characters")
@@ -50,7 +50,7 @@ def parse_channel_name(values: Sequence[object]) -> str:
 
 
 def _mixed_channels(values: Sequence[object]) -> int:
-    """The number of channels of audio that is mixed."""
+    """The number of channels of audio whose channels are recognised together."""
     if isinstance(single(values), str):
         raise InvalidValue("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
     return whole_in(CHANNELS)(values)
@@ -76,7 +76,7 @@ def _metadata(values: Sequence[object]) -> Mapping[str, str]:
 
 
 def _live_task(values: Sequence[object]) -> None:
-    """The task of a live session. It is never translation: live words never change, and translating reorders words."""
+    """The task of a live session. Translation is refused: live words never change, and translating reorders words."""
     if one_of(TASKS)(values) == TRANSLATE:
         raise InvalidValue("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
 
@@ -223,7 +223,7 @@ LIVE_TASK = Member("task", Parser(_live_task, {"const": TRANSCRIBE}), None, "Liv
 LIVE_OPTIONS: tuple[Member[Any], ...] = (
     INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL
 )  # fmt: skip
-"""Fields of LiveOptions as they are."""
+"""Members that are fields of LiveOptions under the same name."""
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
     ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, *LIVE_OPTIONS, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Turning the members of a transcription request into an Order.
+"""Parses the members of a transcription request into an Order.
 
-An unknown member only causes a warning. So a typing error is noticed, and a newer client still works.
+An unknown member only causes a warning, so that a typing error is noticed and a newer client still works.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A parsed request: the order, the address of the audio, and how long the client wants to wait (None: unknown)."""
+    """A parsed request: the order, the audio's address, and how long the client wants to wait (None: not given)."""
 
     order: Order
     url: str | None = None
@@ -91,7 +91,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
 
 
 def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:
-    """A warning if a request has a length of silence although its turns end by meaning."""
+    """A warning if a request has endpointing_ms although its turns end by meaning. Adds faults to *members*."""
     if live.endpointing == SEMANTIC:
         given = members.has(declared.ENDPOINTING_MS.name)
         return ({"code": "ignored_parameter", "param": "endpointing_ms"},) if given else ()
@@ -144,7 +144,7 @@ def subtitle_shape(members: Members) -> SubtitleShape:
 
 
 def with_latency(order: Order, default: str) -> Order:
-    """The order of a live session with the server's *default* where it names no latency."""
+    """The order, with the server's *default* latency if it is for a live session and names none."""
     if order.live is None or order.live.latency is not None:
         return order
     return replace(order, live=replace(order.live, latency=default))
@@ -162,7 +162,7 @@ def with_retention(order: Order, default: str | None) -> Order:
 
 
 def ignored_speakers(order: Order) -> tuple[Mapping[str, str], ...]:
-    """A warning if a request limits the number of speakers and does not ask who speaks."""
+    """A warning if a request has max_speakers without diarize."""
     useless = order.max_speakers is not None and not order.diarize
     return ({"code": "ignored_parameter", "param": declared.MAX_SPEAKERS.name},) if useless else ()
 
@@ -174,10 +174,10 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
 
 
 def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
-    """Parses a list of languages that may be spoken, as other services take it, with tags such as en or pt-BR.
+    """A parser of a list of languages that may be spoken, as other services take it, with tags such as en or pt-BR.
 
-    Returns the language if the model knows exactly one of them, and None if it knows several: then it is detected.
-    Returns MULTI if that is in the list and the model knows several languages.
+    It returns the language if there is only one, and None if there are more: then the language is detected. It returns
+    MULTI if that is in the list and the model knows several languages. It refuses lists without a known language.
     """
 
     def parse(values: Sequence[object]) -> str | None:

@@ -1,4 +1,4 @@
-"""Writes the output files of a finished transcript, and makes the outcome of its job."""
+"""Writes the output files of a finished transcript, and makes the Outcome of its job."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from server.storage.ports import BlobStore
 
 
 def output_key(name: str, job: Job, *, epoch: int) -> str:
-    """The blob of the output *name* that the worker of this epoch writes; no other epoch uses it."""
+    """The blob key of the output *name*. Each epoch of the job has its own."""
     return f"{job.id}/{epoch}.{OUTPUT_FORMATS[name].extension}"
 
 
 async def write_output(
     name: str, transcript: Transcript, job: Job, *, size: int, epoch: int, blobs: BlobStore
 ) -> Artifact:
-    """Store the output *name* of the job under its output_key(). *size* is that of its stored chunks, in bytes."""
+    """Store the output *name* of the job under its output_key(). *size* is about that of its chunks, in bytes."""
     kind = OUTPUT_FORMATS[name]
     heading = Heading(
         job_id=job.id,
@@ -49,9 +49,9 @@ def _render(kind: OutputFormat, transcript: Transcript, heading: Heading) -> tup
 
 
 async def delete_if_gone(job_id: str, jobs: JobStore, blobs: BlobStore) -> None:
-    """Delete the stored files of a job if the job is gone: it may have been deleted while its worker still wrote.
+    """Delete the stored files of a job that was deleted while its worker still wrote.
 
-    If that fails now, the sweep does it later, which deletes all files without a job.
+    If that fails, the sweeper does it later.
     """
     try:
         if await jobs.get(job_id) is None:

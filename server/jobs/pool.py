@@ -1,4 +1,4 @@
-"""A bounded number of jobs in work at the same time, which neither one account nor the sandbox can fill alone."""
+"""Works on a bounded number of jobs at a time. Neither one account nor the sandbox can take all places."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ from server.waiting import racing, set_within
 
 @dataclass(slots=True, kw_only=True)
 class Pool:
-    """Claims jobs while it has room, and works on each in a task of its own.
+    """Claims jobs while it has free places, and works on each job in a task of its own.
 
-    An account has at most *per_account* of its *size* places. Jobs of the sandbox have at most half of them, and get
+    One account has at most *per_account* of the *size* places. The sandbox has at most half of the places, and gets
     one only while no job of production waits.
     """
 
@@ -26,7 +26,7 @@ class Pool:
     jobs: JobStore
     rules: WorkerRules
     environments: Sequence[str]
-    unfetched: bool  # whether it downloads audio, or works on audio that is there
+    unfetched: bool  # True: it claims jobs whose audio must be downloaded; False: all others
     size: int
     per_account: int
     work: Callable[[HeldLease], Awaitable[None]]
@@ -50,7 +50,7 @@ class Pool:
                     tasks.create_task(self._work_on(held, stopping), name=f"{self.owner} {held.job.id}")
 
     async def _next(self, stopping: asyncio.Event) -> HeldLease | None:
-        """The next job; None to look again: nothing came for a while, a place became free, or the process stops."""
+        """Claim the next job. Returns None if none came, a place became free meanwhile, or the process stops."""
         self._freed.clear()
         if len(self._working) >= self.size:
             async with racing(self._freed.wait(), stopping.wait()):
@@ -76,14 +76,14 @@ class Pool:
 
     def _open_environments(self) -> list[str]:
         """The environments whose jobs may be claimed now, production first."""
-        rehearsals = sum(job.environment == "sandbox" for job in self._working.values())
-        full = rehearsals >= max(1, self.size // 2)
+        sandboxed = sum(job.environment == "sandbox" for job in self._working.values())
+        full = sandboxed >= max(1, self.size // 2)
         return [name for name in sorted(self.environments) if not (full and name == "sandbox")]
 
     async def _work_on(self, held: HeldLease, stopping: asyncio.Event) -> None:
         try:
             await self.work(held)
-        except Exception:  # noqa: BLE001  one job's surprise must not end the pool for all others
+        except Exception:  # noqa: BLE001  an error of one job must not end the pool
             self.metrics.faults.labels("job").inc()
             log.exception("worker failed", extra={"worker": self.owner, "job": held.job.id})
             await set_within(stopping, self.rules.retry_s)

@@ -1,4 +1,4 @@
-"""A first look at a stored recording, before its job is accepted: format, length, and whether it is audio at all."""
+"""Probes a stored recording before its job is accepted: format, length, and whether it is audio at all."""
 
 import asyncio
 import math
@@ -17,19 +17,19 @@ from server.model.errors import Refused
 from server.storage.ports import BlobStore, RateCounter
 
 MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
-MAX_PER_ACCOUNT = 2  # of these, so that nobody's files make everybody wait
-MAX_LEARNING = 2  # requests whose recordings of people are listened to; each may have ten
+MAX_PER_ACCOUNT = 2  # of these, so that one account's files do not delay the others'
+MAX_LEARNING = 2  # requests whose recordings of voices are read at the same time; each may have ten
 SLACK_S = 1.0  # tolerance for an encoder's padding; decoding stops this far after the limit
 
 REQUESTS_PER_BAD_FILE = 3
-"""A file that cannot be decoded costs as much as this many requests: a look at it may take seconds of a core."""
+"""A file that cannot be decoded counts as this many requests, because probing it may take seconds of a core."""
 
 
 class Prober:
-    """Looks at recordings in processes of their own, a few at a time, and counts the bad files of each account."""
+    """Probes recordings in separate processes, a few at a time, and counts the bad files of each account."""
 
     def __init__(self, isolation: Isolation, blobs: BlobStore, rates: RateCounter | None = None) -> None:
-        """*rates* counts for all nodes together; None: bad files are counted here."""
+        """*rates* counts bad files for all nodes together; with None they are counted in this process."""
         self._isolation = isolation
         self._blobs = blobs
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
@@ -38,7 +38,7 @@ class Prober:
         self._bad_files = Failures(what="bad files", shared=rates)
 
     def admit(self, account: str, plan: Plan) -> None:
-        """Return if the account may send another file. Raises Refused rate_limited if too many of late were bad."""
+        """Raise Refused rate_limited if too many recent files of the account could not be decoded."""
         limit = _max_bad_files(plan)
         window = self._bad_files.look(account, limit=limit)
         if not window.allowed:
@@ -51,12 +51,12 @@ class Prober:
     async def probe(self, blob: str, *, account: str, plan: Plan) -> Probe:
         """The format and stated length of the account's recording, after decoding its first frame.
 
-        Raises AudioTooLong if the stated length exceeds the plan's, and what Isolation.decoding() raises on entering.
-        A false length is found during transcription.
+        A length that is stated falsely is found during transcription. Raises AudioTooLong if the stated length exceeds
+        the plan's, and what Isolation.decoding() raises on entering.
         """
         async with self._turn(account):
             try:
-                probe = await self._look_at(blob)
+                probe = await self._probe(blob)
             except PipelineError as error:
                 if not error.retryable:
                     await self._bad_files.count(account, limit=_max_bad_files(plan))
@@ -71,7 +71,7 @@ class Prober:
         return probe
 
     async def learn_voices(self, batch: Batch, recordings: Mapping[str, bytes], *, account: str, plan: Plan) -> None:
-        """Check that the voices in *recordings*, by name, can be learned. It counts as a look at one file.
+        """Check that the voices in *recordings*, by name, can be learned. Together they count as one file.
 
         Raises UnusableReference, Refused rate_limited if too many files of the account were bad lately, and what
         Batch.learn_voices() raises.
@@ -87,7 +87,7 @@ class Prober:
     def _turn(self, account: str) -> asyncio.Semaphore:
         return self._turns.setdefault(account, asyncio.Semaphore(MAX_PER_ACCOUNT))
 
-    async def _look_at(self, blob: str) -> Probe:
+    async def _probe(self, blob: str) -> Probe:
         async with self._blobs.local(blob) as path:
             return await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._isolation.probe, path, DecodeLimits()

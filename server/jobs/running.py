@@ -1,4 +1,4 @@
-"""One file in the hands of one worker: transcribe it chunk by chunk, and write its outputs."""
+"""One job whose audio is stored: transcribe it chunk by chunk, and write its outputs."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from server.model.outcomes import Artifact, Outcome
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
 
-WORD_BYTES = 40  # of a word in a stored chunk
+WORD_BYTES = 40  # about the size of a word in a stored chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +60,15 @@ class JobAttempt:
         """Do the work. Returns how the job ends, or why it goes back to the queue."""
 
     def stop(self) -> None:
-        """The server stops."""
+        """Called when the server stops, *patience_s* before work() is cancelled."""
 
 
-class Running(JobAttempt):
-    """One attempt at one file."""
+class TranscriptionAttempt(JobAttempt):
+    """One attempt to transcribe a file."""
 
     def __init__(self, held: HeldLease, tools: WorkerTools, plan: Plan, batch: Batch) -> None:
         super().__init__(held, tools, plan)
-        self.patience_s = tools.rules.handback_s  # a chunk that the server's stop finds in work is worth finishing
+        self.patience_s = tools.rules.handback_s  # time to finish the chunk in work
         self._job = held.job
         self._batch = batch
         self._stopping = False
@@ -78,7 +78,10 @@ class Running(JobAttempt):
         self._stopping = True
 
     async def work(self) -> Outcome:
-        """Do the whole job, from the last checkpoint on. Raises the pipeline's errors, LeaseLost, Stopped."""
+        """Transcribe from the last checkpoint on, then write the outputs.
+
+        Raises the pipeline's errors, LeaseLost, Stopped.
+        """
         order, blob = self._job.order, self.held.lease.blob
         assert blob is not None, "a job whose audio is not stored yet is downloaded first"
         await self.held.note(stage="transcribing")
@@ -100,7 +103,7 @@ class Running(JobAttempt):
         )
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
-        """All chunks, including those of earlier attempts. Each is stored before the next is asked for."""
+        """Transcribe the rest of the audio and store each chunk. Returns all chunks, those of earlier attempts too."""
         order = self._job.order
         stored = self.held.lease.chunks
         chunks = await compute(self._job.account, total_bytes(stored), lambda: [*map(unpack_chunk, stored)])
@@ -136,7 +139,7 @@ class Running(JobAttempt):
         self.keeper.note_progress()
 
     def _progress(self, chunk: Chunk) -> float:
-        """The share of the audio that is done, just below 1 until everything is written."""
+        """The share of the audio that is transcribed; below 1, because the outputs are still to be written."""
         total_s = self._job.duration_s
         return min(0.999, seconds(chunk.end) / total_s) if total_s else 0.0
 
@@ -151,12 +154,12 @@ class Stopped(Exception):
 
 
 def source_key(job_id: str) -> str:
-    """The blob of a job's uploaded audio; the blobs of fetched audio lie below it."""
+    """The blob key of a job's uploaded audio, and the prefix of the keys of downloaded audio."""
     return f"{job_id}/source"
 
 
 def final_speakers(chunks: Sequence[Chunk]) -> tuple[NewEvent, ...]:
-    """The event with the final speaker of every word, from the turns of the last chunk."""
+    """A single event with the final speaker of every word, from the turns of the last chunk."""
     segments = [segment for chunk in chunks for segment in chunk.segments]
     runs = speaker_runs(segments, final_turns(chunks) or ())
     return (NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": True})),)

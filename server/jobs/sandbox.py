@@ -11,7 +11,7 @@ from server.clock import now_ms
 from server.model.errors import QuotaExceeded, RateLimited
 
 SLOW_S = 20.0
-"""How long `slow` waits in the queue, where it keeps no worker busy. It is longer than the keep-alive of event streams
+"""How long a job of the scenario `slow` waits in the queue. It is longer than the keep-alive interval of event streams
 and shorter than the usual 30 s of a long poll, so that both can be tried."""
 
 
@@ -25,8 +25,8 @@ class Canceled(Exception):
     """The scenario `canceled`: the job ends as if a cancel had arrived."""
 
 
-def refuse_at_the_door(scenario: str | None) -> None:
-    """Raise the error of a real limit, if the scenario asks for it."""
+def raise_ordered_limit(scenario: str | None) -> None:
+    """Raise QuotaExceeded or RateLimited if the scenario asks for it."""
     now = now_ms()
     if scenario == "quota_exceeded":
         raise QuotaExceeded("transcriptions", limit=5, used=5, resets_at=month_of(now).resets_at)
@@ -35,12 +35,12 @@ def refuse_at_the_door(scenario: str | None) -> None:
 
 
 def delay_of(scenario: str | None) -> float:
-    """Seconds that the scenario keeps a job in the queue."""
+    """The seconds for which the scenario keeps a job in the queue."""
     return SLOW_S if scenario == "slow" else 0.0
 
 
 async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
-    """*chunks* as the scenario changes them; unchanged without a scenario."""
+    """Yield *chunks*, without words in the scenario `empty`. Raises OrderedFailure, Canceled."""
     if scenario == "fail":
         raise OrderedFailure("ordered by sandbox_scenario")
     if scenario == "canceled":

@@ -1,4 +1,4 @@
-"""The members of a request about the text after recognition. Every dialect uses them."""
+"""The request members that change the text after recognition. All dialects use them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def _replacements(values: Sequence[object]) -> tuple[str, ...]:
 
 
 def _terms(values: Sequence[object]) -> tuple[str, ...]:
-    """Terms to look for: repeated or a JSON array, so that a term may have a comma."""
+    """Terms to look for: a repeated member or a JSON array. A term may have a comma."""
     found = _distinct(values)
     for term in found:
         if not any(sign.isalnum() for sign in term):
@@ -35,7 +35,7 @@ def _terms(values: Sequence[object]) -> tuple[str, ...]:
 
 
 def _region(values: Sequence[object]) -> str:
-    """A region whose telephone numbers are known, by two letters. Only who asks waits for the list of regions."""
+    """A region whose telephone numbers are known, by two letters. The list of regions is loaded at the first use."""
     return one_of(regions())(values)
 
 
@@ -88,10 +88,9 @@ def text_options(
     names: Sequence[str],
     redact: Callable[[Sequence[object]], tuple[str, ...]] | None = None,
 ) -> TextOptions:
-    """Return the text options of a request. Faults are added to those of *members*.
+    """Return the text options of a request, and add their faults to those of *members*.
 
-    *redact* parses the member of that name, if it is not the usual parser. *names* are names and terms that are likely
-    to be said.
+    *names* are names and terms that are likely to be said. *redact* replaces the parser of REDACT.
     """
     numerals = members.get(NUMERALS)
     if numerals and language is not None and language not in NUMERAL_LANGUAGES:

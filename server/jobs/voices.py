@@ -1,6 +1,6 @@
-"""The voices of a job: who is to be labelled, and the recordings of known people, deleted once the job has ended.
+"""Stores the recordings of known speakers until their job has ended, and makes the speaker options of an order.
 
-No embedding of a voice is ever stored; they are computed from the recordings in memory.
+No embedding of a voice is ever stored. Embeddings are computed from the recordings, in memory.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from server.storage.ports import BlobStore
 
 
 def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
-    """The speaker options of an order; None if it does not ask who speaks."""
+    """The speaker options of an order; None if it does not ask for speakers."""
     if not order.diarize:
         return None
     return SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known or {})
 
 
 def voices_key(job_id: str) -> str:
-    """The prefix of all blobs with voices of a job. They are deleted with its audio."""
+    """The prefix of the blob keys of a job's voices. The blobs are deleted with the job's audio."""
     return f"{job_id}/voices"
 
 

@@ -1,4 +1,4 @@
-"""The workers of a process: they claim jobs, run them and write how they ended."""
+"""The workers of a process: they claim jobs, work on them and write how they ended."""
 
 import asyncio
 import time
@@ -10,12 +10,12 @@ from pipeline.batch import Batch
 from server.accounts.plans import Plans
 from server.faults import keep_running
 from server.jobs.consequences import after_error, after_verdict
-from server.jobs.downloading import Downloading
+from server.jobs.downloading import DownloadAttempt
 from server.jobs.end_report import report_end
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import JobAttempt, Running, WorkerTools
+from server.jobs.running import JobAttempt, TranscriptionAttempt, WorkerTools
 from server.logs import log
 from server.metrics import Metrics
 from server.model.leases import HandBack, LeaseLost, Verdict
@@ -39,7 +39,7 @@ class Workers:
     closing: asyncio.Event  # set when the process stops: no job is claimed any more
 
     async def run(self) -> None:
-        """Work until *closing* is set. Then finish the current chunks and hand the jobs back."""
+        """Work until *closing* is set. Then finish the current chunks and return the jobs to the queue."""
         async with asyncio.TaskGroup() as tasks:
             for pool in self._pools() if self.count else ():
                 work = partial(pool.run, self.closing)
@@ -69,14 +69,14 @@ class Workers:
     async def _transcribe(self, held: HeldLease) -> None:
         plan, batch = await self.plans.of_job(held.job), self.batches[held.job.environment]
         began = time.monotonic()
-        if await self._work(Running(held, self.tools, plan, batch)):
+        if await self._work(TranscriptionAttempt(held, self.tools, plan, batch)):
             self.metrics.job_run.observe(time.monotonic() - began)
 
     async def _download(self, held: HeldLease) -> None:
-        await self._work(Downloading(held, self.tools, await self.plans.of_job(held.job)))
+        await self._work(DownloadAttempt(held, self.tools, await self.plans.of_job(held.job)))
 
     async def _work(self, attempt: JobAttempt) -> bool:
-        """Make the attempt and write how it ended. Returns False if the lease was lost on the way."""
+        """Make the attempt and write how it ended. Returns False if the lease was lost meanwhile."""
         held, job = attempt.held, attempt.held.job
         if job.started_at is not None and job.epoch == 1:
             self.metrics.job_wait.observe((job.started_at - job.created_at) / 1000)

@@ -1,4 +1,4 @@
-"""How a live job ends: its chunks become the transcript, the outputs and the record, in one commit."""
+"""Ends a live job: makes the transcript and the outputs from its stored chunks, and writes the end in one commit."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResult:
-    """The end of a live job, in addition to its stored chunks. No chunk ends after *duration*."""
+    """What the end of a live job needs beside its stored chunks. No chunk ends after *duration* (samples)."""
 
     duration: int
     received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
-    speakers: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # all speakers; None: not asked for
+    speakers: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # None: not ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Endings:
         await self._end(held, outcome)
 
     async def store_when_reachable(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
-        """Call *store*, which stores the blob *key*, again and again until the blob store can be reached.
+        """Call *store*, which stores the blob *key*, again while the blob store cannot be reached.
 
-        Only this lease uses the key, so what a failed call has left there is deleted. Raises LeaseLost if the lease is
-        not renewed meanwhile, BlobsAway once the server stops.
+        What a failed call left under the key is deleted. Raises LeaseLost if the lease ends meanwhile, and BlobsAway if
+        the server stops.
         """
         again = False
         while True:
@@ -96,7 +96,7 @@ class Endings:
         await self._end(held, outcome)
 
     async def cancel(self, held: HeldLease, *, duration: int) -> None:
-        """End the job as its client wished. Raises LeaseLost."""
+        """End the job because its client canceled it. Raises LeaseLost."""
         outcome = Outcome(state=State.CANCELED, duration_s=seconds(duration), heard_s=_heard_s(held, duration))
         await self._end(held, outcome)
 
@@ -119,7 +119,7 @@ class Endings:
         )
 
     async def _store_speakers(self, held: HeldLease, result: LiveResult, chunks: Sequence[bytes]) -> None:
-        """Store the turns of all speakers as a last chunk, with the event that has the final speaker of every word."""
+        """Store the speaker turns in a last chunk, with an event that has the final speaker of every word."""
         assert result.speakers is not None
         turns, runs = result.speakers
         job, size = held.job, total_bytes(chunks)
@@ -141,7 +141,7 @@ class Endings:
             report_end(job, self.parts.metrics)
 
     async def _delete_voices(self, job_id: str) -> None:
-        """Delete the recordings of voices. What cannot be deleted now is deleted with the audio of ended jobs."""
+        """Delete the recordings of voices. If that fails, the chore that deletes audio of ended jobs does it."""
         try:
             await self.parts.storage.blobs.delete(voices_key(job_id))
         except (BlobsAway, OSError) as error:
@@ -149,20 +149,20 @@ class Endings:
 
 
 def _heard_s(held: HeldLease, duration: int) -> float | None:
-    """The audio that counts as used, if that is not the duration: separate channels count once each."""
+    """The seconds of audio that count as used: the duration once for each separate channel. None: just once."""
     order = held.job.order
     return seconds(duration) * len(order.live_channels) if order.separate else None
 
 
 def _speakers_chunk(bodies: Sequence[bytes], turns: tuple[SpeakerTurn, ...], duration: int, order: Order) -> Chunk:
-    """The last chunk of a session, behind the stored ones. It has no words, but the turns of all speakers."""
+    """A chunk behind the stored ones, without words, that has the turns of all speakers."""
     past = SessionPast(tuple([unpack_chunk(body) for body in bodies]))
     chunk = past.next_chunk(order.live_channels[0], duration)
     return replace(chunk, language=None, language_probability=None, turns=turns)
 
 
 def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:
-    """The transcript of the stored chunks, with silence from the last of each channel to the end."""
+    """The transcript of the stored chunks. Each channel is silent from its last chunk to *duration*."""
     past = SessionPast(tuple([unpack_chunk(body) for body in bodies]))
     for channel in order.live_channels:
         rest = past.next_chunk(channel, duration)

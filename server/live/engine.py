@@ -1,4 +1,4 @@
-"""One environment's engine, as live sessions use it."""
+"""Makes the recognition of live sessions from one environment's models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,38 +36,38 @@ UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model
 
 
 LiveRecognition: TypeAlias = Session | MultichannelSession
-"""The recognition of one live stream, of all its channels together or of each."""
+"""The recognition of one live stream: of its channels mixed, or of each channel."""
 
 
 class Headroom(Protocol):
-    """Knows whether there is room for one more live session. The scheduler implements it."""
+    """Says whether the model can take one more live session. The scheduler implements it."""
 
     def admit(self, growth: float) -> None:
-        """Return if the model can take *growth* times its recent load. Raises PipelineError if not."""
+        """Raise PipelineError unless the model can take *growth* times its recent load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEngine:
-    """An environment's engine as live sessions use it."""
+    """An environment's models and settings for live sessions."""
 
     engine: str
     model: str
     recogniser: LiveRecogniser
     headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
-    speakers: SpeakerModels | None = None  # a scripted engine needs none: its two speakers take turns by sentences
-    max_sessions: int | None = None  # sessions that this machine can carry, if that was measured
-    speakers_load: float = 0.0  # the load of labelling the speakers of a session, as a part of that of the session
+    speakers: SpeakerModels | None = None  # None: not installed, or a scripted engine, whose speakers are scripted too
+    max_sessions: int | None = None  # that this machine can carry; None: not measured
+    speakers_load: float = 0.0  # of labelling a session's speakers, as a fraction of the session's own load
     text: TextSettings = USUAL_SETTINGS
     turn_ends: TurnEnds | None = None  # None: turns end by silence alone
 
     @property
-    def tells_speakers(self) -> bool:
-        """Whether sessions may ask who speaks."""
+    def labels_speakers(self) -> bool:
+        """Whether sessions may order speaker labels."""
         return self.speakers is not None or self.engine == SCRIPTED
 
     def load_of(self, order: Order) -> float:
-        """How many of *max_sessions* a session with this order counts as. Separate channels and labels add to it."""
+        """The load of a session with this order, in sessions. Separate channels and speaker labels add to it."""
         return order.counted_sessions * (1 + self.speakers_load * order.diarize)
 
     def live_speakers(
@@ -79,7 +79,7 @@ class LiveEngine:
         recordings: Mapping[str, bytes],
         excerpts: Excerpts,
     ) -> LiveSpeakers | None:
-        """Make the LiveSpeakers of a session; None if its order does not ask who speaks.
+        """Make the LiveSpeakers of a session; None if its order has no speaker labels.
 
         *recordings* has one recording of each known person, *excerpts* the stored speech of the session's voices.
         Blocks for up to 0.5 s for each of these voices. Raises PipelineError.
@@ -94,8 +94,8 @@ class LiveEngine:
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.
 
-        The session counts positions from its own first sample, or each channel from its own; the engine counts from the
-        start of the stream. Words that were settled before are not reported again.
+        Positions of the session, or of each separate channel, count from its own first sample; those of the engine
+        count from the start of the stream. Words of *past* are not reported again.
         """
         each = [self._session(order, tenant, past, channel) for channel in past.channels]
         if not order.separate:
@@ -139,11 +139,11 @@ class LiveEngine:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetRecogniser:
-    """A recogniser for a session that began *by* samples after its stream. Before *settled* everything was decided.
+    """A recogniser for a session that began *by* samples after its stream and must not repeat earlier words.
 
-    The last words before that, *said*, may be recognised again, in another spelling or as the beginning of a number.
-    The first window has them whole. Later ones begin with what is left of them, which a model would take for the
-    beginning of the next word; so there it is silent.
+    All words before the position *settled* were reported. The last of them, *said*, may be recognised again, in another
+    spelling or as the beginning of a number. The first window contains them whole. Later windows begin with the rest of
+    one of them, which a model would take for the beginning of the next word, so this rest is silenced.
     """
 
     recogniser: LiveRecogniser
@@ -172,10 +172,7 @@ class _OffsetRecogniser:
         return replace(request, start=start, samples=samples, voiced=tuple(spans))
 
     def _is_new(self, word: Word) -> bool:
-        """Whether most of the word lies after *settled*, or the word is a number that may have begun before it.
-
-        Any other word is the rest of one that was already reported.
-        """
+        """Whether the word is no repetition: most of it, or a part of a number, lies after *settled*."""
         return word.start + word.end > 2 * self.settled or (word.end > self.settled and may_pause(word.text))
 
     def _move(self, word: Word) -> Word:

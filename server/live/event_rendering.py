@@ -32,9 +32,9 @@ TURN_ENDED = "turn.ended"
 
 @dataclass(frozen=True, slots=True)
 class SessionOffsets:
-    """The place on the stream's clock where a session began, and what was said before.
+    """Where a session begins on the stream's clock, and how many words and segments came before.
 
-    After a restart it is not zero.
+    All are zero unless the session continues after a restart.
     """
 
     positions: Mapping[int | None, int] = field(default_factory=lambda: {None: 0})  # by channel; None: of the stream
@@ -43,7 +43,7 @@ class SessionOffsets:
 
     @property
     def position(self) -> int:
-        """Where the stream continues: there the first of its channels does."""
+        """Where the stream continues, which is where the first of its channels does."""
         return self.positions[None]
 
 
@@ -52,12 +52,12 @@ class LogBatch:
     """Consecutive events, ready to be stored. Positions are on the stream's clock."""
 
     events: list[NewEvent] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)  # that were closed
-    shown: dict[int | None, bytes | None] = field(default_factory=dict)  # by channel, what is its partial from now on
-    partials: int = 0  # how many were reported, shown or not
+    segments: list[Segment] = field(default_factory=list)  # closed ones
+    shown: dict[int | None, bytes | None] = field(default_factory=dict)  # by channel, its newest partial; None: no more
+    partials: int = 0  # the number of partials, including those that a later one replaced
     lags_s: list[float] = field(default_factory=list)  # of the words
-    said: dict[int | None, list[Word]] = field(default_factory=dict)  # by channel, its words
-    finalized: int | None = None  # the position up to which everything is decided because a writer asked for it
+    said: dict[int | None, list[Word]] = field(default_factory=dict)  # by channel, its new words
+    finalized: int | None = None  # the position up to which a writer's finalize decided everything
     languages: dict[int | None, LanguageDetected] = field(default_factory=dict)  # by channel
     warnings: list[Warned] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ class EventRenderer:
         batch.said.setdefault(one.channel, []).extend(words)
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
-        """The members `speaker` and `channel` of the next word."""
+        """The members `speaker` and `channel` of *word*. Counts its label for the open segment."""
         if self._speakers is None:
             return speaker_members(channel)
         label = self._speakers.label(word, channel)
@@ -145,7 +145,7 @@ class EventRenderer:
         return {**body, **_members(channel, labels.most_common(1)[0][0] if labels else None)}
 
     def _id(self, channel: int | None, number: int) -> int:
-        """The id of a channel's segment *number*. Each new segment of a channel gets the next id of the session."""
+        """The session's id for the channel's segment *number*. Each new segment gets the next id."""
         if self._ids.get(channel, (None, 0))[0] != number:
             self._ids[channel] = number, self._segments
             self._segments += 1
@@ -158,7 +158,7 @@ def _members(channel: int | None, speaker: str | None) -> Mapping[str, int | str
 
 
 def turn_ended(at: int, probability: float | None, channel: int | None) -> NewEvent:
-    """The event for the end of a turn whose last word ends at *at* on the stream's clock."""
+    """The event for the end of a turn whose last word ends at the position *at* on the stream's clock."""
     where = {} if channel is None else {"channel": channel}
     rounded = None if probability is None else round(probability, 4)
     return NewEvent(TURN_ENDED, orjson.dumps({"at": seconds(at), "probability": rounded, **where}))
@@ -170,7 +170,7 @@ def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
 
 
 def shift_word(word: Word, origin: int) -> Word:
-    """A word of the session, moved to the stream's clock."""
+    """Move a word from the clock of a session that began at *origin* to the stream's clock."""
     return replace(word, start=origin + word.start, end=origin + word.end)
 
 

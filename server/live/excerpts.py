@@ -1,5 +1,4 @@
-"""Stores excerpts of the voices of a live session while it runs, so that a server that takes it over knows its
-speakers.
+"""Stores excerpts of the voices of a live session, from which another server learns them if it continues the session.
 
 Each version is a blob of its own; the job names the newest. All are deleted when the job has ended.
 """
@@ -17,27 +16,27 @@ from server.model.leases import LeaseLost
 from server.storage.ports import BlobStore
 
 
-class KeptExcerpts:
-    """The excerpts of one session, which only the holder of its lease writes."""
+class ExcerptStore:
+    """Reads and writes the excerpts of one session, under its lease."""
 
     def __init__(self, held: HeldLease, blobs: BlobStore) -> None:
         self._held = held
         self._blobs = blobs
         self._written = 0
-        none = voices_key(held.job.id)  # what the job names while there are none
+        none = voices_key(held.job.id)  # the job's blob while there are no excerpts
         self._newest = None if held.lease.blob == none else held.lease.blob
 
     async def read(self) -> Mapping[int | None, Mapping[str, Samples]]:
-        """The excerpts that were kept before. Raises BlobsAway."""
+        """The stored excerpts. Raises BlobsAway."""
         if self._newest is None:
             return {}
         body = b"".join([piece async for piece in self._blobs.read(self._newest)])
         return await asyncio.to_thread(read_excerpts, body)
 
     async def write(self, excerpts: Excerpts) -> None:
-        """Store these in place of the earlier ones, which stay if that fails. Raises LeaseLost.
+        """Replace the stored excerpts. Raises LeaseLost.
 
-        No error of the storage may end the session: its words do not need the excerpts.
+        An error of the storage is only logged, because the session's words do not need the excerpts.
         """
         self._written += 1
         key = f"{voices_key(self._held.job.id)}/{self._held.lease.epoch}-{self._written}"
@@ -48,7 +47,7 @@ class KeptExcerpts:
             await self._held.note(blob=key)
             earlier, self._newest = self._newest, key
             if earlier is not None:
-                await self._blobs.delete(earlier)  # else with the others when the job has ended
+                await self._blobs.delete(earlier)  # if that fails, it is deleted at the end of the job
         except (BlobsAway, DiskFull, OSError) as error:
             log.warning("excerpts of voices cannot be kept now: %s", error, extra={"job": self._held.job.id})
         except LeaseLost:

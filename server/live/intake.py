@@ -18,14 +18,14 @@ from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.pcm import PcmDecoder
 from server.model.orders import CONTAINER, LiveOptions, Order
 
-PIECE_S = 0.5  # of raw audio taken at once; more would block the event loop
-PIECE_BYTES = 64 * 1024  # of a container, as much as a pipe holds
+PIECE_S = 0.5  # of raw audio decoded at once; more would block the event loop
+PIECE_BYTES = 64 * 1024  # of a container written at once: as much as a pipe holds
 
 Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
-"""Takes samples in before its first wait, so that cancelling it loses none."""
+"""Takes samples. It stores them before its first await, so that cancelling it loses none."""
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
-"""Waits until little of the sink's audio is unrecognised, also of audio from writers that left without waiting."""
+"""Waits until little audio in the sink is unrecognised, whoever wrote it."""
 
 
 class Intake(Protocol):
@@ -37,13 +37,13 @@ class Intake(Protocol):
     async def take(self, data: bytes) -> None: ...
 
     async def end(self) -> None:
-        """Take no more bytes, not even the rest of a take() in progress. run() ends when the sink has everything."""
+        """Take no more bytes, not even the rest of a take() in progress. run() then ends when the sink has all."""
 
     async def run(self) -> None:
         """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
 
     def close(self) -> None:
-        """Called at the end of the session, also of one that never came to run()."""
+        """Release resources. Called at the end of the session, even if run() was never called."""
 
 
 def raw_frame_bytes(live: LiveOptions) -> int:
@@ -52,16 +52,16 @@ def raw_frame_bytes(live: LiveOptions) -> int:
 
 
 def bytes_up_to(position: int, live: LiveOptions) -> int:
-    """How many bytes of a raw stream end at *position*."""
+    """The number of bytes of a raw stream before *position*."""
     return position * live.sample_rate // RATE * raw_frame_bytes(live)
 
 
 def intake_of(
     order: Order, isolation: Isolation, sink: Sink, *, room: Room, position: int, part: MemoryPart | None
 ) -> Intake:
-    """The intake of a live session. Raw audio continues at *position*, in 16 kHz samples.
+    """Make the intake of a live session. Raw audio continues at *position*, in 16 kHz samples.
 
-    *part* is the memory of a container's decoder; close() or the end of run() gives it back.
+    *part* is the memory of a container's decoder; close() or the end of run() releases it.
     """
     live = order.live
     assert live is not None
@@ -88,7 +88,7 @@ class RawIntake:
 
     async def take(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
-            await self._room()  # without it, each writer that does not wait for the sink would leave one piece more
+            await self._room()  # also for writers that left without waiting for the sink
             if self._closed:
                 return
             piece = data[at : at + self._piece]
@@ -122,7 +122,7 @@ class ContainerIntake:
         self._isolation = isolation
         self._sink = sink
         self._separate = separate
-        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # the third one ends what the others wait for
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # to write, to read, and to kill the decoder
         self._opened = asyncio.Event()  # set also if there will be no decoder
         self._decoding: LiveDecoding | None = None
         self._feeding: Future[bool] | None = None
@@ -174,7 +174,7 @@ class ContainerIntake:
         return await asyncio.wrap_future(self._reading)
 
     async def _wait_until_fed(self) -> None:
-        """Wait until the decoder has all bytes that were taken, also those of a cancelled take()."""
+        """Wait until the decoder has all bytes so far, including those of a cancelled take()."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None

@@ -1,6 +1,6 @@
 """Stores the events of a live session before readers see them: events in the log, closed segments as chunks.
 
-Partials are not stored. Readers get the newest one, and it is forgotten when the next one comes.
+Partials are not stored. Readers get the newest one, which the next one replaces.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from server.live.resuming import REPEATED, SessionPast, resume_position
 from server.model.events import NewEvent
 
 QUIET = position(5)
-"""The shortest silence on a channel that is stored together with a segment, so that a restart can skip it."""
+"""The shortest silence on a channel that is stored, together with a segment, so that a restart can skip it."""
 
 
 class Journal:
-    """Writes a session's events. Its methods raise LeaseLost, and write nothing, when the job is no longer ours."""
+    """Writes a session's events. Once the lease is lost, its methods write nothing and raise LeaseLost."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Journal:
         speakers: LiveSpeakers | None = None,
     ) -> None:
         self.warnings: dict[str, Mapping[str, str]] = {}
-        # By channel, the place before which everything is decided.
+        # By channel, the position before which everything is decided.
         self._settled = {channel: past.settled_position(channel) for channel in past.channels}
         self._said = {channel: past.last_words(channel, REPEATED) for channel in past.channels}  # the last words
         self._held = held
@@ -51,12 +51,12 @@ class Journal:
         self._languages = {channel: past.language(channel) for channel in past.channels}
         if (language := held.job.order.language) is not None:
             self._languages = {channel: (language, past.language(channel)[1]) for channel in past.channels}
-        self.finalized_s = self.seconds_at(0)  # up to where everything is decided because a writer asked for it
-        self._finalizing = asyncio.Lock()  # held while that is being stored
+        self.finalized_s = self.seconds_at(0)  # up to where a writer's finalize decided everything
+        self._finalizing = asyncio.Lock()  # held while a finalize is being stored
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = {channel: past.end(channel) for channel in past.channels}  # end of the last chunk
         self._writing = asyncio.Lock()
-        self._last = 0  # the log's last event; only the holder of the lease writes there
+        self._last = 0  # the number of the log's last event; only the holder of the lease writes to the log
 
     def seconds_at(self, place: int) -> float:
         """A position of the session in seconds on the stream's clock."""
@@ -64,7 +64,7 @@ class Journal:
 
     @property
     def resume_position(self) -> int:
-        """The position from which audio would be needed again after a restart."""
+        """The position on the stream's clock from which a restart needs the audio again."""
         return min(resume_position(settled, self._said[channel]) for channel, settled in self._settled.items())
 
     @property
@@ -81,15 +81,16 @@ class Journal:
             return self.finalized_s >= at_s
 
     async def open(self) -> None:
-        """Find the end of the log. Must be called first."""
+        """Find the end of the log. Call it first."""
         self._last = await self._events.last(self._job_id)
 
     async def write(
         self, happened: Sequence[TimedEvent], *, received: int, decided: Mapping[int | None, int] = MappingProxyType({})
     ) -> None:
-        """Store what happened, then show it. *received* is the end of the audio so far, on the stream's clock.
+        """Store what happened, then show it to readers.
 
-        *decided* has, by channel, the position of the session before which everything is decided.
+        *received* is the end of the audio so far, on the stream's clock. *decided* has, by channel, the position on the
+        session's clock before which everything is decided.
         """
         async with self._writing:
             for some in _by_chunk(happened):
@@ -101,7 +102,7 @@ class Journal:
                     await self._settle_silence(channel, min(self._positions[channel] + reached, received))
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
-        """Write the event with the new speakers of words that readers already have."""
+        """Log the new speakers of words that readers already have."""
         async with self._writing:
             self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
             self._partials.move(self._job_id, after=self._last)
@@ -122,7 +123,7 @@ class Journal:
         self._show(batch)
 
     def _show(self, batch: LogBatch) -> None:
-        """Show the newest partials at their new place in the log, and withdraw those that are out of date."""
+        """Show the newest partials behind the log's last event, and withdraw those that words have replaced."""
         for channel, partial in batch.shown.items():
             if partial is None:
                 self._partials.end(self._job_id, channel=channel)
@@ -141,7 +142,7 @@ class Journal:
             self._partials.end(self._job_id, channel=channel)
 
     async def _keep(self, batch: LogBatch, received: int) -> None:
-        """Log the events. A channel's closed segments are stored as one chunk, in one commit with their events."""
+        """Log the events. Closed segments, all of one channel, are stored as a chunk in the same commit."""
         if batch.segments:
             last = batch.segments[-1]
             await self._store(last.channel, min(last.end, received), batch.segments, batch.events)
@@ -150,7 +151,7 @@ class Journal:
             self._last = (await self._held.log(batch.events))[-1].seq
 
     async def _settle_silence(self, channel: int | None, end: int) -> None:
-        """Store that a channel was silent for long up to *end*, so that a restart can skip the silence."""
+        """Store that a channel has been silent up to *end* for at least QUIET, so that a restart skips the silence."""
         if end >= self._closed[channel] + QUIET and self._settled[channel] == self._closed[channel]:
             await self._store(channel, end, (), ())
             self._settled[channel] = end
@@ -181,7 +182,7 @@ class Journal:
 
 
 def _by_chunk(happened: Sequence[TimedEvent]) -> Iterator[Sequence[TimedEvent]]:
-    """Cut *happened* so that no part closes segments of two channels: a part is stored in one commit, as one chunk."""
+    """Cut *happened* into parts that each close segments of one channel only, because a chunk has one channel."""
     begin, closing = 0, None
     for at, one in enumerate(happened):
         if isinstance(one.event, SegmentClosed):

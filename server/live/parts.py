@@ -1,4 +1,4 @@
-"""The parts of the server that live sessions are built on. app.py makes them once."""
+"""The parts of the server that live sessions use. app.py makes them once."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from server.streams.partials import Partials
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionParts:
-    """Everything that the sessions of a process share. *closing* is set when the server stops."""
+    """What the live sessions of a process share. *closing* is set when the server stops."""
 
     worker: str  # the name in their leases
     storage: Storage
@@ -25,5 +25,5 @@ class SessionParts:
     plans: Plans
     metrics: Metrics
     closing: asyncio.Event
-    takes_writers: bool = True  # False: sessions run on other nodes
+    takes_writers: bool = True  # False: live sessions run on other nodes
     rules: LiveRules

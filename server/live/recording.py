@@ -1,4 +1,4 @@
-"""Records a live session's audio into a FLAC file, and stores the file as an output of the job."""
+"""Records a live session's audio as FLAC, and stores the file as an output of the job."""
 
 import asyncio
 import hashlib
@@ -16,21 +16,21 @@ from server.model.outcomes import Artifact
 from server.storage.ports import BlobStore
 
 PIECE_BYTES = 256 * 1024
-MARGIN = position(0.25)  # around what is redacted: the times of words are right to about 0.2 s
+MARGIN = position(0.25)  # around redacted words, whose times are right to about 0.2 s
 
 
 def recording_key(job_id: str, *, epoch: int) -> str:
-    """The blob of the recording that the session of this epoch makes."""
+    """The blob key of the recording. Each epoch of the job has its own."""
     return f"{job_id}/{epoch}.{EXTENSION}"
 
 
 def silent_spans(redacted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans to silence in a recording, starts and ends in positions, if this is *redacted*."""
+    """Widen the *redacted* spans (start and end in samples) by MARGIN, to be silenced in a recording."""
     return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
 
 
 class AudioRecorder:
-    """Records samples: add() only keeps them; flush() writes them to a file in *folder*, outside the event loop."""
+    """Records samples: add() collects them in memory, flush() writes them to a file in *folder* on a thread."""
 
     def __init__(self, folder: Path, *, channels: int = 1) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class AudioRecorder:
         self._added: list[Samples] = []  # bounded by flush() every second and by the pace of the session
         self._recording: Recording | None = None
         self._writing = asyncio.Lock()
-        self.torn = False  # something could not be written: there will be no recording
+        self.torn = False  # a write failed, so there will be no recording
 
     def add(self, samples: Samples) -> None:
         if not self.torn:
@@ -49,10 +49,9 @@ class AudioRecorder:
             await self._flush()
 
     async def store(self, key: str, blobs: BlobStore, *, redacted: Sequence[tuple[int, int]] = ()) -> Artifact | None:
-        """Store the recording as a blob. Returns None if there is none: no audio came, or the disk is full.
+        """Store the recording as a blob. Returns None if no audio came or the disk failed.
 
-        Writes silence over the spans *redacted*: starts and ends in samples of the recording. It may be called again
-        after BlobsAway, if that is no DiskFailed.
+        The spans *redacted* (start and end in samples) are silenced. Raises BlobsAway; call it again then.
         """
         async with self._writing:
             await self._flush()

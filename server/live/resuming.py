@@ -1,8 +1,8 @@
 """Finds from a job's chunks and log where a live session continues after its server died. Pure.
 
-Closed segments are chunks of the job. Words that were committed after the last of them are only in the log. They become
-a segment of their own, because a committed word neither changes nor disappears. Each separate channel continues after
-its own last word, and the stream continues at the earliest of these places.
+Closed segments are stored in chunks. Words that were committed after the last closed segment are only in the log. They
+become a segment of their own, because a committed word neither changes nor disappears. Each separate channel continues
+after its own last word, and the stream continues at the earliest of these positions.
 """
 
 import math
@@ -21,21 +21,21 @@ from server.live.event_rendering import TURN_ENDED, SessionOffsets
 from server.model.events import Event
 
 LEAD = position(0.3)
-"""The least audio before the end of the last word to recognise again. The end of a word is known to a tenth of a second
-or two, and a new word whose first sound is missing would be recognised as another one."""
+"""The least audio before the end of the last word that is recognised again. The end of a word is known only to 0.1 or
+0.2 s, and a new word without its first sound would be recognised as another word."""
 
 REPEATED = 2
-"""So many of the last words are recognised again, whole: a model takes the rest of one for the word that follows."""
+"""How many of the last words are recognised again, whole. A model would take the rest of a word for the next word."""
 
-LONGEST_REPEATED = position(2)  # before the end of the last word
+LONGEST_REPEATED = position(2)  # words that begin earlier before the end of the last word are not recognised again
 MARGIN = position(0.1)  # before the first word that is recognised again
 
-MIN_PROBABILITY = 1e-3  # lower bound for a word's probability in the mean of a segment that was never closed
+MIN_PROBABILITY = 1e-3  # lower bound for a word in the mean probability of a segment that was never closed
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """Words that were committed before their segment was closed. There is at least one."""
+    """The words, at least one, of a segment that was not closed."""
 
     id: int
     words: tuple[Word, ...]
@@ -50,19 +50,19 @@ class OpenSegment:
 
 @dataclass(frozen=True, slots=True)
 class SessionPast:
-    """What a live job has said so far, by channel if channels are separate; the key None stands for all mixed."""
+    """What was recognised of a live job so far. The channel None stands for all channels mixed."""
 
     chunks: tuple[Chunk, ...] = ()
-    open: tuple[OpenSegment, ...] = ()  # one of a channel at most
+    open: tuple[OpenSegment, ...] = ()  # at most one of each channel
     channels: tuple[int | None, ...] = (None,)
-    numbered: int = 0  # segments that have an id
+    numbered: int = 0  # the number of segments that have an id
     open_turns: Mapping[int | None, int] = field(default_factory=dict)
     """By channel, the end of the last word of a turn without a turn.ended event. See api.md."""
-    labelled: tuple[LabelledWord, ...] = ()  # every word with its speaker, where speakers are labelled by voice
+    labelled: tuple[LabelledWord, ...] = ()  # every word with its speaker, if speakers are labelled by voice
 
     @property
     def begun(self) -> bool:
-        """Whether anything is decided."""
+        """Whether anything was stored."""
         return bool(self.chunks or self.open)
 
     def settled_position(self, channel: int | None = None) -> int:
@@ -75,7 +75,7 @@ class SessionPast:
         return 0 if last is None else last.end
 
     def next_chunk(self, channel: int | None, end: int, segments: tuple[Segment, ...] = ()) -> Chunk:
-        """A chunk of a channel that follows its last one, in the same language, up to *end*."""
+        """A chunk of a channel in the language of its last one, from the end of that one to *end*."""
         start, (language, probability) = self.end(channel), self.language(channel)
         return Chunk(
             index=len(self.chunks),
@@ -90,15 +90,15 @@ class SessionPast:
 
     @property
     def duration(self) -> int:
-        """The end of the last chunk of all."""
+        """The latest end of all chunks."""
         return max((chunk.end for chunk in self.chunks), default=0)
 
     @property
     def offsets(self) -> SessionOffsets:
-        """Where the stream continues after the open words were made segments."""
+        """Where the stream and each channel continue, once the open words are segments."""
         places = {channel: self._resume_position(channel) for channel in self.channels}
         first = min(places.values())
-        # Whole windows apart, because all channels are to be decided up to the same position when a writer asks.
+        # Whole windows apart, so that a writer's finalize decides all channels up to the same position.
         positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
         return SessionOffsets(
             positions={**positions, None: first},
@@ -112,9 +112,9 @@ class SessionPast:
         return (None, None) if last is None else (last.language, last.language_probability)
 
     def last_units(self, channel: int | None = None) -> list[Word]:
-        """The words of a channel that may be recognised again. Each figure and spelled letter is a word of its own.
+        """The words of a channel that may be recognised again, as the recogniser spelled them.
 
-        They have the spelling of the recogniser, not that of the text stage. See spoken_form.py.
+        Each figure and each spelled letter is a word of its own. See spoken_form.py.
         """
         again = self._resume_position(channel)
         words = self.last_words(channel, REPEATED)
@@ -122,7 +122,7 @@ class SessionPast:
         return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
 
     def last_words(self, channel: int | None, count: int) -> list[Word]:
-        """The last words of a channel, or fewer of them."""
+        """The last *count* words of a channel, or fewer if there are fewer."""
         words = [word for segment in self.open if segment.channel == channel for word in segment.words]
         for chunk in reversed(self.chunks):
             if len(words) >= count:
@@ -142,9 +142,9 @@ class SessionPast:
 
 
 def resume_position(settled: int, words: Sequence[Word]) -> int:
-    """The position at which the audio must continue if everything before *settled* is decided. *words* end there.
+    """The position at which the audio must continue if *words* are the last before *settled*.
 
-    Words that were hidden are never recognised again on purpose. Whole milliseconds, because the log has no others.
+    It is rounded down to a millisecond, as times in the log are. Redacted words are not recognised again on purpose.
     """
     first, begin = settled - LEAD, settled
     for word in reversed(words[-REPEATED:]):
@@ -158,7 +158,7 @@ def resume_position(settled: int, words: Sequence[Word]) -> int:
 
 
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> SessionPast:
-    """The past of a session, from the bodies of its chunks and its log."""
+    """Read the past of a session from the bodies of its chunks and its log."""
     closed = SessionPast(tuple(unpack_chunk(body) for body in bodies), channels=channels)
     events = list(log)
     said = [orjson.loads(event.body) for event in events if event.type == "word"]
@@ -181,7 +181,7 @@ def _open_turns(log: Iterable[Event]) -> Mapping[int | None, int]:
 
 
 def labelled_words(log: Iterable[Event]) -> tuple[LabelledWord, ...]:
-    """The words of the log with the speakers that its readers know by now."""
+    """The words of the log with their newest speakers."""
     events = list(log)
     return _with_speakers([orjson.loads(event.body) for event in events if event.type == "word"], events)
 
@@ -206,7 +206,7 @@ def _open_segment(closed: SessionPast, said: Sequence[Mapping[str, Any]], channe
 
 
 def _word(body: Mapping[str, Any], least: int) -> Word:
-    """A word from the log. Its times are rounded to milliseconds, possibly to before the end of the last segment."""
+    """A word from the log. Its times, rounded to milliseconds there, are raised to at least *least*."""
     start, end = (max(position(body[name]), least) for name in ("start", "end"))
     spaced, heard, redacted = body.get("spaced", True), body.get("heard"), body.get("redacted", False)
     return Word(body["word"], start, end, body["probability"], spaced, heard, redacted, body.get("language"))

@@ -1,6 +1,6 @@
-"""One live job while this process holds it: from its writers' bytes to its end.
+"""One live job while this process holds its lease: from its writers' bytes to its end.
 
-The session continues when its writer leaves. The next writer continues where the last one stopped.
+The session continues when its writer leaves, and the next writer continues where that one stopped.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveRecognition
-from server.live.excerpts import KeptExcerpts
+from server.live.excerpts import ExcerptStore
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.parts import SessionParts
@@ -38,7 +38,7 @@ MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
 
 
 class LiveSession:
-    """run() is its whole life, seat() lets a writer in. It belongs to one event loop."""
+    """Recognises the audio of one job. run() works until the job's end, seat() admits a writer."""
 
     def __init__(
         self,
@@ -49,20 +49,17 @@ class LiveSession:
         parts: SessionParts,
         plan: Plan,
         speakers: LiveSpeakers | None,
-        excerpts: KeptExcerpts,
+        excerpts: ExcerptStore,
         part: MemoryPart | None,
     ) -> None:
-        """Make a session that continues at the end of *past*, which must have no open words.
-
-        *part* is the memory of its decoder, if it has one.
-        """
+        """Continue at the end of *past*, which must have no open words. *part* is the memory of a decoder."""
         self.job = held.job
         assert self.job.order.live is not None
         self.options: LiveOptions = self.job.order.live
         self.rules = rules = parts.rules
         self.began = time.monotonic()
-        self.over = asyncio.Event()  # its job has ended, or is no longer in this process
-        self.ended_by: Refused | None = None  # why it ended, if its writer did not ask for it
+        self.over = asyncio.Event()  # set when its job has ended, or is no longer in this process
+        self.ended_by: Refused | None = None  # why it ended; None: its writer ended it
         self._held = held
         self._session = session
         self._journal = Journal(held, past, parts, speakers)
@@ -101,7 +98,7 @@ class LiveSession:
 
     @property
     def ending(self) -> bool:
-        """Whether the session takes no more audio. The audio that it has is still being recognised."""
+        """Whether the session takes no more audio. What it has is still being recognised."""
         return self._ending.is_set()
 
     def count_lost_writer(self) -> None:
@@ -112,7 +109,7 @@ class LiveSession:
     def finalize(self) -> float:
         """Decide all words of the audio so far, as if the speaker had stopped.
 
-        Returns the end of that audio in seconds of the stream. The event `finalized` follows with this time as `at`,
+        Returns the end of that audio in seconds on the stream's clock. An event `finalized` with this time follows,
         unless has_finalized() is already true for it.
         """
         if self.ending:
@@ -121,7 +118,7 @@ class LiveSession:
 
     @property
     def finalized(self) -> float:
-        """The time in seconds up to which a writer had everything decided. The log has all words before it."""
+        """The end of the audio that finalize() has decided, in seconds. The log has all words before it."""
         return self._journal.finalized_s
 
     async def has_finalized(self, at_s: float) -> bool:
@@ -135,7 +132,7 @@ class LiveSession:
             self._ending.set()
 
     def give_up(self) -> None:
-        """Give the session to another node, where its writer is now. Does nothing while somebody is writing here."""
+        """Release the session to another node, to which its writer has moved. Ignored while a writer is here."""
         if self._writers.gone and not self.ending and self.options.encoding != CONTAINER:
             self._given_up.set()
 
@@ -153,7 +150,7 @@ class LiveSession:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until the job is over, handed back or no longer ours. Errors are logged and sent to the writer."""
+        """Run until the job has ended, was released or lost its lease. Errors are logged and sent to the writer."""
         try:
             with self._metrics.live_sessions.track_inprogress():
                 await self._journal.open()
@@ -162,11 +159,11 @@ class LiveSession:
             self._metrics.leases_lost.inc()
             log.warning("live session lost", extra={"job": self.job.id})
             await delete_if_gone(self.job.id, self._storage.jobs, self._storage.blobs)
-        except Exception:  # noqa: BLE001  one session's surprise must not end the others
+        except Exception:  # noqa: BLE001  an error of one session must not end the others
             self._metrics.faults.labels("live session").inc()
             log.exception("live session broke", extra={"job": self.job.id})
             self.ended_by = Refused("internal", "the server failed; connect again to go on")
-            await self._hand_back()
+            await self._release()
         finally:
             self._ignores_audio = True
             self._ending.set()
@@ -185,12 +182,12 @@ class LiveSession:
             case Verdict.CANCELED:
                 await self._endings.cancel(self._held, duration=self._heard)
             case Verdict.SHUTDOWN:
-                await self._hand_back()
+                await self._release()
             case Verdict.LEASE_LOST:
                 raise LeaseLost
 
-    async def _hand_back(self) -> None:
-        """Release the job to its next writer, here or in another process. If that fails, the lease runs out."""
+    async def _release(self) -> None:
+        """Release the job for its next writer, in any process. If that fails, the lease expires."""
         try:
             await self._held.release()
         except LeaseLost:
@@ -199,11 +196,11 @@ class LiveSession:
             log.exception("live session cannot be handed back", extra={"job": self.job.id})
 
     async def _work(self) -> PipelineError | None:
-        """Recognise everything until the audio ends. Returns the error if the audio broke off."""
+        """Recognise everything until the audio ends. Returns the error of audio that could not be decoded."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._recognise(), name="hear")
-                tasks.create_task(self._tell(), name="tell")
+                tasks.create_task(self._recognise(), name="recognise")
+                tasks.create_task(self._write_events(), name="write events")
                 tasks.create_task(self._end_intake(), name="end intake")
                 if self._speakers is not None:
                     tasks.create_task(self._speakers.run(), name="speakers")
@@ -240,8 +237,8 @@ class LiveSession:
         await self._ending.wait()
         await self._intake.end()
 
-    async def _tell(self) -> None:
-        """Write the events of the session to the journal, all that are ready in one call."""
+    async def _write_events(self) -> None:
+        """Write the session's events to the journal. All that are ready are written in one call."""
         events = self._session.events()
         async for first in events:
             unread = self._session.statistics().unread
@@ -257,7 +254,7 @@ class LiveSession:
         self._retractions = now
 
     async def _take_in(self, samples: Samples) -> None:
-        """Pass the intake's samples to the session, up to the plan's limit."""
+        """Pass samples from the intake to the session, up to the plan's longest audio."""
         if self._ignores_audio:
             return
         room = self._plan.audio_s_per_file * RATE - self._heard
@@ -275,7 +272,7 @@ class LiveSession:
             await self._session.feed(samples)
 
     def _hidden(self) -> RedactedSpans:
-        """The redacted spans, which must not be in the stored excerpts of the voices."""
+        """The redacted spans, which stored excerpts of voices must not contain."""
         if not self.job.order.text.redact:
             return NOTHING_REDACTED
         return RedactedSpans(silent_spans(self._session.redacted_spans()), self._session.redaction_position() - MARGIN)
@@ -300,7 +297,7 @@ class LiveSession:
         await self._endings.complete(self._held, result)
 
     async def _store_recording(self) -> Artifact | None:
-        """Store the recording, if it was ordered. It begins where this process took the session over."""
+        """Store the recording, if it was ordered. It has the audio that came to this process."""
         if self._recorder is None:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)
@@ -314,17 +311,17 @@ class LiveSession:
             self._journal.warn("recording_incomplete", "the audio before a restart of the server was not kept")
         return audio
 
-    # --- the lease, the clock and the client's wishes ----------------------------------------------------------------
+    # --- reasons to stop ---------------------------------------------------------------------------------------------
 
     async def _watch(self) -> Verdict:
-        """Keep the lease and end a forgotten session. Returns why the session must stop."""
+        """Renew the lease, and end a session without a writer. Returns why the session must stop at once."""
         while True:
             if self._closing.is_set() and (verdict := self._close()) is not None:
                 return verdict
             if self._given_up.is_set():
                 return Verdict.SHUTDOWN
             try:
-                if (verdict := await self._look()) is not None:
+                if (verdict := await self._check_job()) is not None:
                     return verdict
             except StorageError:
                 log.exception("live session cannot reach its storage", extra={"job": self.job.id})
@@ -335,13 +332,14 @@ class LiveSession:
             await self._pause()
 
     def _close(self) -> Verdict | None:
-        """End because the server stops. Raw audio continues after the restart; a container is finished."""
+        """Stop because the server stops: at once with raw audio, which can continue; a container is finished first."""
         if self.options.encoding != CONTAINER:
             return Verdict.SHUTDOWN
         self.end(Refused("shutting_down", "the server is restarting"))
         return None
 
-    async def _look(self) -> Verdict | None:
+    async def _check_job(self) -> Verdict | None:
+        """Renew the lease if that is due. Returns why the session must stop."""
         if (now := time.monotonic()) >= self._renew_at:
             if await self._held.renew() is Renewal.LOST:
                 return Verdict.LEASE_LOST
@@ -353,14 +351,14 @@ class LiveSession:
         return None if job.cancel_requested_at is None else Verdict.CANCELED
 
     def _end_if_due(self) -> None:
-        """End a session that is older than it may be, or that its writer has forgotten."""
+        """End the session if it is too old or has waited too long for its writer."""
         if time.monotonic() >= self._ends_at:
             self.end(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
         elif (why := self._writers.overdue) is not None:
             self.end(why)
 
     async def _pause(self) -> None:
-        """Wait until the next look. The server's stop ends the wait once."""
+        """Wait until the next check. When the server begins to stop, the wait ends."""
         patience_s = math.inf if self.ending else self._writers.patience_s
         pause_s = min(self.rules.look_s, max(patience_s, MIN_PAUSE_S))
         if self._closing.is_set():

@@ -7,14 +7,14 @@ from server.model.errors import DiskFull, StorageBusy
 from server.model.leases import Lease, LeaseLost, Renewal
 from server.storage.job_store import JobStore
 
-AWAY_S = 30.0  # how long a session waits for the database; what is said meanwhile is kept in memory
+AWAY_S = 30.0  # how long a session waits for the database; its new words are kept in memory meanwhile
 
 
 class SessionLease(HeldLease):
-    """A HeldLease that is taken again if it ran out and no other process has had the job since.
+    """A HeldLease that is claimed again if it expired and no other process has had the job since.
 
-    The store refuses every write under an older lease than the job's newest. So if another process took the session, it
-    ends here. It waits for room on a full disk as it waits for the database.
+    If another process has had the job, LeaseLost is raised, and the session ends here. The lease waits for room on a
+    full disk as it waits for the database.
     """
 
     despite = (StorageBusy, DiskFull)
@@ -37,7 +37,7 @@ class SessionLease(HeldLease):
         lease = await self.wait_for(lambda: self._jobs.claim_live(self.job.id, self._worker, lease_s=self._lease_s))
         if lease is None:
             return False
-        if lease.epoch != self.lease.epoch + 1:  # another process had it, and what it heard is not known here
+        if lease.epoch != self.lease.epoch + 1:  # another process had the job and may have written more words
             await self._jobs.release(lease, delay_s=0.0, error=None, count=False)
             return False
         self.lease, self.until = lease, requested_at + self._lease_s

@@ -19,7 +19,7 @@ from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
 from server.live.ending import Endings, LiveResult
 from server.live.event_rendering import turn_ended
-from server.live.excerpts import KeptExcerpts
+from server.live.excerpts import ExcerptStore
 from server.live.intake import bytes_up_to
 from server.live.parts import SessionParts
 from server.live.resuming import SessionPast, read_past
@@ -35,20 +35,20 @@ from server.waiting import racing
 
 STALE_AT_ONCE = 20
 RETRY_AFTER_S = 10
-GIVING_UP_S = 3.0  # how long a writer waits for another node to give its session up
+GIVING_UP_S = 3.0  # how long a writer waits until another node releases its session
 MEMORY_WAIT_S = 3.0  # how long a writer of a container waits for the memory of its decoder
 WEIGHED_S = 5.0  # after this time a session's load shows in the model's own figures
 
 
 class SessionRegistry:
-    """Opens sessions and finds them again. Sessions run inside run() and end with it."""
+    """Opens sessions and finds them again. Sessions are tasks of run()."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
         self._endings = Endings(parts)
         self._lives: dict[str, LiveSession] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of the jobs being opened
-        self._starting: dict[str, Job] = {}  # by id, of sessions that are admitted and not there yet
+        self._starting: dict[str, Job] = {}  # by id, of sessions that are admitted but not started
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -57,14 +57,14 @@ class SessionRegistry:
 
     @property
     def closing(self) -> bool:
-        """Whether the server is stopping. Sessions are handed back, and continue elsewhere or later."""
+        """Whether the server is stopping. Its sessions are released, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
     def admit(self, environment: str, order: Order) -> None:
-        """Return if there is room for another session. Raises Refused queue_full, shutting_down.
+        """Raise Refused queue_full or shutting_down if there is no room for a session with this order.
 
         A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
-        part of a session (LiveEngine.load_of).
+        fraction of a session (LiveEngine.load_of).
         """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
@@ -72,10 +72,10 @@ class SessionRegistry:
             raise self._full("this node takes no live audio")
         engine = self._parts.engines[environment]
         now = time.monotonic()
-        there = [(now - live.began, live.job) for live in self._lives.values()]
-        there += [(0.0, job) for job in self._starting.values()]
-        there = [(age_s, job) for age_s, job in there if job.environment == environment]
-        ages_s = [age_s for age_s, job in there for _ in range(job.order.counted_sessions)]
+        present = [(now - live.began, live.job) for live in self._lives.values()]
+        present += [(0.0, job) for job in self._starting.values()]
+        present = [(age_s, job) for age_s, job in present if job.environment == environment]
+        ages_s = [age_s for age_s, job in present for _ in range(job.order.counted_sessions)]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
             engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
@@ -83,7 +83,7 @@ class SessionRegistry:
             raise self._full(str(error)) from None
         if (most := engine.max_sessions) is None:
             return
-        load = sum(engine.load_of(job.order) for _, job in there)
+        load = sum(engine.load_of(job.order) for _, job in present)
         if len(ages_s) + order.counted_sessions > most or (load and load + engine.load_of(order) > most):
             raise self._full(f"this machine carries {most} live sessions, and {round(load, 2):g} are in use")
 
@@ -92,7 +92,7 @@ class SessionRegistry:
         return Refused("queue_full", why, retry_after_s=RETRY_AFTER_S)
 
     async def run(self) -> None:
-        """Run sessions until the server stops and all are over."""
+        """Run sessions until the server stops and all have ended."""
         if (relay := self._parts.storage.relay) is not None:
             relay.listen(self._on_request)
         async with asyncio.TaskGroup() as tasks:
@@ -103,8 +103,8 @@ class SessionRegistry:
     async def open(self, job: Job) -> LiveSession:
         """The job's session; a new one if this process has none.
 
-        Raises Refused ingest_finished, ingest_busy (another process has it), shutting_down and queue_full. queue_full
-        also means that the order asks who speaks and this node has no weights for voices.
+        Raises Refused ingest_finished, ingest_busy (another process has the session), shutting_down and queue_full. The
+        last one also if the order has speaker labels and this node has no models for them.
         """
         async with self._lock(job.id):
             live = self._lives.get(job.id)
@@ -118,11 +118,11 @@ class SessionRegistry:
                 del self._starting[job.id]
 
     def _lock(self, job_id: str) -> asyncio.Lock:
-        """What lets one caller at a time open or finish this job. Other jobs do not wait for it."""
+        """A lock for opening or finishing this job."""
         return self._locks.setdefault(job_id, asyncio.Lock())
 
     async def check_end(self, live: LiveSession) -> None:
-        """Return if the session came to the end that its writer asked for. Raises Refused with the reason if not."""
+        """Raise a Refused with the reason unless the session came to the end that its writer asked for."""
         job = await self._parts.storage.jobs.get(live.job.id)
         if job is None:
             raise Refused("job_not_found", "there is no such job")
@@ -132,9 +132,9 @@ class SessionRegistry:
             raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
 
     async def wait_for_session_end(self, account: str, *, max_s: float) -> bool:
-        """Wait until one of the account's sessions that take no more audio has ended.
+        """Wait until one of the account's sessions that are ending has ended.
 
-        Returns False if there is none, or if it takes longer than *max_s* seconds.
+        Returns False if none is ending, or if none ends within *max_s* seconds.
         """
         ending = [live for live in self._lives.values() if live.job.account == account and live.ending]
         if not ending:
@@ -146,7 +146,7 @@ class SessionRegistry:
             return False
 
     async def progress(self, job: Job) -> LiveProgress:
-        """How much of the job's audio has arrived, for the answer to the next writer."""
+        """How much of the job's audio has arrived, so that the next writer knows where to continue."""
         assert job.order.live is not None
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
@@ -158,7 +158,7 @@ class SessionRegistry:
         return LiveProgress(reached, seconds(before.offsets.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
-        if job.order.diarize and not self._parts.engines[job.environment].tells_speakers:
+        if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
             raise self._full(f"the session's speakers are told apart, which this node cannot do: {NOT_INSTALLED}")
         part = await self._claim_memory(job)
         try:
@@ -169,7 +169,7 @@ class SessionRegistry:
             raise
 
     async def _claim_memory(self, job: Job) -> MemoryPart | None:
-        """The memory of the job's decoder; None if it needs none. Raises Refused queue_full after MEMORY_WAIT_S."""
+        """Claim memory for the job's decoder; None if it needs none. Raises Refused queue_full after MEMORY_WAIT_S."""
         assert job.order.live is not None
         if job.order.live.encoding != CONTAINER:
             return None
@@ -200,7 +200,7 @@ class SessionRegistry:
     async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         session = parts.engines[job.environment].session(job.order, tenant=job.account, past=before)
-        excerpts = KeptExcerpts(held, parts.storage.blobs)
+        excerpts = ExcerptStore(held, parts.storage.blobs)
         speakers = await self._speakers(held, before, excerpts) if job.order.diarize else None
         return LiveSession(
             held,
@@ -213,7 +213,7 @@ class SessionRegistry:
             part=part,
         )
 
-    async def _speakers(self, held: HeldLease, before: SessionPast, excerpts: KeptExcerpts) -> LiveSpeakers | None:
+    async def _speakers(self, held: HeldLease, before: SessionPast, excerpts: ExcerptStore) -> LiveSpeakers | None:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
         kept = await excerpts.read()
@@ -231,8 +231,8 @@ class SessionRegistry:
                 del self._lives[live.job.id]
 
     async def finish_stale(self) -> None:
-        """Finish jobs that lost their process and whose writer did not come back, with the words so far."""
-        for job in await self._parts.storage.jobs.stale_live(limit=STALE_AT_ONCE):
+        """Finish jobs whose process died and whose writer did not come back, with the words so far."""
+        for job in await self._parts.storage.jobs.list_stale_live(limit=STALE_AT_ONCE):
             with contain("finishing forgotten live sessions", self._parts.metrics, job=job.id):
                 async with self._lock(job.id):
                     held = await self._claim(job)
@@ -249,7 +249,7 @@ class SessionRegistry:
         return SessionLease(lease, jobs, worker=worker, lease_s=lease_s, requested_at=requested_at)
 
     async def _claim_from_elsewhere(self, job: Job) -> HeldLease | None:
-        """Ask the other nodes for the session. The one that has it gives it up if its writer has left."""
+        """Ask the other nodes to release the session. The node that has it does so if its writer has left."""
         jobs, relay = self._parts.storage.jobs, self._parts.storage.relay
         now = await jobs.get(job.id)
         if relay is None or now is None or now.state is not State.PROCESSING:
@@ -261,7 +261,7 @@ class SessionRegistry:
         return None if now is None or now.terminal else await self._claim(job)
 
     def _on_request(self, message: bytes) -> None:
-        """Another node has the writer of a session that may run here."""
+        """Release the session that another node asks for in *message*, if it runs here."""
         live = self._lives.get(orjson.loads(message).get("give_up", ""))
         if live is not None:
             live.give_up()
@@ -285,7 +285,7 @@ class SessionRegistry:
 
 
 def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
-    """The byte at which a writer of raw audio resumes; None for a container, whose bytes have no time."""
+    """The byte at which a writer of raw audio continues; None for a container, which cannot be continued."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0
     return bytes_up_to(before.offsets.position, options)

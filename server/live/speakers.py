@@ -22,12 +22,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_WAITING = 60 * RATE
-"""If more samples wait for their labels, the writer waits, as it does for the recogniser."""
+"""If more samples wait to be labelled, the writer waits, as it does for the recogniser."""
 
 
 @dataclass(slots=True, eq=False)
 class SpeakerListener:
-    """Passes the audio of a session to its LiveSpeakers. run() is a task of the session."""
+    """Passes the audio of a session to its LiveSpeakers, on a thread. run() is a task of the session."""
 
     speakers: LiveSpeakers
     job: Job
@@ -49,7 +49,7 @@ class SpeakerListener:
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
     def note_new_words(self) -> None:
-        """Note that words were sent. If they have a new label, its voice must be known after a restart too."""
+        """Note that words were sent, so that run() stores an excerpt of a voice with a new label."""
         if self.speakers.label_is_new:
             self._changes.notify()
 
@@ -59,7 +59,7 @@ class SpeakerListener:
         self._changes.notify()
 
     async def run(self) -> None:
-        """Listen to a second or more at a time until the end, and keep excerpts of new voices."""
+        """Label the audio, a second or more at a time, until the end. Stores excerpts of new voices."""
         try:
             while not self._ended or self._waiting:
                 await self._changes.until(lambda: self._ended or self._length >= RATE or self.speakers.label_is_new)

@@ -1,6 +1,6 @@
-"""The writers of a live session: one at a time. Also decides how long the session waits for a sign of life.
+"""Admits the writers of a live session, one at a time, and decides how long the session waits for them.
 
-session.py has one Writers. A connection holds a Seat while it writes, and its audio goes from there into the intake.
+LiveSession has one Writers. A connection holds a Seat while it writes, and its audio goes from there into the intake.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ class WritableSession(Protocol):
 
 
 class Seat:
-    """A writer's place at a session. Its methods raise Refused ingest_busy once another writer has taken it."""
+    """The right to write to a session. Its methods raise Refused ingest_busy once another writer has taken it."""
 
     def __init__(self, session: WritableSession, writers: "Writers") -> None:
         self._session = session
         self._writers = writers
         self.lost = asyncio.Event()
-        """Set when another writer took this seat, after a long silence of this one."""
+        """Set when another writer takes the seat, because this one sent nothing for a long time."""
 
     async def take(self, data: bytes) -> bool:
-        """Take the next bytes, as fast as they are recognised. Returns False when the session takes no more."""
+        """Take the next bytes, as fast as they are recognised. Returns False if the session takes no more."""
         self._check()
         return await self._writers.take(data)
 
@@ -46,7 +46,7 @@ class Seat:
         return self._session.finalize()
 
     def keep_alive(self) -> None:
-        """Note that the writer is there."""
+        """Note that the writer is still connected."""
         self._check()
         self._writers.note_sign_of_life()
 
@@ -92,7 +92,7 @@ class Writers:
                 self.note_sign_of_life()
 
     async def _make_room(self) -> None:
-        """Wait for the writer that is there to leave, and take its place if it is gone."""
+        """Wait until the present writer leaves, and take its seat if its connection is probably dead."""
         if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
             await set_within(self._vacant, self._rules.seat_s)
         if self._session.ending:
@@ -104,7 +104,7 @@ class Writers:
             self._metrics.live_takeovers.inc()
 
     async def take(self, data: bytes) -> bool:
-        """See Seat.take(). The writer is not silent while it waits here."""
+        """See Seat.take(). While a writer waits here, it does not count as silent."""
         if self._session.ending:
             return False
         self._taking = True
@@ -120,24 +120,24 @@ class Writers:
         return not self._session.ending
 
     def note_sign_of_life(self) -> None:
-        """Note that the writer is there, or was until now."""
+        """Begin to count the writer's silence now."""
         self._sign_of_life = time.monotonic()
 
     @property
     def gone(self) -> bool:
-        """Whether nobody writes here, or somebody whose connection is probably dead."""
+        """Whether there is no writer, or one whose connection is probably dead."""
         return self._seat is None or (not self._taking and self._silent_s >= self._rules.takeover_s)
 
     @property
     def patience_s(self) -> float:
-        """How much longer the session waits for a sign of life. Audio that waits for recognition is one."""
+        """How much longer the session waits for its writer: for ever while audio waits for recognition."""
         if self._taking:
             return math.inf
         return (self._rules.writerless_s if self._seat is None else self._rules.idle_s) - self._silent_s
 
     @property
     def overdue(self) -> Refused | None:
-        """Why the session waits no longer; None while it does."""
+        """Why the session must end, if it has waited for too long."""
         rules = self._rules
         if not self._taking and time.monotonic() - self._audio_at >= rules.audioless_s:
             return Refused("ingest_idle", f"no audio came for {rules.audioless_s:g} s")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from server.model.errors import BadLimits, QuotaExceeded, RateLimited
 
 SIGNUP_PLAN = "free"
-"""The plan of accounts that people make themselves."""
+"""The plan of accounts that people make themselves by open signup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Customer:
-    """For whom a job is made: an account in one environment, and what its plan and its key say."""
+    """The account and environment for which a job is made, with its plan and its key's retention."""
 
     account: str
     environment: str
@@ -125,7 +125,7 @@ class Customer:
 
 @dataclass(frozen=True, slots=True)
 class SigningKeys:
-    """The server's signing secrets by their ids. All are accepted, *current* signs. Ids are letters and digits."""
+    """The server's signing secrets by their ids. Signatures of all are accepted; new ones are made with *current*."""
 
     secrets: Mapping[str, bytes] = field(repr=False)
     current: str

@@ -31,10 +31,10 @@ MAX_TEXT_TERMS = 100  # to replace or to search
 MAX_METADATA_KEYS = 16
 MAX_METADATA_CHARS = 512
 MAX_KEYS = 20
-"""Keys of one account that work at the same time, those of an overlap included."""
+"""Valid keys of one account. A rotated key counts until it ends."""
 
 MAX_ENDED_KEYS = 80
-"""Revoked and expired keys of one account that are still listed; older ones are forgotten."""
+"""Revoked and expired keys of one account that are still listed; older ones are deleted."""
 
 MAX_CHANNELS = 50
 """Channels of one account in one environment."""
@@ -44,7 +44,7 @@ MAX_CHANNEL_CHARS = 64
 ENCODINGS = (*SAMPLE_BYTES, CONTAINER)
 TELEPHONE_ENCODINGS = ("mulaw", "alaw")
 TELEPHONE_RATE = 8_000
-"""Samples a second of TELEPHONE_ENCODINGS where a request names no sample_rate, as telephone lines carry them."""
+"""Samples a second of TELEPHONE_ENCODINGS if a request names no sample_rate; telephone lines use this rate."""
 ENDPOINTING_MS = range(200, 5001)  # less would tear a sentence apart
 ENDPOINTING = (SILENCE, SEMANTIC)
 LATENCY_NAMES = LATENCIES

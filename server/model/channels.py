@@ -1,11 +1,11 @@
-"""A channel: an address that lasts, where readers find the newest live session that an account gave its name."""
+"""A channel: a permanent address at which readers find the account's newest live session with the channel's name."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One row of the channels. Its address works until it is deleted; a new one of the same name has another."""
+    """A channel. Its address works until it is deleted; a new channel of the same name has another address."""
 
     id: str
     account: str

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 MAX_PENDING_PER_ACCOUNT = 5_000
 """Deliveries of one account that may wait to be sent. Further ones are stored as failed and can be redelivered."""
 MAX_PENDING_PER_URL = 1_000
-"""The same for one address of an account."""
+"""The same for the deliveries of one account to one address."""
 
 FAILURES_COUNTED_MS = 60 * 60 * 1000
-"""Failed attempts of an address are counted over this time, from the first of them on."""
+"""How long the failed attempts of an address are counted. The time begins with the first of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,17 @@ class Delivery:
     state: str  # pending | delivered | failed | disabled
     created_at: int
     next_at: int | None
-    tried: int = 0  # attempts of the present schedule; redeliver() starts a new one, *attempts* has all
+    tried: int = 0  # attempts since the last redeliver(); *attempts* has all
     attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowding:
-    """How many deliveries may be under way to one host and for one account, and how many are.
+    """How many deliveries may be under way at a time, and how many are.
 
-    Among accounts with equally many, the one with the lowest number in *turns* is served first. A claim leaves *kept*
-    of its places to accounts that have none under way.
+    *per_host* and *per_account* are the bounds; *hosts* and *accounts* count the deliveries under way. Among accounts
+    with equally many, the one with the lowest number in *turns* is served first. A claim leaves *kept* of its places to
+    accounts with none under way.
     """
 
     per_host: int
@@ -62,7 +63,7 @@ class Crowding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressHealth:
-    """How an account's address has been taking its deliveries. A success sets all of it back."""
+    """The recent failures of deliveries to an account's address. A success resets all counts."""
 
     exhausted: int = 0  # deliveries in a row whose attempts were used up
     failures: int = 0  # failed attempts in a row since *failing_since*
@@ -70,5 +71,5 @@ class AddressHealth:
 
 
 def host_of(url: str) -> str:
-    """The host of a webhook's address with its port, by which crowds are counted."""
+    """The host of a webhook's address with its port. Deliveries are bounded for each host."""
     return urlsplit(url).netloc.lower()

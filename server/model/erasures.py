@@ -6,15 +6,15 @@ from enum import StrEnum
 DAY_MS = 24 * 60 * 60 * 1000
 
 USAGE_KEPT_MS = 62 * DAY_MS
-"""What an ended job used, for the operator's questions; counted allowances are kept as long after their window."""
+"""What an ended job used. Counted allowances are kept equally long after their window."""
 ADDRESSES_KEPT_MS = 30 * DAY_MS
-"""How webhook addresses behave, and which of them were given up; from the last attempt on."""
+"""The failures of webhook addresses and which are disabled. The time begins with the last change."""
 KEYS_KEPT_MS = 30 * DAY_MS
 """Keys that were revoked or have expired."""
 UNTRIED_ACCOUNTS_KEPT_MS = 30 * DAY_MS
-"""Accounts of the plan of sign-ups, without own limits and jobs, none of whose keys was ever used."""
+"""Accounts with the plan SIGNUP_PLAN, without own limits and jobs, none of whose keys was ever used."""
 IDLE_ACCOUNTS_KEPT_MS = 365 * DAY_MS
-"""The same, from the last use of a key on."""
+"""Such accounts whose keys were used. The time begins with the last use."""
 ERASURES_KEPT_MS = 730 * DAY_MS
 
 

@@ -56,7 +56,7 @@ def invalid(errors: Sequence[FieldError]) -> Refused:
 
 
 def invalid_member(param: str, code: str, message: str) -> Refused:
-    """The same for one member."""
+    """A refusal that reports one faulty member of a request."""
     return invalid([FieldError(param, code, message)])
 
 
@@ -151,7 +151,7 @@ class StorageBusy(StorageError, RequestError):
 
 
 class BlobsAway(StorageError, RequestError):
-    """The store of audio and results, beyond this machine, cannot be reached or refuses. Try again."""
+    """The store of audio and results, on another machine, cannot be reached or refuses requests. Try again."""
 
     code = "not_ready"
     retry_after_s = 5
@@ -168,7 +168,7 @@ class StorageAway(StorageBusy):
 
 
 class OutcomeUnknown(StorageAway):
-    """The database went away while it was writing. Look whether that happened before you try again."""
+    """The database went away during a write. Find out whether the write happened before you try again."""
 
 
 class BlobExists(StorageError):

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
 LATEST_MS = 2**48 - 1  # in the year 10889
-LENGTH = 26  # characters: ten of 48 bits of time, and CHANCE_BYTES of 80 bits of chance, five bits each
-CHANCE_BYTES = 16  # a character of each, made of its last five bits
+LENGTH = 26  # characters of five bits: ten for the time, 16 for random bits
+CHANCE_BYTES = 16  # each gives a character, made of its last five bits
 _CHARACTERS = bytes(ord(ALPHABET[byte % 32]) for byte in range(256))
 
 
@@ -16,7 +16,7 @@ class Prefix(StrEnum):
     JOB = "job"
     REQUEST = "req"
     MESSAGE = "msg"  # a webhook message, equal on every attempt
-    DELIVERY = "dlv"  # that message on its way to one address
+    DELIVERY = "dlv"  # of such a message to one address
     KEY = "key"
     ACCOUNT = "acct"
     CHANNEL = "chn"

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
-MAX_WRITTEN = 4096  # instants that are remembered as written: records are asked for again and again
+MAX_WRITTEN = 4096  # instants whose text is cached, because clients poll records
 
 
 @lru_cache(MAX_WRITTEN)

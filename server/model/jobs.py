@@ -62,12 +62,12 @@ def step(state: State, cause: Cause) -> State:
 
 @dataclass(frozen=True, slots=True)
 class LiveProgress:
-    """How far a live job's audio has come. None stands for a number that is not known (any more)."""
+    """How much of a live job's audio has arrived and is processed. None: the number is not known."""
 
     received_bytes: int | None
     received_s: float | None
-    settled_bytes: int | None = None  # needed no more, even after a restart of the server
-    lag_s: float | None = None  # of the last final word behind the arrival of its sound
+    settled_bytes: int | None = None  # the client need not send them again, even after a restart of the server
+    lag_s: float | None = None  # from the arrival of the last final word's sound until the word was final
 
     def to_json(self) -> dict[str, float | int | None]:
         return {
@@ -135,20 +135,20 @@ class Job(Result):
 
     @property
     def erased_after_delivery(self) -> bool:
-        """Whether it has results that are erased after their delivery."""
+        """Whether it still has results that are to be erased after their delivery."""
         return self.state is State.COMPLETED and not self.order.keeps_results and self.erased_at is None
 
     def shows_results(self, asked_at: int) -> bool:
-        """Whether the answer to a request that came at *asked_at* has the results.
+        """Whether the answer to a request that came at *asked_at* contains the results.
 
-        Results that are not kept are only in answers to requests that came before their first delivery.
+        If results are not kept, only requests that came before their first delivery get them.
         """
         gone = self.erased_at is not None or (self.answered_at is not None and self.answered_at <= asked_at)
         return self.state is State.COMPLETED and not gone
 
 
 UNANSWERED_KEPT_MS = 24 * 60 * 60 * 1000
-"""How long a job whose results are not kept waits for somebody to take them, if its plan keeps jobs that long."""
+"""How long a job whose results are not kept waits for its client to fetch them, if its plan keeps jobs that long."""
 
 LIVE_GRACE_MS = 90_000  # 60 s for the writer to come (back), and 30 s for a server to restart
 
@@ -169,16 +169,12 @@ class NewJob:
     quotas: tuple[Quota, ...] = ()
     delay_s: float = 0.0  # no worker gets the job before
     max_active: int | None = None  # the plan's bound on unfinished jobs of this kind; None: unbounded
-    state: State = State.QUEUED  # live sessions start as QUEUED too and are never claimed by batch workers
     warnings: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """(account, path, key) names the first request.
-
-    The *fingerprint* distinguishes a repetition from another request.
-    """
+    """Identifies a request, so that its repetition makes no second job. The *fingerprint* is that of its content."""
 
     account: str
     path: str
@@ -188,7 +184,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The answer to a submission."""
+    """The result of JobStore.submit()."""
 
     job: Job
     replayed: bool  # True: the job of an earlier request with the same key; nothing was counted

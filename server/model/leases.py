@@ -11,18 +11,18 @@ from server.model.orders import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to work on *job* until *until*. Every write names it."""
+    """The right to work on *job* until *until* (ms since 1970 UTC)."""
 
     job: Job
     lease_id: str
     epoch: int
     until: int
     blob: str | None
-    chunks: tuple[bytes, ...]  # bodies already checkpointed, in order: where to go on
+    chunks: tuple[bytes, ...]  # the bodies that earlier attempts have checkpointed, in order
 
 
 class ClaimTerms(TypedDict):
-    """Which jobs a worker claims, and for how long. JobStore.claim() explains them."""
+    """Arguments of JobStore.claim()."""
 
     environments: Sequence[str]
     unfetched: NotRequired[bool]
@@ -31,7 +31,7 @@ class ClaimTerms(TypedDict):
 
 
 class JobFacts(TypedDict, total=False):
-    """What becomes known of a job while it is worked on."""
+    """Arguments of JobStore.note()."""
 
     stage: str
     source: Source  # with its format
@@ -49,7 +49,7 @@ class Renewal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HandBack:
-    """The job goes back to the queue, for another attempt if *error* says why this one failed."""
+    """The job goes back into the queue. *error* says why the attempt failed; None: it did not fail."""
 
     reason: str  # for the log
     delay_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What clients may ask of an environment's engine, and how its languages are described to people."""
+"""What clients may ask of an environment's model, and how its languages are described to people."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from server.model.orders import SILENCE
 
 MAX_LISTED = 8
-"""The most languages that a message lists; of more it has only their number."""
+"""The most languages that a message lists; for more it gives only their number."""
 
 ENGLISH = frozenset({"en"})
 
@@ -23,30 +23,30 @@ OPENAI_MODELS = (
     "gpt-live-transcribe",
     "gpt-realtime-whisper",
 )
-"""What OpenAI's clients, LiveKit, Pipecat and Open WebUI ask for by default. Each stands for the model that is here."""
+"""The default models of OpenAI's clients, LiveKit, Pipecat and Open WebUI. Each name stands for the server's model."""
 
 ANY_MODEL = "*"
-"""Among the aliases it says that every name stands for the model that is here."""
+"""As an alias it means that every name stands for the server's model."""
 
 PULL = "models pull base"
 """The command that messages recommend: base is small and knows 99 languages."""
 
 PULL_TRANSLATING = "models pull large-v3"
-"""The command for people whose multilingual model was not trained to translate: this one is as large."""
+"""The command that messages recommend if a multilingual model was not trained to translate. This one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A model, as clients see it."""
+    """What clients may know of the server's model."""
 
     engine: str  # whisper or scripted
     model: str
     languages: frozenset[str]  # BCP 47 primary subtags
-    translates: bool = False  # it can write English where another language is spoken
+    translates: bool = False  # into English
     speakers: bool = False  # speakers can be labelled by voice
     endpointing: tuple[str, ...] = (SILENCE,)  # what may end a turn of a live session
     bundled: bool = False  # it is the small model that comes with the installation
-    warnings: tuple[Mapping[str, str], ...] = ()  # what every job of this engine is warned of
+    warnings: tuple[Mapping[str, str], ...] = ()  # for every job of this engine
     aliases: tuple[str, ...] = OPENAI_MODELS  # other names of the model, for clients of other services
 
     @property
@@ -68,7 +68,7 @@ class Offer:
         return f"{len(self.languages)} languages"
 
     def refusal(self, language: str) -> str:
-        """Why *language* cannot be asked for, and what helps."""
+        """Why *language* cannot be transcribed, and what the operator can do."""
         heard = "English (en) only" if self.languages == ENGLISH else self.language_summary
         said = f"the model {self.model} hears {heard}, not {language[:100]!r}"
         if self.engine == "whisper" and self.languages == ENGLISH:
@@ -77,10 +77,7 @@ class Offer:
 
     @property
     def translation_refusal(self) -> str | None:
-        """The reason why no translation is possible, and what helps.
-
-        None if one is, also if the model knows English only.
-        """
+        """Why the model cannot translate, and what the operator can do; None if it can, or knows English only."""
         if self.translates or self.languages == ENGLISH:
             return None
         said = f"the model {self.model} writes every language as it is spoken and does not translate"

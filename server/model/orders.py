@@ -1,4 +1,4 @@
-"""What a client asked for, already parsed, and where its audio comes from."""
+"""The parsed order of a client, and the source of its audio."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -22,13 +22,13 @@ class Source:
 
 NOTHING = "none"  # the retention of jobs whose results are delivered once and then erased
 AUDIO = "audio"  # the name of the output with a live session's recording
-CONTAINER = "container"  # the encoding for files that describe themselves; the others are raw samples
+CONTAINER = "container"  # the encoding of files with a header; the other encodings are raw samples
 SILENCE, SEMANTIC = "silence", "semantic"  # what ends a turn of a live session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """How a live session's audio arrives and when its words close. Units are in the names."""
+    """How a live session's audio arrives, and when its words are final and its turns end."""
 
     encoding: str = "pcm_s16le"
     sample_rate: int = 16_000
@@ -38,7 +38,7 @@ class LiveOptions:
     ends_at_once: bool = False  # the client asked for endpointing_ms, so no turn may end later
     max_utterance_s: float = 15.0
     latency: str | None = None  # how soon words are final, one of LATENCIES; None: what the server is set to
-    endpointing: str = SILENCE  # what ends a turn: SILENCE of endpointing_ms, or SEMANTIC, what was said
+    endpointing: str = SILENCE  # what ends a turn: SILENCE (of endpointing_ms), or SEMANTIC (a complete sentence)
     eagerness: str = "auto"  # with SEMANTIC: how soon a turn counts as over, one of EAGERNESS
     record: bool = False  # keep the audio as FLAC
     channel: str | None = None  # the name of the account's channel that shows the session
@@ -51,7 +51,7 @@ class Order:
     output_formats: tuple[str, ...] = ("json",)  # of bounds.FORMATS; at least one, none twice
     word_timestamps: bool = False
     language: str | None = None  # the one that is spoken
-    multilingual: bool = False  # people change it: it is detected in each turn
+    multilingual: bool = False  # the language may change, so it is detected in each turn
     task: str = TRANSCRIBE  # one of TASKS of pipeline/recognition/engine.py
     model: str | None = None
     prompt: str = ""
@@ -62,14 +62,14 @@ class Order:
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
-    separate: bool = False  # the channels are separate speakers, each heard by itself
+    separate: bool = False  # each channel is recognised by itself, with its own speakers
     diarize: bool = False  # tell speakers apart by their voices
-    known_speakers: tuple[str, ...] = ()  # people whose voices were made known
-    max_speakers: int | None = None  # as many at most; None: no bound
+    known_speakers: tuple[str, ...] = ()  # names of people with a recording of their voice
+    max_speakers: int | None = None  # None: no bound
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
     callback: Mapping[str, Any] | None = None
-    """Who writes the webhook's body; None: we do. The name of a `dialect`, and what that must remember, as JSON."""
+    """The name of the `dialect` that writes the webhook's body, and what it must remember. None: the usual body."""
 
     @property
     def hint(self) -> str:
@@ -95,7 +95,7 @@ class Order:
 def without_defaults(order: Any) -> dict[str, Any]:
     """The members of an Order, or of another dataclass, that differ from their defaults.
 
-    A newer version with more members returns the same for an order that does not use them.
+    So an order without newer members gives the same as in an older version of the server.
     """
     given = {}
     for member in fields(order):

@@ -21,6 +21,6 @@ class Outcome(Result):
     """How a job ended. It is written with its usage, outbox rows and last event in one commit."""
 
     artifacts: tuple[Artifact, ...] = ()
-    heard_s: float | None = None  # of audio that counts as used; None: the duration. Each channel may count by itself
-    return_quota: bool = False  # True: the allowance goes back (canceled while queued, our own fault)
+    heard_s: float | None = None  # seconds of audio that count as used, summed over channels; None: the duration
+    return_quota: bool = False  # True: the account gets its allowance back (canceled while queued, our own fault)
     events: tuple[NewEvent, ...] = ()  # logged before the terminal event

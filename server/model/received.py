@@ -9,17 +9,17 @@ class StoredFile:
 
     blob: str
     bytes: int
-    sha256: str | None  # if it was asked for
+    sha256: str | None  # None unless the request needs a fingerprint
     filename: str | None  # the client's name for it, cleaned; only for people
 
 
 @dataclass(slots=True)
 class Received:
-    """The content of a body. What is stored of it is deleted with its request unless *keep* was set."""
+    """The content of a body. Its stored files are deleted at the end of the request unless *keep* is set."""
 
     job_id: str
     fields: dict[str, list[object]] = field(default_factory=dict)
     field_bytes: int = 0
     file: StoredFile | None = None  # None: the audio is at an address, or comes later
-    begun: bool = False  # whether anything may be stored, also where the request ended before it was received in full
+    begun: bool = False  # whether files may be stored, even if the body did not arrive in full
     keep: bool = False

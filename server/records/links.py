@@ -1,4 +1,4 @@
-"""Every absolute URL that the server gives out. They begin with the configured public address, never with a header."""
+"""Makes every absolute URL in answers. It begins with the configured public address, never with that of a header."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MINUTE_S = 60
 DOWNLOAD_TTL_S = 3600
 WEBHOOK_TTL_S = 24 * 3600
 MAX_TTL_S = 7 * 24 * 3600
-STEP_S = 5  # for which links that hold at least a minute stay the same
+STEP_S = 5  # for this time, links that are valid for at least a minute stay the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Links:
         return f"{self.base(job.environment)}/v1/jobs/{job.id}"
 
     def job_path(self, job: Job) -> str:
-        """The path of the job's URL, for Location headers. It is right under any name of this server."""
+        """The path of the job's URL, for Location headers. It works under any host name of the server."""
         return urlsplit(self.job(job)).path
 
     def events(self, job: Job) -> str:
         return f"{self.job(job)}/events"
 
     def channel(self, channel: Channel, view: str) -> str:
-        """Where a channel's *view* (events, live.vtt) is read without a key, until the channel is deleted."""
+        """The address of a channel's *view* (events, live.vtt). It needs no key, and works while the channel exists."""
         token = make_channel_token(self.keys, channel.id)
         return f"{self.base(channel.environment)}/v1/channels/{channel.id}/{view}?token={token}"
 
@@ -48,30 +48,29 @@ class Links:
         return f"{self.base(channel.environment)}/live/{channel.id}#token={token}"
 
     def ingest(self, job: Job) -> str:
-        """Where a live job's audio is sent in HTTP requests."""
+        """The address for a live job's audio in HTTP requests."""
         return f"{self.job(job)}/audio"
 
     def ingest_socket(self, job: Job, *, expires_s: int) -> str:
-        """The WebSocket for a live job's audio, which needs no key until the second *expires_s* (since 1970)."""
+        """The WebSocket's address for a live job's audio. It needs no key until the second *expires_s* (since 1970)."""
         token = make_token(self.keys, job_id=job.id, scope=Scope.INGEST, expires_s=expires_s)
         return f"ws{self.ingest(job).removeprefix('http')}?token={token}"
 
     def output(self, job: Job, name: str, *, ttl_s: int = DOWNLOAD_TTL_S) -> str:
-        """A link to a finished output that needs no key for *ttl_s* seconds from now, or a little longer."""
+        """A link to a finished output. It needs no key, for *ttl_s* seconds from now or a little longer."""
         query = link_query(self.keys, output_path(job.id, name), expires_s=link_expiry(ttl_s))
         return f"{self.job(job)}/outputs/{name}?{query}"
 
     def check_output(self, job_id: str, name: str, query: Mapping[str, str]) -> None:
-        """Return if output() made this link. Raises Refused invalid_signature, url_expired."""
+        """Raise Refused invalid_signature or url_expired unless output() made this link and it is still valid."""
         exp, kid, sig = (query.get(part, "") for part in ("exp", "kid", "sig"))
         check_link(self.keys, output_path(job_id, name), exp=exp, kid=kid, sig=sig, now_s=now_ms() / 1000)
 
 
 def link_expiry(ttl_s: int) -> int:
-    """The second (since 1970, exclusive) until which a link made now is valid: *ttl_s* seconds from now, or a bit
-    later.
+    """The second (since 1970) at which a link for *ttl_s* seconds expires. It may be up to STEP_S later.
 
-    It stays the same for some seconds, so that one cached answer with links serves all requests of that time.
+    It stays the same for STEP_S, so that one cached answer with links serves all requests of that time.
     """
     step_s = STEP_S if ttl_s >= MINUTE_S else 1
     return -(-(now_ms() // 1000 + ttl_s) // step_s) * step_s

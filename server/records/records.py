@@ -1,4 +1,4 @@
-"""The job record: how clients see a job in answers, lists, events and webhooks."""
+"""Renders the job record, which clients see in answers, lists, events and webhooks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,32 +20,32 @@ from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
 from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
 
-MAX_NOTICE_TEXT = 4096  # bytes of text that travel inside a webhook body
-MAX_PARTING_BYTES = 1024 * 1024  # of the body of one that carries all results, because they are erased afterwards
+MAX_NOTICE_TEXT = 4096  # bytes of a transcript in the body of a webhook
+MAX_PARTING_BYTES = 1024 * 1024  # of a body with all results, which are erased afterwards
 
 USUAL_TEXT = TextOptions()
 
 CallbackBody: TypeAlias = Callable[[Job, Sequence[bytes] | None], dict[str, Any]]
-"""Writes the body of a dialect's callback: of an ended job and its stored chunks, or None where no results are left."""
+"""Makes the body of a dialect's callback from an ended job and its stored chunks; None: the results were erased."""
 
 
 class ProgressSource(Protocol):
-    """Knows how far live jobs are: the SessionRegistry."""
+    """Knows the progress of live jobs. SessionRegistry implements it."""
 
     async def progress(self, job: Job) -> LiveProgress: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The body about a job's end. *hands_over*: it has all results of a job that keeps none."""
+    """The body that announces a job's end. *delivers_results*: it has all results of a job that keeps none."""
 
     body: dict[str, Any]
-    hands_over: bool = False
+    delivers_results: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Renders job records. Reads storage, and asks *live* about sessions that are running."""
+    """Renders job records from the storage and, for running live sessions, from *live*."""
 
     jobs: JobStore
     blobs: BlobStore
@@ -54,10 +54,10 @@ class Records:
     callbacks: Mapping[str, CallbackBody] = field(default_factory=dict)  # by the name of the dialect
 
     async def full(self, job: Job, *, ttl_s: int = DOWNLOAD_TTL_S, asked_at: int = 0) -> dict[str, Any]:
-        """The record as a JSON object, with the words that its order asked for.
+        """The record as a JSON object, with words if they were ordered. Its links are valid for *ttl_s* seconds.
 
-        Its links are valid for *ttl_s* seconds. With retention "none" it has the results themselves, if *asked_at*, the
-        time of the request (ms since 1970 UTC), was before their first delivery.
+        With retention "none" it has the results in place of links, if the request came before their first delivery.
+        *asked_at* is the time of the request (ms since 1970 UTC).
         """
         found: Mapping[str, Any] = {}
         visible, order = job.shows_results(asked_at), job.order
@@ -77,36 +77,36 @@ class Records:
         return shown
 
     def list_item(self, job: Job) -> dict[str, Any]:
-        """The record as lists show it, without its text and warnings."""
+        """The record in a list, without text and warnings."""
         shown = record(job, self.links)
         del shown["text"], shown["warnings"]
         return shown
 
     async def announcement(self, job: Job) -> Announcement:
-        """The body of a webhook and of a stream's last event: type, instant, and the record without words.
+        """The body of a webhook and of a stream's last event: type, time, and the record without words.
 
-        If the order keeps no results, it has all of them, words too, unless they are too large for a body.
+        If results are not kept, it has all of them, words too, unless they are larger than MAX_PARTING_BYTES.
         """
         if job.erased_after_delivery:
             whole = self._notice(job, await self.full(job, ttl_s=WEBHOOK_TTL_S))
             if len(orjson.dumps(whole)) <= MAX_PARTING_BYTES:
-                return Announcement(whole, hands_over=True)
+                return Announcement(whole, delivers_results=True)
         return Announcement(self.notice(job))
 
     async def message(self, job: Job) -> Announcement:
-        """The body of the job's webhook: a dialect's answer where the order names one as its callback."""
+        """The body of the job's webhook. The dialect of the order's callback makes it, if there is one."""
         callback = job.order.callback
         make_body = None if callback is None else self.callbacks.get(callback["dialect"])
-        if make_body is None:  # no dialect, or one that this version of the server no longer has
+        if make_body is None:  # also if this version of the server no longer has the dialect
             return await self.announcement(job)
         if not job.shows_results(now_ms()):
             return Announcement(make_body(job, None))
         chunks = await self.jobs.chunks(job.id)
         body = await compute(job.account, total_bytes(chunks), make_body, job, chunks)
-        return Announcement(body, hands_over=job.erased_after_delivery)
+        return Announcement(body, delivers_results=job.erased_after_delivery)
 
     def notice(self, job: Job) -> dict[str, Any]:
-        """The same without results that do not fit into a short body."""
+        """The body of a webhook, without words, and without the text if that is longer than MAX_NOTICE_TEXT."""
         data = record(job, self.links, ttl_s=WEBHOOK_TTL_S)
         if data["text"] is not None and len(data["text"].encode()) > MAX_NOTICE_TEXT:
             del data["text"]
@@ -128,7 +128,7 @@ class Records:
 
 
 def search_members_of(bodies: Sequence[bytes], order: Order) -> dict[str, orjson.Fragment]:
-    """The members from the stored chunks, as JSON that is copied into answers."""
+    """The record's members with words, paragraphs and search hits, as JSON that is copied into answers."""
     segments = segments_in_time([unpack_chunk(body) for body in bodies])
     found: dict[str, Any] = search_members(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
     if order.word_timestamps:
@@ -185,7 +185,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
 
 
 def _text_options(text: TextOptions) -> Mapping[str, Any]:
-    """The text options of the order, as members of the request."""
+    """The order's text options that differ from their defaults, as members of a request."""
     if text == USUAL_TEXT:
         return {}
     given = without_defaults(text)
@@ -193,7 +193,7 @@ def _text_options(text: TextOptions) -> Mapping[str, Any]:
 
 
 def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:
-    """The record of a live session, with the progress that the job's row shows: that of its end."""
+    """The record's member `live`, with the progress that the job's row has, which is that of its end."""
     shown: dict[str, Any] = asdict(options)
     del shown["ends_at_once"]
     if options.endpointing != SEMANTIC:

@@ -1,7 +1,7 @@
 """Authentication, authorisation and rate limits, checked before each handler.
 
 The order is fixed and documented: key (401), environment (403), rate (429), declared size (413), media type (415). All
-of it is checked on the headers, before a byte of the body is read.
+checks use the headers alone, so that a refused body is not read.
 """
 
 from collections.abc import Mapping
@@ -27,34 +27,34 @@ from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBu
 from server.routes.address_counters import address_of, check_account
 from server.storage.ports import Storage
 
-MAX_FAMILIAR = 10_000  # keys that were good lately; beyond it all are forgotten and become familiar again
+MAX_FAMILIAR = 10_000  # keys that worked lately; beyond it all are dropped
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month
 FORM_OVERHEAD = 1_000_000  # bytes of a multipart body that are not its file
 
 
 @dataclass(slots=True, kw_only=True)
 class AccessControl:
-    """Checks requests and finds their caller. Requests and refused keys are counted per minute, in memory.
+    """Checks requests and finds their caller. Requests and wrong keys are counted per minute.
 
-    If several nodes answer requests, they count together. Requests of Auth.FREE are counted by each node alone, because
-    asking the others would cost more than the answer. An address that sends many wrong keys is refused before the
-    database is read. Keys that worked lately are still looked up, because their owners may share that address.
+    If several nodes answer requests, they count together. Only requests with Auth.FREE are counted by each node alone,
+    because a shared count would cost more than the answer. The keys of an address that sent many wrong ones are refused
+    without a look into the database, except for keys that worked lately: their owners may share the address.
     """
 
     config: Config
     limits: Limits
-    storage: Storage  # its *rates* counts requests for several nodes; None: they are counted here
-    own_origin: str  # of our own pages
+    storage: Storage  # its member rates counts requests for several nodes; if that is None, they are counted here
+    own_origin: str  # of the server's own pages
     _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: Failures = field(init=False)  # keys, by address
-    _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that were good lately
+    _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that worked lately
 
     def __post_init__(self) -> None:
         self._refused = Failures(what="wrong keys", shared=self.storage.rates)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
-        """The caller, after every check that needs no body. Raises RequestError."""
+        """Return the caller, after all checks. Raises RequestError."""
         if operation.auth in (Auth.KEY, Auth.GRANT):
             identified = await self.identify(request, grants=operation.auth is Auth.GRANT)
             caller = await self.count(request, identified)
@@ -68,7 +68,7 @@ class AccessControl:
         try:
             _check_body(request, operation, caller.plan)
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
-                idempotency_key(key)  # refused at once, also where repeating a request changes nothing
+                idempotency_key(key)  # a malformed key is refused even by operations that do not use it
         except RequestError:
             _add_rate_headers(request, caller.window)
             raise
@@ -77,7 +77,7 @@ class AccessControl:
     async def identify(self, request: HTTPConnection, *, secret: str | None = None, grants: bool = False) -> Caller:
         """The owner of the request's API key. *secret* is the key if it was not sent as a Bearer token.
 
-        With *grants* a grant made with the key is accepted too. Raises RequestError.
+        With *grants* a grant that stands for a key is accepted too. Raises RequestError.
         """
         secret = secret or bearer(request.headers)
         if secret is None:
@@ -89,7 +89,7 @@ class AccessControl:
         return await self._admit_owner(request, address, *await self._look_up(secret, address))
 
     async def identify_hash(self, request: HTTPConnection, hashed: bytes) -> Caller:
-        """The owner of the API key with this hash, which stands in text that we have signed. Raises RequestError."""
+        """The owner of the API key whose hash a signed credential contains. Raises RequestError."""
         return await self._admit_owner(request, self._address(request), *await self._find_key(hashed))
 
     async def _admit_owner(self, request: HTTPConnection, address: str, key: ApiKey, account: Account) -> Caller:
@@ -107,7 +107,7 @@ class AccessControl:
         return Caller(environment, address, account, key, plan)
 
     async def _look_up(self, secret: str, address: str) -> tuple[ApiKey, Account]:
-        """The working key and its account. Raises MalformedKey, Problem invalid_key.
+        """The valid key *secret* and its account. Raises MalformedKey, Problem invalid_key.
 
         Raises RateLimited for an address that sent too many wrong keys lately.
         """
@@ -132,16 +132,17 @@ class AccessControl:
 
     async def _find_key(self, hashed: bytes) -> tuple[ApiKey, Account]:
         found = await self.storage.accounts.by_hash(hashed)
-        if found is None or not _alive(found[0], now_ms()):
+        if found is None or not _is_valid(found[0], now_ms()):
             raise Problem("invalid_key", "this API key is unknown, revoked or expired")
         return found
 
     def check_page(self, connection: HTTPConnection, *, signs_up: bool = False) -> None:
-        """Refuse web pages that may not use this server, or not sign up. Raises Problem origin_not_allowed.
+        """Refuse requests from web pages that may not use this server, or not sign up.
 
-        Browsers send some requests and open WebSockets for pages of any origin without asking, and name the origin in a
-        header. Our own pages come from the host that they connect to. That host must have a name which no stranger can
-        give to this machine: a number, "localhost", or a name from the settings.
+        Browsers send some requests and open WebSockets for pages of any origin without asking the server first, and
+        name the origin in a header. The server's own pages come from the host that they connect to. A stranger could
+        let a name of his own lead to this machine, so that host must be a number, "localhost", or a name from the
+        settings. Raises Problem origin_not_allowed.
         """
         origin = connection.headers.get("origin")
         origins = self.config.signup_origins if signs_up else self.config.cors_origins
@@ -162,7 +163,7 @@ class AccessControl:
             month = month_of(now_ms())
             try:
                 [used] = await self.storage.counters.amounts_used(caller.account.id, [("transcriptions", month.name)])
-            except StorageBusy:  # what the request did is done, and its answer is more important than this header
+            except StorageBusy:  # the answer is more important than this header
                 return limit_headers(windows, now=now_ms())
             windows.append(WindowUse("transcriptions", limit, used, month.window_s, month.resets_at))
         return limit_headers(windows, now=now_ms())
@@ -194,18 +195,18 @@ class AccessControl:
         try:
             await self.storage.accounts.touch(key.id, now_ms())
         except (DiskFull, StorageBusy) as error:
-            # The request itself may not need to write, so let it go on.
+            # The request itself may not need to write.
             log.warning("last use of a key not written: %s", error)
 
 
 def origin_of(url: str) -> str:
-    """The origin that browsers name for pages below *url*."""
+    """The origin of pages below *url*, as browsers write it."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _is_own(origin: str, host: str | None) -> bool:
-    """Whether *origin* is that of the *host* asked, and the host has no name that a stranger may have given to it."""
+    """Whether *origin* is the requested *host*, and that is an address or a name of this machine only."""
     try:
         page = urlsplit(origin)
         if page.hostname not in LOOPBACK:
@@ -216,24 +217,24 @@ def _is_own(origin: str, host: str | None) -> bool:
 
 
 def _add_rate_headers(request: HTTPConnection, window: WindowUse | None) -> None:
-    """Add the number of requests left to a refusal that comes before the handler. Other answers get it later."""
+    """Add the RateLimit headers to a refusal before the handler. Other answers get them later."""
     if window is not None:
         request.state.limit_headers = limit_headers([window], now=now_ms())
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
-    """The credential of an Authorization header with the scheme Bearer, or Token as Deepgram's clients say; or None."""
+    """The credential in the Authorization header; None if there is none. Deepgram's clients write Token for Bearer."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
     return credential.strip() if scheme.lower() in ("bearer", "token") and credential.strip() else None
 
 
 def _used_up(refusal: QuotaExceeded) -> WindowUse:
-    """The allowance that refused, as a window. Nothing of it is left, so it is the tightest."""
+    """The window of the allowance that is used up."""
     window_s = MONTH_S if refusal.name in MONTHLY else DAY_S
     return WindowUse(refusal.name, refusal.limit, refusal.used, window_s, refusal.resets_at, allowed=False)
 
 
-def _alive(key: ApiKey, now: int) -> bool:
+def _is_valid(key: ApiKey, now: int) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
 
 

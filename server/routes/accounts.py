@@ -165,7 +165,7 @@ class Accounts(RouteGroup):
         return json_response(new_key(account, issued), 201)
 
     async def _keys(self, caller: Caller) -> list[ApiKey]:
-        """The account's keys that *caller* may see and end: from the sandbox, those of the sandbox."""
+        """The account's keys that *caller* may see and revoke. A sandbox key sees only sandbox keys."""
         keys = await self.parts.storage.accounts.keys(caller.account_id)
         return [key for key in keys if caller.environment in ("production", key.environment)]
 
@@ -189,7 +189,7 @@ class Accounts(RouteGroup):
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]
-        # In the sandbox, estimates alone are counted.
+        # In the sandbox, only estimates are counted.
         used = await self.parts.storage.counters.amounts_used(estimates_of(account.id, caller.environment), windows)
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
@@ -225,7 +225,7 @@ class Accounts(RouteGroup):
 
 
 def new_key(account: Account, issued: Issued) -> dict[str, Any]:
-    """The answer that shows a new key with its secret."""
+    """The body of an answer with a new key and its secret."""
     key = issued.key
     return {
         "key_id": key.id,
@@ -265,7 +265,7 @@ def _no_such_key() -> Problem:
 
 
 def _key_request(body: Mapping[str, object], *, default: str) -> dict[str, Any]:
-    """The name, environment and retention of the new key. *default* is the environment where none is named."""
+    """The name, environment and retention of the new key. *default* is the environment if none is named."""
     members = members_of(body)
     name = None if body.get("name") is None else members.take("name", text_up_to(MAX_NAME_CHARS), None)
     environment = members.take("environment", one_of(("production", "sandbox")), default)

@@ -1,8 +1,8 @@
-"""Limits by network address: refusals of requests without a key, and bytes of the log.
+"""Limits by network address: refusals of requests without a known account, and bytes of the log.
 
-OuterMiddleware (middleware.py) and sockets ask here when they refuse a request whose account is unknown. An address
-that was refused too often waits for each further refusal, and gets 429. They also ask before they log a request,
-because a line of the log is longer than the shortest request, and a flood would fill the disk.
+OuterMiddleware (middleware.py) and sockets call this when they refuse a request whose account is unknown. An address
+that was refused too often waits for each further refusal, and gets 429. They also call it before they log a request,
+because a line of the log is longer than the shortest request, and a flood of requests would fill the disk.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ LOG_BYTES, LOG_BYTES_PER_S = 300_000, 11_000
 """The bytes that one address may add to the log at once, and then each second: 1 MB in a minute."""
 
 FIRST_BYTES = 64_000
-"""The bytes of the log that an address may use in any case. Beyond them it may use twice as many as it has sent."""
+"""The bytes of the log that every address may use. Beyond them it may use twice as many as it has sent."""
 
-MAX_ADDRESSES = 10_000  # whose lines are counted; beyond it all are forgotten
+MAX_ADDRESSES = 10_000  # whose lines are counted; beyond it all counts are dropped
 SUMMARY_S = 60.0
 FORWARDED = b"x-forwarded-for"
 
 
 def address_of(scope: Scope, trusted: Sequence[Network]) -> str:
-    """The address, as limits count it, that the request of *scope* comes from; *trusted* are the operator's proxies."""
+    """The address_key() of the client that sent the request. *trusted* are the operator's proxies."""
     client: tuple[str, int] | None = scope.get("client")
     peer = client[0] if client else None
     if not trusted:
@@ -44,7 +44,7 @@ def address_of(scope: Scope, trusted: Sequence[Network]) -> str:
 
 
 def check_account(connection: HTTPConnection, account: str) -> None:
-    """Count the connection for *account* until it rests. Raises Problem too_many_connections."""
+    """Count the connection for *account*. Raises Problem too_many_connections if the account has too many."""
     used: ConnectionUse | None = connection.scope["state"].get("connection")
     if used is not None and not used.count_for(account):
         raise too_many_connections("this account")
@@ -58,13 +58,13 @@ def too_many_connections(whose: str) -> Problem:
 
 @dataclass(slots=True)
 class _Lines:
-    """What one address may still add to the log."""
+    """The bytes that one address may still add to the log."""
 
     bytes: TokenBucket = field(default_factory=lambda: TokenBucket(most=LOG_BYTES, per_s=LOG_BYTES_PER_S))
     sent: TokenBucket = field(default_factory=lambda: TokenBucket(most=FIRST_BYTES, per_s=FIRST_BYTES / SUMMARY_S))
 
     def pay(self, line_bytes: int, scope: Scope) -> bool:
-        """Take the bytes of a line about the request of *scope*, if they are left. Returns whether they were taken."""
+        """Take the bytes of a line about a request. Returns False if the address has none left."""
         if not self.bytes.afford(line_bytes):
             return False
         if self.sent.afford(line_bytes):
@@ -114,7 +114,7 @@ class AddressCounters:
 
 
 def _sent_bytes(scope: Scope) -> int:
-    """About as many bytes as the head of the request had."""
+    """About the size of the request's head, in bytes."""
     headers = scope["headers"]
     fields = sum(map(len, chain.from_iterable(headers))) + 4 * len(headers)
     return len(scope["raw_path"]) + len(scope["query_string"]) + fields

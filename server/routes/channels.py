@@ -1,6 +1,6 @@
-"""/v1/channels: permanent addresses. Each shows the account's newest live session of that channel.
+"""/v1/channels: permanent addresses for live captions. Each shows the newest live session of its channel.
 
-A session is shown on a channel if POST /v1/live names it. The address ends when the channel is deleted.
+POST /v1/live names the channel of a session. The address ends when the channel is deleted.
 """
 
 import re
@@ -148,7 +148,7 @@ class Channels(RouteGroup):
         channel = await self._admit(request)
         place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
         with ExitStack() as seat:
-            seat.enter_context(self.parts.stream_limits.watching(channel))
+            seat.enter_context(self.parts.stream_limits.hold_channel_stream(channel))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
             return Streamed(
@@ -161,7 +161,7 @@ class Channels(RouteGroup):
         return await self.subtitles.answer(request, job)
 
     async def _admit(self, request: Request) -> Channel:
-        """The channel of the path, for its owner by key or for a holder of its token. Raises RequestError."""
+        """The channel of the path, for its owner's key or for its token. Raises RequestError."""
         channel_id, token = request.path_params["channel_id"], request.query_params.get("token")
         account = None
         if token is None:
@@ -198,7 +198,7 @@ def no_such_channel() -> Refused:
 
 
 def _place(text: str | None) -> ChannelPosition:
-    """The place where a reader with this Last-Event-ID continues. Raises Refused invalid_last_event_id."""
+    """Parse a Last-Event-ID, behind which the reader continues. Raises Refused invalid_last_event_id."""
     if not text:
         return ChannelPosition()
     found = _PLACE.fullmatch(text.strip())
@@ -208,7 +208,7 @@ def _place(text: str | None) -> ChannelPosition:
 
 
 def _as_event(item: Rendered) -> bytes:
-    """One event. Its id has the session and the number there, because a channel has many sessions."""
+    """An event whose id is made of its session and its number, because a channel has many sessions."""
     seen = item.seen
     place = f"id: {seen.stream}:{seen.seq}\n".encode() if isinstance(seen, Event) else b""
     return place + event(item.kind, item.body)

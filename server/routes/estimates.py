@@ -1,7 +1,8 @@
-"""The routes of /v1/estimate: what a prompt will cost. They use no audio, and little more of the store than counters.
+"""The routes of /v1/estimate: what a prompt will cost.
 
 Counting tokens takes time, and one of the routes needs no key. So tokens are counted on a thread of their own, and a
-flood of estimates delays nothing else. Only a few may wait at a time: of each account or address, and in all.
+flood of estimates delays nothing else. The number of waiting estimates is bounded for each account or address, and in
+all.
 """
 
 import asyncio
@@ -37,13 +38,13 @@ MAX_FREE_BODY = 256_000
 MAX_WAITING = 32
 MAX_WAITING_OF_ACCOUNT = 2
 MAX_WAITING_OF_ADDRESS = 1
-MAX_WAITING_FOR_CATALOGUE = 8  # of everybody together
+MAX_WAITING_FOR_CATALOGUE = 8  # requests of all clients together
 PRICING_CODES = ("invalid_parameter", "unknown_models", "prompt_too_long", "quota_exceeded", "queue_full")
 
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """Whom an estimate is counted for, how many a day are allowed, and how many at the same time."""
+    """The client for whom an estimate is counted, and its bounds."""
 
     subject: str
     per_day: int | None
@@ -57,7 +58,7 @@ class Estimates(RouteGroup):
     tag = "estimates"
     estimator: Estimator
     _thread: ThreadPoolExecutor = field(init=False, default_factory=lambda: ThreadPoolExecutor(1, "estimates"))
-    _waiting: Tally[str] = field(init=False, default_factory=Tally)  # estimates at work, by whom they are for
+    _waiting: Tally[str] = field(init=False, default_factory=Tally)  # unfinished estimates, by client
 
     def operations(self) -> list[Operation]:
         body: dict[str, Any] = {
@@ -147,7 +148,7 @@ class Estimates(RouteGroup):
 
     @asynccontextmanager
     async def _count(self, asker: _Asker) -> AsyncIterator[Count]:
-        """Count one estimate for *asker*'s day. The count is taken back if the block raises."""
+        """Count one estimate for *asker* today. It is not counted if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
         count = await self.parts.storage.counters.take(asker.subject, quota)
@@ -160,7 +161,7 @@ class Estimates(RouteGroup):
 
     @contextmanager
     def _place(self, asker: _Asker) -> Iterator[None]:
-        """A place among the waiting estimates while the block lasts. Raises Problem concurrency_limited, queue_full."""
+        """Count a waiting estimate while the block lasts. Raises Problem concurrency_limited, queue_full."""
         used, soon = self._waiting[asker.subject], {"Retry-After": "2"}
         if used >= asker.at_once:
             numbers = {"limit": asker.at_once, "used": used, "window": "estimates at once"}
@@ -180,13 +181,12 @@ class Estimates(RouteGroup):
 
 
 def _account(caller: Caller) -> _Asker:
-    """The caller's account. The sandbox is counted separately."""
     account, _, plan = caller.require_account()
     return _Asker(estimates_of(account.id, caller.environment), plan.estimates_per_day, MAX_WAITING_OF_ACCOUNT)
 
 
 def estimates_of(account_id: str, environment: str) -> str:
-    """The name that an account's estimates are counted under."""
+    """The name under which an account's estimates are counted. Those in the sandbox are counted separately."""
     return account_id if environment == "production" else f"{account_id} in the sandbox"
 
 
@@ -198,7 +198,7 @@ def _parse(body: bytes) -> EstimateRequest:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn the estimator's refusals into Refused."""
+    """Turn the estimator's errors in the block into Problems."""
     try:
         yield
     except InvalidRequest as error:

@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{job_id}/events: a job's log as Server-Sent Events from any point on, for files and live sessions."""
+"""GET /v1/jobs/{job_id}/events: the log of a file's job or live session as Server-Sent Events, from any event on."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -30,8 +30,6 @@ _REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)  # RFC 911
 
 
 class EventStreams(RouteGroup):
-    """The handler for event streams."""
-
     tag = "jobs"
 
     def operations(self) -> list[Operation]:
@@ -62,14 +60,14 @@ class EventStreams(RouteGroup):
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
-        if after:  # thousands of new readers, which have none, need not ask
+        if after:  # new readers, of which there may be thousands at once, have none
             last = await self.parts.storage.events.last(job.id)
             if after > last:
                 raise Refused("invalid_last_event_id", "Last-Event-ID is beyond the last event of this stream")
             if job.terminal and after == last:
                 return Response(status_code=204)
         with ExitStack() as seat:
-            seat.enter_context(self.parts.stream_limits.reading(job))
+            seat.enter_context(self.parts.stream_limits.hold_stream(job))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
             return Streamed(

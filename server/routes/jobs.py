@@ -132,7 +132,7 @@ class Jobs(RouteGroup):
         if answer is None:
             expires_s = link_expiry(ttl_s)
             with self.parts.eraser.holding(job.id):
-                job = await self.parts.waiter.until_over(job, wait_s=wait_s)
+                job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
                 record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
             headers = {"ETag": _etag(job, record.get("live"), ttl_s=ttl_s, expires_s=expires_s)}
             if not job.terminal:
@@ -195,11 +195,11 @@ class Jobs(RouteGroup):
         if artifact is None:
             raise Problem("job_not_completed", f"the job is {job.state}")
         with ExitStack() as seat:
-            seat.enter_context(self.parts.stream_limits.downloading(job))
+            seat.enter_context(self.parts.stream_limits.hold_download(job))
             return await self._file(request, job, artifact, seat)
 
     async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
-        """The answer to a download. If it has a body, it takes *seat* over and holds it to its end."""
+        """The answer to a download. If it has a body, it keeps *seat* open until the body is sent."""
         kind = DOWNLOADS[artifact.kind]
         headers = {
             "ETag": f'"{artifact.sha256}"',
@@ -239,7 +239,7 @@ class Jobs(RouteGroup):
 
 
 def _outputs(job: Job) -> tuple[str, ...]:
-    """The outputs that can be downloaded once the job is completed."""
+    """The names of the outputs that a completed job has."""
     recorded = job.order.live is not None and job.order.live.record
     return (*job.order.output_formats, AUDIO) if recorded else job.order.output_formats
 
@@ -247,8 +247,8 @@ def _outputs(job: Job) -> tuple[str, ...]:
 def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
     """A tag that changes whenever the record changes.
 
-    The links in the record get a later expiry every few seconds, and that alone does not change the tag. After half of
-    their validity it does, so a client that polls never has links that are about to expire.
+    The links in the record get a later expiry every few seconds. That alone changes the tag only after half of their
+    validity, early enough that a client which polls never has links that are about to expire.
     """
     seen = orjson.dumps([job, live, ttl_s, 2 * expires_s // ttl_s])
     return f'W/"{hashlib.sha256(seen).hexdigest()[:32]}"'
@@ -304,5 +304,5 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
 
 
 def _owner(caller: Caller) -> str:
-    """Whose lists a cursor may continue."""
+    """The owner of a list, with which its cursors are signed."""
     return f"{caller.account_id}/{caller.environment}"

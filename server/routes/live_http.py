@@ -1,6 +1,6 @@
 """Live sessions by HTTP: POST /v1/live makes one. Its audio comes in any number of requests, or by WebSocket.
 
-A session is a job: the routes of jobs serve its record, events and outputs, cancel it and delete it.
+A session is a job, so the routes of jobs serve its record, events and outputs, cancel it and delete it.
 """
 
 from collections.abc import Mapping
@@ -128,7 +128,7 @@ class LiveRequests(RouteGroup):
         return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
 
     def _addresses(self, job: Job, expires_s: int) -> Mapping[str, str]:
-        """Where the audio goes and the events come from, for so long (s since 1970 UTC)."""
+        """The addresses for audio and events. That of the WebSocket expires at *expires_s* (s since 1970 UTC)."""
         links = self.parts.links
         return {
             "ingest_ws": links.ingest_socket(job, expires_s=expires_s),
@@ -151,7 +151,7 @@ class LiveRequests(RouteGroup):
         return submitted
 
     async def _channel(self, caller: Caller, order: Order) -> Channel | None:
-        """The channel that shows the session. Raises Refused invalid_parameter if the account has no such channel."""
+        """The channel that the order names, if any. Raises Refused invalid_parameter if the account has none such."""
         if order.live is None or order.live.channel is None:
             return None
         channel = await self.parts.storage.channels.find_named(
@@ -176,7 +176,7 @@ class LiveRequests(RouteGroup):
             if final:
                 seat.end()
         if live.ending:
-            await self._over(live)
+            await self._wait_for_end(live)
             await self.parts.session_registry.check_end(live)
         return await self._progress(live.job)
 
@@ -185,13 +185,13 @@ class LiveRequests(RouteGroup):
         if not job.terminal:
             live = await self.parts.session_registry.open(job)
             live.end()
-            await self._over(live)
+            await self._wait_for_end(live)
         return await self._progress(job)
 
-    async def _over(self, live: LiveSession) -> None:
-        """Wait, not for ever, until the job has ended or its session is no longer here: it may have broken."""
+    async def _wait_for_end(self, live: LiveSession) -> None:
+        """Wait until the job has ended, its session is no longer in this process, or the usual wait is over."""
         await until_first(
-            self.parts.waiter.until_over(live.job, wait_s=self.parts.config.wait_default), live.over.wait()
+            self.parts.waiter.wait_for_end(live.job, wait_s=self.parts.config.wait_default), live.over.wait()
         )
 
     async def _progress(self, job: Job) -> Response:
@@ -203,7 +203,6 @@ class LiveRequests(RouteGroup):
 
 
 def _parse(body: bytes, offer: Offer) -> ParsedRequest:
-    """What a request for a session asks for. Raises Problem invalid_json, Refused invalid_parameter."""
     fields = {name: [value] for name, value in json_object(body).items()}
     return parse_live_order(fields, offer=offer)
 

@@ -1,6 +1,6 @@
 """Live sessions by WebSocket: a writer sends audio and gets events on the same socket, readers get events only.
 
-Refusals are Refused errors of the domain; http/sockets.py sends them to the client and closes the socket.
+Handlers raise Refused or Problem; http/sockets.py sends it to the client and closes the socket.
 """
 
 import asyncio
@@ -53,7 +53,10 @@ class LiveSockets:
             await self._converse(socket, live, seat, after)
 
     async def _converse(self, socket: Socket, live: LiveSession, seat: Seat, after: int) -> None:
-        """Audio in, events out, until the session ends or the writer leaves. Raises the reason of a bad end."""
+        """Take audio and send events until the session ends or the writer leaves.
+
+        Raises a Refused unless the writer ended the session.
+        """
         async with racing(
             self._take(socket, live, seat),
             self._leave(live, seat),
@@ -73,16 +76,16 @@ class LiveSockets:
             await self.parts.session_registry.check_end(live)
 
     async def _leave(self, live: LiveSession, seat: Seat) -> None:
-        """Wait until this writer has nothing more to wait for. Raises Problem ingest_busy if another took over."""
+        """Wait until the session has ended. Raises Problem ingest_busy if another writer takes the seat."""
         await until_first(live.over.wait(), seat.lost.wait())
         if seat.lost.is_set():
             raise Problem("ingest_busy", "another writer has taken over")
         job = await self.parts.jobs.get(live.job.id)
         if job is not None and job.terminal:
-            await asyncio.sleep(CLOSING_S)  # the last events are still on their way to the writer
+            await asyncio.sleep(CLOSING_S)  # until _follow() has sent the last events
 
     async def _take(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
-        """Take what the writer sends until it leaves."""
+        """Handle the writer's messages until it leaves."""
         ended = False
         while (message := await socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
@@ -110,7 +113,7 @@ class LiveSockets:
                         await socket.send_frames(batch.join_bytes(_as_frame))
 
     async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
-        """Report regularly how much has arrived, if it is more than before."""
+        """Send an ack every *ack_s* seconds in which audio arrived."""
         acknowledged = None
         while True:
             await asyncio.sleep(live.rules.ack_s)
@@ -127,16 +130,16 @@ class LiveSockets:
         job = await admit_reader(websocket, Scope.EVENTS, self.parts)
         after = await self._place(websocket, job)
         await socket.accept()
-        seat, job_id = self.parts.stream_limits.reading(job), job.id
-        del job  # not to be kept in memory for every reader
+        seat, job_id = self.parts.stream_limits.hold_stream(job), job.id
+        del job  # so that not every reader keeps one in memory
         with seat, self.parts.metrics.subscribers.track_inprogress():
-            async with racing(self._tell_reader(socket, job_id, after), _refuse_data(websocket)) as (tell, listen):
+            async with racing(self._send_events(socket, job_id, after), _refuse_data(websocket)) as (send, receive):
                 pass
-        for task in (listen, tell):
+        for task in (receive, send):
             if not task.cancelled():
                 task.result()
 
-    async def _tell_reader(self, socket: Socket, job_id: str, after: int) -> None:
+    async def _send_events(self, socket: Socket, job_id: str, after: int) -> None:
         socket.may_rest = True
         await self._follow(socket, job_id, after)
         job = await self.parts.jobs.get(job_id)
@@ -166,7 +169,7 @@ def _as_frame(item: Rendered) -> bytes:
 
 
 def _control(text: str, seat: Seat) -> str:
-    """Do what a writer's message says, and return its type. Raises Problem invalid_message."""
+    """Carry out a writer's message and return its type. Raises Problem invalid_message."""
     message = message_of(text)
     kind = None if message is None else message.get("type")
     match kind:
@@ -180,7 +183,7 @@ def _control(text: str, seat: Seat) -> str:
 
 
 def _check_length(data: bytes, live: LiveSession) -> None:
-    """Raises MessageTooBig, or Problem audio_too_fast for more audio than can have been spoken meanwhile."""
+    """Raise MessageTooBig, or Problem audio_too_fast for more seconds of audio than a message may have."""
     if len(data) > MAX_MESSAGE_BYTES:
         raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
     options, max_s = live.options, live.rules.frame_s

@@ -23,8 +23,6 @@ DAY = {"Cache-Control": "public, max-age=86400"}
 
 
 class Ops(RouteGroup):
-    """Handlers for machines and operators."""
-
     tag = "service"
 
     def operations(self) -> list[Operation]:
@@ -55,7 +53,7 @@ class Ops(RouteGroup):
     async def readyz(self, _request: Request, _caller: Caller) -> Response:
         if self.parts.closing.is_set():
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
-        await self.parts.jobs.counts()  # the database answers
+        await self.parts.jobs.counts()  # raises if the database does not answer
         offer = self.parts.offers["production"]
         return json_response(
             {
@@ -87,7 +85,7 @@ class Ops(RouteGroup):
 
 
 class Description:
-    """/openapi.json, made once from the whole route table. It describes *others* and itself."""
+    """/openapi.json, made once from all operations: *others* and its own."""
 
     def __init__(
         self, others: Sequence[Operation], *, base_url: str, tags: Mapping[str, str], schemas: Mapping[str, Any]
@@ -102,7 +100,7 @@ class Description:
 
 
 def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> Operation:
-    """A GET operation that needs no key, counted against floods unless *auth* says otherwise."""
+    """A GET operation that needs no key. Its requests are limited by address unless *auth* says otherwise."""
     answers = {200: Answer(summary, more.pop("schema", {"type": "object"}))}
     return Operation(
         Endpoint("GET", path, handle, name),

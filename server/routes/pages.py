@@ -1,6 +1,6 @@
-"""The web pages: the files of server/web as they are, and what browsers may do on them.
+"""Serves the web pages, which are the files of server/web, with headers that limit what browsers may do on them.
 
-There is no build step. Every file is read once at the start; browsers revalidate theirs with its ETag.
+There is no build step. Every file is read once at the start; browsers revalidate their copies by ETag.
 """
 
 import hashlib
@@ -51,12 +51,10 @@ class File:
 
 
 class Pages:
-    """Handlers for the web pages."""
-
     tag = "service"
 
     def __init__(self, *, index: Handler, base_url: str) -> None:
-        """*index* answers programs at /, *base_url* is where browsers reach this server."""
+        """*index* answers programs at /. *base_url* is the public address of this server."""
         self._index = index
         self._files = {path.name: _read(path) for path in sorted(WEB.iterdir()) if path.suffix in MEDIA_TYPES}
         self._headers = {**GUARDS, "Content-Security-Policy": policy(base_url), "Cache-Control": "no-cache"}
@@ -80,7 +78,7 @@ class Pages:
         ]
 
     async def front(self, request: Request, caller: Caller) -> Response:
-        """The page for browsers. The sandbox's address is for programs only: the page finds it by its key."""
+        """The page for browsers, the main addresses for programs. /sandbox has no page: the page uses it by its key."""
         if caller.environment == "sandbox" or not prefers_html(request.headers.get("accept", "")):
             return await self._index(request, caller)
         return self._file(request, "index.html")
@@ -105,7 +103,7 @@ class Pages:
 
 
 def policy(base_url: str) -> str:
-    """The Content-Security-Policy of every page. Old browsers need the address of WebSockets in addition to 'self'."""
+    """The Content-Security-Policy of every page. Old browsers do not count WebSockets as 'self'."""
     address = urlsplit(base_url)
     sockets = f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}"
     rules = {**POLICY, "connect-src": f"{POLICY['connect-src']} {sockets}"}
@@ -121,4 +119,4 @@ def prefers_html(accept: str) -> bool:
 def _read(path: Path) -> File:
     body = path.read_bytes()
     digest = hashlib.sha256(body).hexdigest()[:32]
-    return File(body, MEDIA_TYPES[path.suffix], f'W/"{digest}"')  # weak: the body may travel compressed
+    return File(body, MEDIA_TYPES[path.suffix], f'W/"{digest}"')  # weak, because the body may be compressed

@@ -1,4 +1,4 @@
-"""The parts of the server that groups of routes and the dialects are built on, and what a group is."""
+"""The parts of the server that handlers use, and the base class of their groups."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ from server.webhooks.sender import WebhookSender
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteParts:
-    """Everything that a handler may need. app.py makes it once. *closing* is set when the server stops."""
+    """All parts that a handler may need. app.py makes it once. *closing* is set when the server stops."""
 
     config: Config
     limits: Limits
@@ -60,11 +60,11 @@ class RouteParts:
 
 @dataclass(frozen=True, slots=True)
 class RouteGroup(ABC):
-    """Handlers over the same parts, and their operations, which /openapi.json lists under *tag*."""
+    """A group of handlers and their operations, which /openapi.json lists under *tag*."""
 
     parts: RouteParts
     tag: ClassVar[str]
 
     @abstractmethod
     def operations(self) -> list[Operation]:
-        """The operations. A tag of their own is for those that belong to another group."""
+        """The operations. One that belongs to another group's tag names that tag itself."""

@@ -1,4 +1,4 @@
-"""What routes read from a request: the job that its path names, and the parameters of its query."""
+"""Reads from a request what several routes need: the job that its path names, and the parameters of its query."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ from server.routes.address_counters import check_account
 from server.routes.parts import RouteParts
 from server.storage.job_store import JobStore
 
-JOB_POLL_S = 2  # what Retry-After advises while a job is not over
+JOB_POLL_S = 2  # the Retry-After of a job that has not ended
 JOB = {"$ref": "#/components/schemas/Job"}
 WAIT = Parameter(
     "wait",
@@ -56,7 +56,7 @@ READER_CODES = ("invalid_token", "insufficient_scope")
 
 
 def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | None:
-    """The request's Idempotency-Key, still without a fingerprint. Raises Refused invalid_idempotency_key."""
+    """The request's Idempotency-Key, without a fingerprint. Raises Refused invalid_idempotency_key."""
     header = request.headers.get("idempotency-key")
     if header is None:
         return None
@@ -65,7 +65,7 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
 
 
 def check_query(request: Request) -> None:
-    """Raises Refused if redaction is asked for in the query of an operation that reads members from its body."""
+    """Raise Refused if the query asks for redaction, in operations that read members from the body only."""
     if request.scope["query_string"] and not {"redact", "redact[]"}.isdisjoint(request.query_params):
         raise invalid_member("redact", "misplaced", "belongs into the body; the query redacts nothing")
 
@@ -74,7 +74,7 @@ def check_query(request: Request) -> None:
 
 
 async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
-    """The job, if it belongs to the caller. The jobs of others do not exist for it: Refused job_not_found."""
+    """The caller's job. Raises Refused job_not_found, also if the job belongs to somebody else."""
     job = await jobs.get(job_id)
     if job is None or job.account != caller.account_id or job.environment != caller.environment:
         raise no_such_job()
@@ -82,7 +82,7 @@ async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
 
 
 class _ResultDelivery(Response):
-    """An answer with all results of a job. After it was sent, the results count as delivered."""
+    """An answer with all results of a job, which count as delivered once the answer was sent."""
 
     def __init__(self, answer: Response, job_id: str, eraser: Eraser) -> None:
         super().__init__(answer.body, answer.status_code)
@@ -98,9 +98,9 @@ class _ResultDelivery(Response):
 async def deliver_results(
     answer: Response, request: Request, job: Job, parts: RouteParts, *, asked_at: int
 ) -> Response:
-    """*answer*, which has the results of *job*, to a request of *asked_at*. Results that are not kept are then erased.
+    """Return *answer*, after whose sending the results of *job* count as delivered if they are not kept.
 
-    If the client left while it waited, it has no answer, and they stay.
+    *asked_at* is the time of the request (ms since 1970 UTC). If the client has left, nothing counts as delivered.
     """
     gives = job.erased_after_delivery and job.shows_results(asked_at) and request.method != "HEAD"
     return _ResultDelivery(answer, job.id, parts.eraser) if gives and not await request.is_disconnected() else answer
@@ -111,7 +111,7 @@ def no_such_job() -> Refused:
 
 
 async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
-    """The job of the path, for its owner by key or for a holder of a token of *scope* for this job.
+    """The job of the path, for its owner's key or for a token of *scope*.
 
     Raises Refused and what check_token() raises.
     """
@@ -128,7 +128,7 @@ async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RoutePar
 
 
 async def live_job(connection: HTTPConnection, parts: RouteParts) -> Job:
-    """The job of the path, if it is a live session that the caller may write to. Raises Refused."""
+    """The live job of the path, for its owner's key or for a token with the scope ingest. Raises Refused."""
     job = await admit_reader(connection, Scope.INGEST, parts)
     if job.order.live is None:
         raise Refused("not_found", "this job is no live session")
@@ -163,7 +163,7 @@ def query_instant(query: Mapping[str, str], name: str) -> int | None:
 
 
 def query_seconds(request: Request, name: str, *, most: int) -> int | None:
-    """A whole number of seconds in the query, at most *most*; None if it is not there."""
+    """A whole number of seconds in the query, lowered to *most*; None if it is not there."""
     seconds = query_number(request, name, least=0, most=10**9)
     return None if seconds is None else min(seconds, most)
 

@@ -1,4 +1,4 @@
-"""Answers that are made once and sent again and again, until their content changes."""
+"""Answers that are made once and sent to many requests, until their content changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ class CachedResponse(Response):
         super().__init__(body, headers=headers, media_type="application/json")
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        # Each time with a list of its own, because what lies around the routes adds to it.
+        # With a new list each time, because middleware adds headers to it.
         head = {"type": "http.response.start", "status": self.status_code, "headers": [*self.raw_headers]}
         await send(head)
         await send({"type": "http.response.body", "body": self.body})
 
 
 class TaggedResponse(CachedResponse):
-    """One that has an ETag among its *headers*."""
+    """A CachedResponse with an ETag among its *headers*."""
 
     def __init__(self, body: bytes, *, headers: Mapping[str, str]) -> None:
         super().__init__(body, headers=headers)
@@ -35,7 +35,7 @@ class TaggedResponse(CachedResponse):
         self._tagged_headers = headers
 
     def not_modified(self) -> Response:
-        """The answer to a client that has this one already."""
+        """The answer to a client that already has this one."""
         return Response(status_code=304, headers=self._tagged_headers)
 
 
@@ -48,22 +48,22 @@ class _Kept:
 
 
 class JobResponseCache:
-    """The records of ended jobs, as the last client got them.
+    """Caches answers with the records of ended jobs.
 
-    The store returns the same Job object until the job changes, in whatever process. The cached response lives exactly
-    as long as that object.
+    The store returns the same Job object until any process changes the job. The cached answer lives as long as that
+    object.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}  # by the id of the object
 
     def of(self, job: Job, ttl_s: int) -> TaggedResponse | None:
-        """The cached answer about *job* with links for *ttl_s* seconds, if it is still correct."""
+        """The cached answer about *job* with links for *ttl_s* seconds; None if there is none."""
         kept = self._kept.get(id(job))
         return None if kept is None or kept.ttl_s != ttl_s or now_ms() >= kept.until_ms else kept.answer
 
     def keep(self, job: Job, ttl_s: int, answer: TaggedResponse, *, until_ms: int) -> None:
-        """Give *answer* again until *until_ms* (since 1970 UTC), unless the record may change by then or is long."""
+        """Cache *answer* until *until_ms* (since 1970 UTC), unless the record is long or may change by then."""
         if job.terminal and job.order.keeps_results and job.order.live is None and len(answer.body) <= MAX_BYTES_KEPT:
             number = id(job)
             gone = ref(job, lambda _: self._kept.pop(number, None))

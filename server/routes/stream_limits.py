@@ -1,4 +1,4 @@
-"""How many streams, downloads and sockets may be open at once: of one job, one channel and one account."""
+"""Limits how many streams, downloads and sockets are open at once: of one job, one channel and one account."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,44 +13,47 @@ from server.model.jobs import Job
 
 @dataclass(slots=True)
 class StreamLimits:
-    """Counts open streams, downloads and sockets. A file may have few readers, a live session many."""
+    """Counts open streams, downloads and sockets. Each method counts one more while its block lasts.
+
+    All methods raise Problem too_many_connections.
+    """
 
     rules: StreamRules
     _open: Tally[str] = field(default_factory=Tally)  # by job, its downloads, channel, account and its sockets
 
-    def reading(self, job: Job) -> AbstractContextManager[None]:
-        """A seat for one reader of *job*'s events while the block lasts. Raises Problem too_many_connections."""
+    def hold_stream(self, job: Job) -> AbstractContextManager[None]:
+        """Count a reader of *job*'s events."""
         rules = self.rules
         if job.order.live is not None:
-            return self._taken({job.id: rules.per_session}, f"{rules.per_session} streams of a live session")
-        return self._taken(
+            return self._hold({job.id: rules.per_session}, f"{rules.per_session} streams of a live session")
+        return self._hold(
             {job.id: rules.per_job, f"{job.account} in {job.environment}": rules.per_account},
             f"{rules.per_job} streams of a file and {rules.per_account} of an account",
         )
 
-    def downloading(self, job: Job) -> AbstractContextManager[None]:
-        """A seat for one download of *job*'s outputs. Raises Problem too_many_connections."""
+    def hold_download(self, job: Job) -> AbstractContextManager[None]:
+        """Count a download of one of *job*'s outputs."""
         most = self.rules.downloads_per_job
-        return self._taken({f"downloads of {job.id}": most}, f"{most} downloads of a job")
+        return self._hold({f"downloads of {job.id}": most}, f"{most} downloads of a job")
 
-    def watching(self, channel: Channel) -> AbstractContextManager[None]:
-        """A seat for one reader of *channel* while the block lasts. Raises Problem too_many_connections."""
+    def hold_channel_stream(self, channel: Channel) -> AbstractContextManager[None]:
+        """Count a reader of *channel*."""
         most = self.rules.per_session
-        return self._taken({channel.id: most}, f"{most} streams of a channel")
+        return self._hold({channel.id: most}, f"{most} streams of a channel")
 
-    def socket_of(self, caller: Caller) -> AbstractContextManager[None]:
-        """A seat for a socket on which *caller* may hold live sessions, now or later.
+    def hold_socket(self, caller: Caller) -> AbstractContextManager[None]:
+        """Count a socket on which *caller* may open live sessions.
 
-        The limit is the streams of the account plus twice its live sessions. Raises Problem too_many_connections.
+        The limit is the account's number of streams plus twice its number of live sessions.
         """
         account, _, plan = caller.require_account()
         if plan.live_sessions is None:
             return nullcontext()
         most = self.rules.per_account + 2 * plan.live_sessions
-        return self._taken({f"sockets of {account.id} in {caller.environment}": most}, f"{most} sockets of an account")
+        return self._hold({f"sockets of {account.id} in {caller.environment}": most}, f"{most} sockets of an account")
 
     @contextmanager
-    def _taken(self, most: Mapping[str, int], said: str) -> Iterator[None]:
+    def _hold(self, most: Mapping[str, int], said: str) -> Iterator[None]:
         if any(self._open[name] >= bound for name, bound in most.items()):
             raise Problem(
                 "too_many_connections",

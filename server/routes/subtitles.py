@@ -1,6 +1,6 @@
-"""GET /v1/jobs/{job_id}/live.vtt: the subtitles of a job so far, for players that fetch them again and again.
+"""GET /v1/jobs/{job_id}/live.vtt: the subtitles of a job so far, for players that fetch them every few seconds.
 
-Channels show the same file of their newest session.
+The route of a channel uses it for the channel's newest session.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ from server.model.jobs import Job, State
 from server.routes.parts import RouteGroup
 from server.routes.requests import READER_CODES, admit_reader
 
-MAX_SHAPES = 4  # pending shapes of a job other than its own; each costs what the next line says
-SHARED_S = 2.0  # rendering takes 0.2 s of a core for three quarters of an hour, and many players ask every few seconds
+MAX_SHAPES = 4  # shapes of one job, other than its own, that are rendered at the same time
+SHARED_S = 2.0  # how long a rendering serves all players; that of 45 minutes of speech takes 0.2 s of a core
 MEDIA_TYPE = OUTPUT_FORMATS["vtt"].media_type
 SHAPE_PARAMETERS = tuple(Parameter(member.name, "query", member.schema, member.meaning) for member in SUBTITLE_MEMBERS)
 VTT_ANSWERS = {
@@ -48,8 +48,6 @@ Rendering: TypeAlias = tuple[str, State, SubtitleShape]
 
 @dataclass(frozen=True, slots=True)
 class Subtitles(RouteGroup):
-    """The handler for growing subtitles."""
-
     tag = "jobs"
     _made: dict[Rendering, "asyncio.Task[bytes]"] = field(default_factory=dict, init=False)
 
@@ -74,7 +72,7 @@ class Subtitles(RouteGroup):
         return await self.answer(request, await admit_reader(request, Scope.EVENTS, self.parts))
 
     async def answer(self, request: Request, job: Job | None) -> Response:
-        """The subtitles of *job* in the shape that the query asks for; without a job there are none yet.
+        """Answer with the subtitles of *job*, in the shape that the query asks for. Without a job they are empty.
 
         Raises Refused invalid_parameter, Problem output_not_found, too_many_connections.
         """
@@ -86,7 +84,7 @@ class Subtitles(RouteGroup):
         return _vtt(request, await self._render_once(job, job.order.subtitles if shape is None else shape))
 
     async def _render_once(self, job: Job, shape: SubtitleShape) -> bytes:
-        """The subtitles of the job, made once for all who ask meanwhile or SHARED_S later. Raises Problem."""
+        """Render the subtitles once for all requests until SHARED_S later. Raises Problem too_many_connections."""
         key = (job.id, job.state, shape)
         if key not in self._made:
             if shape != job.order.subtitles:
@@ -99,7 +97,7 @@ class Subtitles(RouteGroup):
         asyncio.get_running_loop().call_later(SHARED_S, self._made.pop, key)
 
     def _check_shapes(self, job: Job) -> None:
-        """Raises Problem too_many_connections while many other shapes of the job are still to be made."""
+        """Raise Problem too_many_connections while MAX_SHAPES renderings of the job are unfinished."""
         making = sum(job_id == job.id and not task.done() for (job_id, _, _), task in self._made.items())
         if making >= MAX_SHAPES:
             raise Problem(
@@ -118,7 +116,7 @@ class Subtitles(RouteGroup):
 
 
 def _parse_shape(request: Request) -> SubtitleShape | None:
-    """The shape that the query asks for; None if it does not say."""
+    """The shape that the query asks for; None if it names none."""
     given = {name: [value] for name, value in request.query_params.items() if name in asdict(USUAL_SHAPE)}
     members = Members(given)
     shape = subtitle_shape(members)
@@ -127,9 +125,9 @@ def _parse_shape(request: Request) -> SubtitleShape | None:
 
 
 def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
-    """The subtitles of the stored chunks. Call it on a thread, because hours of speech take a moment.
+    """Render the subtitles of the stored chunks. Call it on a thread, because hours of speech take a moment.
 
-    *log* is given if the order asks who speaks. It has the speakers until the last chunk is stored.
+    *log* is given if speakers are labelled. The labels are in it until the last chunk has them.
     """
     chunks = [unpack_chunk(body) for body in bodies]
     segments = [segment for chunk in chunks for segment in chunk.segments]

@@ -1,4 +1,4 @@
-"""POST /v1/transcribe: audio in, a job out, and its result too if it is ready within the client's wait."""
+"""POST /v1/transcribe: makes a job of audio. The answer has the result if it is ready within the client's wait."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from server.http.operation import Answer, Endpoint, Operation, Parameter, json_r
 from server.http.problems import Problem
 from server.http.schema_parts import ref
 from server.jobs.orders import ParsedRequest, parse_order
-from server.jobs.sandbox import refuse_at_the_door
+from server.jobs.sandbox import raise_ordered_limit
 from server.model.ids import Prefix
 from server.model.jobs import Submitted
 from server.model.received import Received
@@ -41,20 +41,18 @@ FILE_CODES = (
     "empty_file",
     *UNDECODABLE,
 )
-"""Error codes of every operation that makes a job of a file."""
+"""Error codes of every operation that makes a job from a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenWait:
-    """How long one request waits, and the headers that say so to its client."""
+    """How long a request waits, and what its Preference-Applied header says."""
 
     seconds: int
     applied: str | None = None
 
 
 class Transcriptions(RouteGroup):
-    """The handler for files and addresses. Dialects make their jobs with accept_upload()."""
-
     tag = "transcription"
 
     def operations(self) -> list[Operation]:
@@ -110,13 +108,13 @@ class Transcriptions(RouteGroup):
         )
         if received.file is not None and received.file.bytes == 0:
             raise Problem("empty_file", "the file has no bytes")
-        refuse_at_the_door(parsed.order.scenario)
+        raise_ordered_limit(parsed.order.scenario)
         return parsed
 
     def _choose_wait(self, request: Request, parsed: ParsedRequest, wish: Preference) -> ChosenWait:
-        """The time to wait: from the parameter `wait`, else from Prefer, else a default that suits the request.
+        """The time to wait: from the parameter `wait`, else from Prefer, else a default.
 
-        `Prefer: respond-async, wait=10` is no contradiction: it asks to wait for at most ten seconds (RFC 7240, 4.3).
+        `Prefer: respond-async, wait=10` asks to wait for at most ten seconds (RFC 7240, 4.3).
         """
         max_s = self.parts.config.wait_max
         for wait_s in (query_seconds(request, "wait", most=max_s), parsed.wait_s, wish.wait_s):
@@ -131,7 +129,7 @@ class Transcriptions(RouteGroup):
         await self.parts.eraser.settle(submitted.job.id)
         asked_at = now_ms()
         with self.parts.eraser.holding(submitted.job.id):
-            job = await self.parts.waiter.until_over(submitted.job, wait_s=wait.seconds)
+            job = await self.parts.waiter.wait_for_end(submitted.job, wait_s=wait.seconds)
             record = await self.parts.records.full(job, asked_at=asked_at)
         headers = warning_headers(job.warnings) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:
@@ -152,9 +150,9 @@ async def accept_upload(
     *,
     raw: bool = False,
 ) -> tuple[ParsedRequest, Submitted]:
-    """Make a job of the request. Returns the parsed request and the job.
+    """Make a job from the request. Returns the parsed request and the job. Dialects call it too.
 
-    *parse* reads the members. With *raw* the body is the audio itself, unless it is JSON.
+    *parse* parses the body's members. With *raw* the body is the audio itself, unless it is JSON.
     """
     if parts.closing.is_set():
         raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})

@@ -29,8 +29,6 @@ MAX_BODY = 10_000
 
 
 class Webhooks(RouteGroup):
-    """Handlers for webhooks and their deliveries."""
-
     tag = "webhooks"
 
     def operations(self) -> list[Operation]:
@@ -85,7 +83,7 @@ class Webhooks(RouteGroup):
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
         account = caller.require_account()[0]
         self.parts.webhook_sender.egress.parse(url)
-        with self.parts.webhook_sender.slots.taken(account.id, host_of(url)):
+        with self.parts.webhook_sender.slots.hold(account.id, host_of(url)):
             await self.parts.webhook_sender.egress.check(url, asker=account.id, known=True)
             message_id = fresh_id(Prefix.MESSAGE)
             body = orjson.dumps({**self.parts.records.notice(_example(caller)), "test": True})
@@ -107,7 +105,7 @@ class Webhooks(RouteGroup):
 
 
 def _example(caller: Caller) -> Job:
-    """A finished job that never existed, to test a receiver without audio."""
+    """An invented finished job, to test a receiver with."""
     now = now_ms()
     return Job(
         id=fresh_id(Prefix.JOB),

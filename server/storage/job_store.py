@@ -1,8 +1,8 @@
-"""The ports for jobs and their events: what the server needs from a storage backend. ports.py has the other ports.
+"""The interface of a storage backend for jobs and their events. ports.py has the other interfaces.
 
-Promise: a job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. This rests on
-the *fence*: every write of a worker names its lease, and is refused if the job has a newer lease. Only the store's
-clock decides when a lease ends.
+A job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. This rests on the
+*fence*: every write of a worker names its lease, and is refused if that lease has ended. Only the store's clock decides
+when a lease ends.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -19,29 +19,28 @@ from server.model.outcomes import Artifact, Outcome
 
 
 class JobStore(Protocol):
-    """Jobs with their chunks and artifacts. Writes under a lease return False when it is lost: stop then."""
+    """Jobs with their chunks and artifacts. A write under a lost lease changes nothing and returns False."""
 
     async def begin(self, key: IdempotencyKey) -> str | None:
-        """Reserve *key* while its request arrives. The fingerprint is not compared yet.
+        """Reserve *key* until submit() or abandon(), or return the id of the job that an earlier request made with it.
 
-        Returns None if the key is new; then it is reserved until submit() or abandon(). Returns a job's id if an
-        earlier request made that job; submit() will compare the fingerprints. A reservation ends with the process that
-        made it. Raises IdempotencyInProgress.
+        submit() compares the fingerprints, because the body has not arrived yet. A reservation ends with the process
+        that made it. Raises IdempotencyInProgress while another request has reserved the key.
         """
 
     async def abandon(self, key: IdempotencyKey) -> None:
-        """Free a key that begin() reserved if no job came of it."""
+        """Free a key that begin() reserved, unless it has a job by now."""
 
     async def check_room(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
     ) -> None:
-        """Raise what submit() would raise now for a file with these bounds, so that no body is read for nothing.
+        """Raise what submit() would raise for any file now, so that the server need not read a body to refuse it.
 
         It reserves nothing: submit() checks again. Raises QuotaExceeded, ConcurrencyLimited, QueueFull.
         """
 
     async def submit(self, new: NewJob, *, idempotency: IdempotencyKey | None) -> Submitted:
-        """Accept the job: row, quotas, first event and idempotency key in one commit; durable when this returns.
+        """Accept the job: store row, quotas, first event and idempotency key durably, in one commit.
 
         If the request is a repetition, the earlier job is returned, and the caller deletes the audio of *new*. Raises
         QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
@@ -54,25 +53,25 @@ class JobStore(Protocol):
         Jobs of a later environment are taken only if the earlier ones have none. Accounts in *passing_over* are left
         out.
 
-        Among the rest the order is fair: by virtual time, then by id. Virtual time of an account grows with the work
-        that it causes, divided by its weight: by the seconds of audio of each submission, by the seconds of the lease
-        of each failed attempt (a counted release, an expired lease, an end that is not COMPLETED), and by the
-        additional seconds of a completed job that was longer than stated.
+        Among the rest the order is fair: by virtual time, then by id. An account's virtual time grows by the seconds of
+        work that it causes, divided by its weight. These are the audio of each submitted job, the lease of each failed
+        attempt (a counted release, an expired lease, an end other than COMPLETED), and the audio of a completed job
+        beyond its stated length.
 
-        A submitted or released job ends the wait at once, even if another process did it. A delayed job
-        (NewJob.delay_s, release) ends it when its time comes. A cancelled call leaves no lease behind.
+        A submitted or released job ends the wait at once, even if another process submitted or released it. A delayed
+        job (NewJob.delay_s, release) ends it when its time comes. A cancelled call leaves no lease behind.
         """
 
     async def claim_live(self, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
-        """Take this live job for the process that has its writer. It may be taken again after its lease has ended.
+        """Take this live job for the process to which its writer is connected.
 
-        None if it is not a live job, has ended, or is still leased (a second writer).
+        None if it is not a live job, has ended, or is still leased because another writer is connected.
         """
 
     async def checkpoint(
         self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
     ) -> bool:
-        """Store a chunk with its events and extend the lease, in one commit. *index*: the number of chunks before."""
+        """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0."""
 
     async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
         """Append events under the lease; None if it is lost. Many logs may share one commit."""
@@ -83,32 +82,29 @@ class JobStore(Protocol):
     async def renew(self, lease: Lease, *, lease_s: float) -> Renewal: ...
 
     async def finish(self, lease: Lease, outcome: Outcome) -> bool:
-        """End the job: state, artifacts, usage, quotas, outbox and last event in one commit.
+        """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit.
 
-        The allowance is returned if outcome.return_quota says so and no client can have read a word: the job has no
-        chunk, and its log no event "word". The same rule holds when this store ends a job by itself.
+        The account gets its allowance back if outcome.return_quota is set and no client can have read a word, which
+        means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.
         """
 
     async def release(self, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
-        """Put the job back. A job without attempts left fails.
+        """Put the job back into the queue for *delay_s* seconds later. A job without attempts left fails instead.
 
-        With *count* False the attempt does not count: at a shutdown, or after a download whose blob note() has named.
+        With *count* False the attempt does not count: at a shutdown, or after a download that succeeded.
         """
 
     async def reap(self, *, limit: int) -> int:
-        """End expired leases and jobs that waited for too long: back to the queue, or failed. Returns how many.
+        """Put jobs with an expired lease back into the queue; fail those that waited for too long. Returns how many.
 
-        A live job goes back without counting the attempt. It waits for its writer; if none comes, stale_live() has it.
+        A batch job without attempts left fails too. A live job always goes back, and waits for its writer.
         """
 
     async def lapse(self, owner: str) -> int:
         """End the leases of dead workers, whose names begin with *owner*. Returns how many there were."""
 
-    async def stale_live(self, *, limit: int) -> list[Job]:
-        """Live jobs without a writer for longer than LIVE_GRACE_MS.
-
-        Use claim_live(), and finish them with their words.
-        """
+    async def list_stale_live(self, *, limit: int) -> list[Job]:
+        """Live jobs without a writer for longer than LIVE_GRACE_MS: claim them, and finish them with their words."""
 
     async def get(self, job_id: str) -> Job | None: ...
 
@@ -131,32 +127,29 @@ class JobStore(Protocol):
     async def note_answered(self, job_id: str) -> None:
         """Note that the client has all results of a job whose order keeps none."""
 
-    async def to_erase(self, *, limit: int) -> list[Job]:
+    async def list_to_erase(self, *, limit: int) -> list[Job]:
         """Ended jobs whose order keeps no results, and whose results may be erased now.
 
-        The client has the results, or there are none because the job did not complete. No webhook of it is pending.
+        The client has the results, or the job did not complete and has none. No webhook of the job is pending.
         """
 
     async def erase_outputs(self, job_id: str) -> str | None:
-        """Erase the results of a job that to_erase() would name, and record the erasure, in one commit.
+        """Erase the results of a job that list_to_erase() would list, and record the erasure, in one commit.
 
-        Text, words, prompt, artifacts and the events with words go; the record, its metadata and its deliveries stay.
-        Returns the blob prefix to delete; None if to_erase() would not name the job.
+        Text, words, prompt, artifacts and the events with words are deleted; the record, its metadata and its
+        deliveries stay. Returns the blob prefix to delete; None if list_to_erase() would not list the job.
         """
 
     async def list_expired(self, *, limit: int) -> list[str]:
         """Ids of jobs whose retention is over."""
 
-    async def spent(self, *, limit: int) -> list[str]:
-        """Ids of jobs that have ended but whose audio may still be stored: delete it, then call audio_deleted()."""
+    async def list_with_audio(self, *, limit: int) -> list[str]:
+        """Ids of ended jobs whose audio may still be stored: delete it, then call note_audio_deleted()."""
 
-    async def audio_deleted(self, job_ids: Sequence[str]) -> None: ...
+    async def note_audio_deleted(self, job_ids: Sequence[str]) -> None: ...
 
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
-        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted.
-
-        The caller passes the job that it has, so no change between reading and waiting is missed.
-        """
+        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted."""
 
     async def counts(self) -> Mapping[str, int]:
         """Jobs per state, only queued and processing, for metrics."""
@@ -171,11 +164,11 @@ class EventLog(Protocol):
         """Every event so far, read page by page: a long session has tens of thousands."""
 
     async def last(self, stream: str) -> int:
-        """The highest number, 0 if the stream is empty or unknown."""
+        """The number of the last event; 0 if the stream is empty or unknown."""
 
     def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
         """Every event after number *after*, then new ones as they come, without gaps or repetitions.
 
-        Ends after the last event of a job, or when the job is deleted. A wait for the next event may be cancelled, for
-        example to send a keep-alive, and begun again: no event is lost.
+        It ends after the last event of a job, or when the job is deleted. A caller may cancel the wait for an event,
+        for example to send a keep-alive, and wait again: no event is lost.
         """

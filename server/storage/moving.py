@@ -13,7 +13,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """The size and digest of a blob that was read."""
+    """The size and digest of a blob's bytes."""
 
     bytes: int
     sha256: str
@@ -24,7 +24,8 @@ async def copy_blobs(
 ) -> None:
     """Copy the blobs that *target* does not have, read each one back, and *report* each whose bytes are the same.
 
-    Raises StorageError if they differ: then *target* had another blob of that name. After BlobsAway call it again.
+    Raises StorageError if they differ, because *target* already had another blob of that name. After BlobsAway it may
+    be called again.
     """
 
     async def work() -> None:

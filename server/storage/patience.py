@@ -1,4 +1,4 @@
-"""Waiting for a database that is away or busy: the one place in which anything is asked of it again."""
+"""Waiting for a database that is away or busy. Only this file calls it again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,21 +11,17 @@ AGAIN_S = 0.5
 T = TypeVar("T")
 
 
-def _go_on() -> None:
-    """Nothing ends the waiting."""
-
-
 async def patiently(
     ask: Callable[[], Awaitable[T]],
     *,
-    check: Callable[[], None] = _go_on,
+    check: Callable[[], None] = lambda: None,
     despite: tuple[type[Exception], ...] = (StorageBusy,),
     repeatable: bool = False,
 ) -> T:
-    """Return what *ask* answers, calling it again while the database is away or locked for too long.
+    """Call *ask* every AGAIN_S seconds until it raises none of the errors in *despite*, and return its result.
 
-    *despite* has the errors after which it is called again. *check* is called before each new call, and raises to end
-    the waiting. A write whose outcome is unknown raises OutcomeUnknown, unless it is *repeatable*.
+    *check* is called between two calls, and may raise to end the waiting. If the outcome of a write is unknown,
+    OutcomeUnknown is raised, unless the write is *repeatable*.
     """
     while True:
         try:

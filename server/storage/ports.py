@@ -1,4 +1,4 @@
-"""The ports of the storage: what the server needs from a backend. job_store.py has the port for jobs and events.
+"""The interface of a storage backend. job_store.py has the part for jobs and events.
 
 Each backend is a folder here: sqlite/ is SQLite and files, postgres/ with s3/ is PostgreSQL and a bucket.
 
@@ -38,10 +38,10 @@ class BlobStore(Protocol):
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It is stored durably at the end of the block; nothing is left of it if the block raises.
 
-        *leave_reserve* is for incoming audio. Entering the block and every write then raise DiskFull if the disk would
-        have less free space than the backend keeps for its database and for outputs. At the end of the block BlobExists
-        is raised if the key is taken. ValueError means that the key is not made of plain names. In a bucket, two
-        writers of one key that end at the same moment may both succeed, so writers use keys of their own.
+        *leave_reserve* is for incoming audio. With it, entering the block and every write raise DiskFull if the disk
+        would have less free space than the backend reserves for its database and for outputs. The end of the block
+        raises BlobExists if the key is taken. Raises ValueError if the key is not made of plain names. In a bucket, two
+        writers of one key that end at the same moment may both succeed, so each writer needs a key of its own.
         """
 
     async def size(self, key: str) -> int | None: ...
@@ -56,10 +56,10 @@ class BlobStore(Protocol):
         """
 
     async def delete(self, prefix: str) -> None:
-        """Delete everything under *prefix* ("job_1" does not touch "job_12"). It is fine if there is nothing."""
+        """Delete everything under *prefix*, if there is anything. "job_1" does not touch "job_12"."""
 
     async def prefixes(self) -> list[tuple[str, int]]:
-        """Top-level prefixes with the instant of their last change, to find those that belong to no job.
+        """Top-level prefixes, each with the instant of its last change. Used to find those that belong to no job.
 
         A backend that may have millions returns a part of them, and the next part at the next call.
         """
@@ -70,20 +70,20 @@ class AccountStore(Protocol):
 
     async def create_account(self, account: Account, key: ApiKey) -> None: ...
     async def add_key(self, key: ApiKey) -> None:
-        """Store another key of an account. Raises TooManyKeys if bounds.MAX_KEYS of the account work."""
+        """Store another key of an account. Raises TooManyKeys if the account has bounds.MAX_KEYS valid ones."""
 
     async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
-        """The key and its account, also if it is revoked or expired: the caller decides."""
+        """The key with this SHA-256, and its account. The caller checks whether the key is revoked or expired."""
 
     async def account(self, account_id: str) -> Account | None: ...
     async def accounts(self) -> list[Account]: ...
     async def keys(self, account_id: str) -> list[ApiKey]: ...
     async def touch(self, key_id: str, at: int) -> None:
-        """Remember the last use. It may be written late, and is lost in a crash."""
+        """Record that the key was used at *at*. A backend may skip a use shortly after one that it recorded."""
 
     async def revoke(self, account_id: str, key_id: str, *, at: int) -> bool: ...
     async def rotate(self, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
-        """Add *new* and end the old key at *old_expires_at*, in one commit; False without such a valid key.
+        """Add *new* and let the old key end at *old_expires_at*, in one commit. Returns False if that key is not valid.
 
         Raises TooManyKeys.
         """
@@ -107,13 +107,13 @@ class ChannelStore(Protocol):
     async def get(self, channel_id: str) -> Channel | None: ...
     async def find_named(self, account: str, environment: str, name: str) -> Channel | None: ...
     async def show(self, channel_id: str, job_id: str) -> None:
-        """Show this session there, unless one with a higher id, a newer one, is shown. Other ids change nothing."""
+        """Let the channel show the session *job_id*, unless it shows a newer one, whose id is higher."""
 
     async def delete(self, account: str, environment: str, channel_id: str) -> bool: ...
 
 
 class Counter(Protocol):
-    """Allowances per calendar window, of accounts and of addresses. Durable and atomic."""
+    """Counts what accounts and addresses use of their allowances in each calendar window. Durable and atomic."""
 
     async def take(self, subject: str, quota: Quota) -> Count:
         """Take quota.amount if it fits, otherwise nothing."""
@@ -134,20 +134,20 @@ class Outbox(Protocol):
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """Pending deliveries whose time has come; empty if none came due within *wait_s*.
+        """At most *limit* pending deliveries whose time has come; empty if none came due within *wait_s*.
 
-        For *busy_s* no other call returns them. Accounts take turns. Each place goes to the account with the fewest
-        deliveries under way; among equals to that with the lowest number in crowding.turns, then to that with the
-        oldest delivery. Of one account the oldest is sent first. Deliveries that *crowding* has no room for are left
-        out and delay no others. Its numbers are read again whenever an attempt was recorded. The time of a call depends
-        on the number of accounts with pending deliveries, not on how many each of them has.
+        For *busy_s* seconds no other call returns them. Accounts take turns: the next delivery is that of the account
+        with the fewest under way, among equals of that with the lowest number in crowding.turns, then of that with the
+        oldest delivery. Each account's oldest is sent first. Deliveries that *crowding* has no room for are left out
+        and delay no others; its numbers are read again whenever an attempt was recorded. The time of a call depends on
+        the number of accounts with pending deliveries, not on how many each of them has.
         """
 
     async def record(self, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
-        """Log the attempt, count it for its address, and return the counts. None if the delivery was deleted.
+        """Store the attempt, count it for its address, and return the counts. None if the delivery was deleted.
 
-        A pending delivery is due again at attempt.next_attempt_at. A delivered one stays delivered. A disabled one
-        changes only after a success.
+        A pending delivery takes *state*, and is due again at attempt.next_attempt_at if that is "pending". A delivery
+        in another state changes only if this attempt delivered it.
         """
 
     async def postpone(self, delivery_id: str, *, until: int) -> None:
@@ -155,7 +155,7 @@ class Outbox(Protocol):
 
     async def of_job(self, job_id: str) -> list[Delivery]: ...
     async def redeliver(self, job_id: str, delivery_id: str) -> Delivery | None:
-        """Make it due now, with the same webhook_id and a new schedule of attempts. None if there is no such delivery.
+        """Make the delivery due now, with a new schedule of attempts. None if there is no such delivery.
 
         Raises QueueFull if too many deliveries are pending.
         """
@@ -164,7 +164,7 @@ class Outbox(Protocol):
         """Send nothing more to this address. Its pending deliveries become disabled."""
 
     async def enable(self, account: str, url: str) -> None: ...
-    async def disabled(self, account: str, url: str) -> bool: ...
+    async def is_disabled(self, account: str, url: str) -> bool: ...
     async def backlog(self) -> int: ...
 
 
@@ -181,7 +181,7 @@ class Upkeep(Protocol):
         """
 
     async def forget_passed(self) -> None:
-        """Delete what is out of date after minutes or a day: Idempotency-Keys, windows of allowances, marks of commits.
+        """Delete what is needed for a short time only: Idempotency-Keys, windows of allowances, marks of commits.
 
         It is cheap; call it every few seconds.
         """
@@ -189,8 +189,8 @@ class Upkeep(Protocol):
     async def forget_old(self) -> int:
         """Delete what is older than model/erasures.py allows, and return the number of rows.
 
-        That is: usage of ended jobs, the health of webhook addresses, keys that have ended, accounts without use, old
-        erasures, and the virtual times of accounts that no longer matter.
+        These are the usage of ended jobs, the health of webhook addresses, ended keys, unused accounts, the record of
+        erasures, and virtual times that the queue has passed.
         """
 
 
@@ -215,7 +215,7 @@ class Relay(Protocol):
     """Messages to the other nodes that have this storage open. Any may get lost; none is stored."""
 
     async def send(self, message: bytes) -> None:
-        """Send *message*. Nothing happens while the database is away, or if the message is too long for it."""
+        """Send *message*. It is dropped while the database is away, or if it is too long."""
 
     def listen(self, handle: Callable[[bytes], None]) -> None:
         """Call *handle* in the running event loop with each message of another node from now on."""

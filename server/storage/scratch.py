@@ -1,4 +1,4 @@
-"""Files on a node's own disk that are being written and have no name yet. Both kinds of blob stores use it."""
+"""Files on a node's own disk that are being written. Both kinds of blob stores use it."""
 
 import asyncio
 import errno
@@ -25,8 +25,8 @@ KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._
 T = TypeVar("T")
 
 
-def checked_key(key: str) -> str:
-    """*key*, which must consist of plain names. Raises ValueError."""
+def check_key(key: str) -> str:
+    """Return *key*. Raises ValueError if it does not consist of plain names."""
     if not KEY.fullmatch(key):
         raise ValueError(f"not a blob's key: {key!r}")
     return key
@@ -51,9 +51,10 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
 
 
 async def _outlast(running: "asyncio.Future[T]") -> None:
-    """Wait until a thread is done, however often the waiting is cancelled; anyio cancels at every await.
+    """Wait until *running* is done, however often the wait is cancelled; anyio cancels at every await.
 
-    The thread may use a descriptor. If the caller closed it earlier, its number could already mean another file.
+    Its thread may use a file descriptor that the caller closes next. Closed too early, the number of the descriptor
+    could already mean another file.
     """
     while not running.done():
         with suppress(asyncio.CancelledError):
@@ -64,7 +65,7 @@ async def _outlast(running: "asyncio.Future[T]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class ThreadSink:
-    """A Sink over something that blocks: it calls *write_parts* with *run*, on a thread."""
+    """A Sink whose *write_parts* blocks; *run* calls it on a thread."""
 
     write_parts: Callable[..., None]
     run: Callable[..., Awaitable[None]]
@@ -123,7 +124,7 @@ class HalfWritten:
         os.fsync(self._descriptor)
 
     def discard(self) -> None:
-        """Delete the name, if it is there yet. One that cannot be deleted goes with the sweep of the next start."""
+        """Close the file and delete its name, if it has one. sweep() deletes what is left after an error."""
         path, self._path = self._path, None
         try:
             if path is not None:
@@ -138,7 +139,7 @@ class HalfWritten:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what processes now dead were writing in *folder*: nobody holds its lock."""
+    """Delete the unfinished files of dead processes in *folder*. They are the files that nobody has locked."""
     for path in folder.iterdir():
         with suppress(FileNotFoundError, BlockingIOError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

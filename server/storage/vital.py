@@ -1,4 +1,4 @@
-"""Threads without which a process would only look alive."""
+"""Threads whose failure ends the process."""
 
 import os
 import threading
@@ -10,9 +10,9 @@ SOFTWARE = 70  # exit status for an error of the program, from sysexits.h
 
 
 def start_vital(work: Callable[[], None], *, name: str) -> threading.Thread:
-    """Start a thread that does *work*, and end the process if an error ends it.
+    """Start a thread that does *work*, and end the process if *work* raises.
 
-    Otherwise callers would wait for ever for a thread that is gone. Unconfirmed work is undone, as when the process is
+    Otherwise callers would wait for ever for a thread that is gone. Uncommitted work is undone, as when the process is
     killed. The thread is a daemon, so a program can end without closing the storage.
     """
 

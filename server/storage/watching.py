@@ -1,4 +1,4 @@
-"""Tasks that wait for a topic, and waking them from any thread. Each backend announces topics in its own way."""
+"""Lets tasks wait for a topic, and wakes them from any thread. Each backend announces topics in its own way."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from server.waiting import set_within
 
 
 class Watch:
-    """Set when a topic is announced after the watch began. For one waiting task."""
+    """Wakes one waiting task when a topic is announced after the watch began."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -21,7 +21,7 @@ class Watch:
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Returns True when woken, False after *timeout_s*."""
+        """Return True when woken, False after *timeout_s*."""
         if not await set_within(self._event, timeout_s):
             return False
         self._event.clear()
@@ -60,7 +60,7 @@ class Watches:
             watch.wake()
 
     def wake_all(self) -> None:
-        """Wake everybody, when it is not known what changed. Each looks for itself."""
+        """Wake every task, because it is not known which topics changed."""
         with self._lock:
             everything = set(self._watches)
         self.wake(everything)

@@ -1,4 +1,4 @@
-"""What the readers of a channel get: the events of the session that it shows, then those of the next one."""
+"""Follows a channel for its readers: the events of the session that it shows, then those of the next one."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -10,14 +10,14 @@ from server.streams.following import EventReader, Following
 from server.streams.rendering import RenderedBatch
 from server.waiting import set_within
 
-LOOK_S = 1.0  # how old the answer to "which session is shown there?" may be
-MAX_KNOWN = 1000  # channels whose answer is in memory
-OVER = -1  # of a ChannelPosition: the reader has everything of its session
+LOOK_S = 1.0  # for this time a channel is taken from memory
+MAX_KNOWN = 1000  # channels in memory
+OVER = -1  # the seq of a ChannelPosition whose reader has everything of its session
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelPosition:
-    """How far a reader of a channel is: the session, and the number of its last event."""
+    """Where a reader of a channel is: its session, and the number of the last event that it has."""
 
     job_id: str | None = None
     seq: int = 0
@@ -25,7 +25,7 @@ class ChannelPosition:
 
 @dataclass(frozen=True, slots=True)
 class ChannelBatch:
-    """The next batch for a reader. *reader* knows whether it delivers results."""
+    """The next batch for a reader of a channel. EventReader.record_delivery() must be called with it."""
 
     batch: RenderedBatch
     reader: EventReader
@@ -33,7 +33,7 @@ class ChannelBatch:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFollowing:
-    """Makes readers' views of channels. One for each process, so that a thousand readers ask the storage once."""
+    """Follows channels. Each process has one, so that a thousand readers cause one request to the storage."""
 
     following: Following
     _known: dict[str, tuple[float, Channel | None]] = field(default_factory=dict, init=False)
@@ -52,8 +52,8 @@ class ChannelFollowing:
     async def follow(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[ChannelBatch | None]:
         """Yield the batches for a reader at *position*, and None about every LOOK_S seconds while there is nothing.
 
-        A session that ended before the reader came is not shown, unless the reader was following it. Ends when the
-        channel is deleted and when the server stops.
+        A session that ended before the reader came is left out, unless the reader was following it. The iteration ends
+        when the channel is deleted and when the server stops.
         """
         position = await self._start_position(channel_id, position)
         while not self.following.closing.is_set() and (channel := await self.look(channel_id)) is not None:
@@ -74,7 +74,7 @@ class ChannelFollowing:
         return ChannelPosition(channel.job, OVER if job is None or job.terminal else 0)
 
     async def _next_position(self, channel: Channel, position: ChannelPosition) -> ChannelPosition | None:
-        """Where to read next: the rest of the reader's session, or the whole of a newer one, which may be over too."""
+        """Where to read next: in the reader's session, or at the start of a newer one. None if there is nothing."""
         if channel.job is None or (channel.job == position.job_id and position.seq == OVER):
             return None
         if await self.following.storage.jobs.get(channel.job) is None:
@@ -82,7 +82,7 @@ class ChannelFollowing:
         return position if channel.job == position.job_id else ChannelPosition(channel.job)
 
     async def _follow_session(self, channel_id: str, position: ChannelPosition) -> AsyncGenerator[ChannelBatch | None]:
-        """What one session has, until it ends or the channel shows another."""
+        """Yield the batches of one session, until it ends or the channel shows another."""
         assert position.job_id is not None
         async with AsyncExitStack() as stack:
             reader = stack.enter_context(

@@ -1,8 +1,8 @@
-"""One job's newest events, rendered once, for all of its readers in this process.
+"""Gives one job's newest events, rendered once, to all of its readers in this process.
 
-The feed reads the log as it grows and keeps the newest events in memory for its readers. A reader that is farther
-behind reads the log itself, so it costs a page of memory and delays nobody. New events wake the readers in groups, so
-that the event loop can do other work in between.
+The feed reads the log as it grows and keeps the newest events in memory. A reader that is farther behind reads pages of
+the log, so it costs a page of memory and delays nobody. New events wake the readers in groups, so that the event loop
+can do other work in between.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, RenderedBatch, partial_body
 from server.waiting import racing
 
-KEPT = 128  # events that are kept for readers which are behind, and at most twice as many; the log has them all
-WOKEN_AT_ONCE = 64  # readers, in one round of the event loop
-PAGE = 100  # events that a reader which is behind has in memory
-PAGE_SHARED_S = 0.25  # for which a page is kept for others who come to the same place, as when thousands join
+KEPT = 128  # events in memory for readers that are behind; up to twice as many for a while
+WOKEN_AT_ONCE = 64  # readers, in one turn of the event loop
+PAGE = 100  # events of the log that are read at once
+PAGE_SHARED_S = 0.25  # how long a page stays in memory for other readers at the same place
 
 
 class Feed:
@@ -37,8 +37,8 @@ class Feed:
         closing: asyncio.Event,
         quiet_s: float,
     ) -> None:
-        """*quiet_s*: after so many seconds without an event a waiting reader gets None."""
-        self.readers = 0  # counted by who gives the feed to readers
+        """*quiet_s* is the number of seconds without an event after which a waiting reader gets None."""
+        self.readers = 0  # the number of readers, which Following.open_reader() counts
         self.version = 0  # grows whenever there may be something new
         self._job_id = job_id
         self._events = events
@@ -50,7 +50,7 @@ class Feed:
         self._last: int | None = None  # the number of the newest event; None before the log was looked at
         self._newest: list[Rendered] = []  # events up to the last one
         self._rendered: dict[int | None, Rendered] = {}  # the partials, by channel
-        self._batches: dict[tuple[int, tuple[int, ...]], RenderedBatch] = {}  # of this version, by begin and partials
+        self._batches: dict[tuple[int, tuple[int, ...]], RenderedBatch] = {}  # of this version, by start and partials
         self._pages: dict[int, asyncio.Task[RenderedBatch | None]] = {}  # being read, by the number before them
         self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
         self._waking = False
@@ -67,11 +67,11 @@ class Feed:
 
     @property
     def over(self) -> bool:
-        """Whether the log has every event that will ever come."""
+        """Whether no further event can come."""
         return self._task.done()
 
     def check(self) -> None:
-        """Raises what ended the feed, if that was an error."""
+        """Raise the error that ended the feed, if one did."""
         if self.over and not self._task.cancelled():
             self._task.result()
 
@@ -80,9 +80,9 @@ class Feed:
         return self._last is not None and after >= self._last - len(self._newest)
 
     def batch_after(self, after: int, shown: int) -> RenderedBatch | None:
-        """The next batch for a reader that has every event up to *after* and the partials up to *shown*, or None.
+        """The next batch for a reader that has the events up to *after* and the partials up to *shown*; None if none.
 
-        Only for places that are in memory (see has()). Readers at the same place get the same batch.
+        Call it only if has(*after*). Readers at the same place get the same batch.
         """
         assert self._last is not None, "has() is asked first"
         place, behind = max(after, self._last), max(0, self._last - after)
@@ -96,7 +96,7 @@ class Feed:
         return self._batches[key]
 
     async def page_after(self, after: int) -> RenderedBatch | None:
-        """The log's next events after number *after*, for a reader whose place is no longer in memory, or None.
+        """The log's next events after number *after*, for a reader whose place is no longer in memory; None if none.
 
         Readers that ask for the same page at the same time share one read of the log.
         """
@@ -107,7 +107,7 @@ class Feed:
         return await asyncio.shield(reading)
 
     async def wait(self, version: int) -> bool:
-        """Wait until there may be something newer than *version*. Returns False if there was no news for quiet_s."""
+        """Wait until *version* is no longer the newest. Returns False if it still was after *quiet_s* seconds."""
         if version != self.version:
             return True
         waiter: asyncio.Future[bool] = self._loop.create_future()
@@ -120,7 +120,7 @@ class Feed:
             self._waiting.pop(waiter, None)
 
     def close(self) -> None:
-        """Called when the last reader has left."""
+        """Stop following. Call it when the last reader has left."""
         self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -146,11 +146,11 @@ class Feed:
                 del self._newest[:KEPT]
             self._newest.append(rendered)
             self._last = event.seq
-            self._pages.clear()  # what was read before the event lacks it
+            self._pages.clear()  # pages that were read before lack this event
             self._note_change()
 
     async def _tail(self, after: int) -> AsyncGenerator[Event]:
-        """Yield the log's events as they come. While the database is away none come, and readers stay."""
+        """Yield the log's events as they come. While the database is away, it waits."""
         tail = aiter(self._events.tail(self._job_id, after=after))
         try:
             while True:
@@ -163,7 +163,7 @@ class Feed:
             page = await self._events.read(self._job_id, after=after, limit=PAGE)
             return RenderedBatch([await self._render(event) for event in page]) if page else None
         except StorageAway:
-            return None  # what is lacking comes when the database is back
+            return None  # the reader asks again when the database is back
 
     def _forget_page(self, after: int, reading: "asyncio.Task[RenderedBatch | None]") -> None:
         if self._pages.get(after) is reading:
@@ -171,14 +171,14 @@ class Feed:
 
     @property
     def _all_wait(self) -> bool:
-        """Whether every reader has everything and waits for more."""
+        """Whether every reader has all events and waits for more."""
         if not self._waiting or len(self._waiting) < self.readers:
             return False
         longest_waiting, _ = next(iter(self._waiting.values()))
         return longest_waiting == self.version
 
     def _render_partials(self, partials: Sequence[ShownPartial]) -> list[Rendered]:
-        """The partials with their JSON, each made once for all readers."""
+        """Render the partials, each once for all readers."""
         for one in partials:
             if (made := self._rendered.get(one.channel)) is None or made.seen is not one:
                 self._rendered[one.channel] = Rendered(one, partial_body(self._job_id, one))
@@ -197,7 +197,7 @@ class Feed:
             self._loop.call_soon(self._wake_readers)
 
     def _wake_readers(self) -> None:
-        """Wake the readers that have waited longest, if there is news or has been none for long, then the next ones."""
+        """Wake a group of readers that have waited longest, if there is news or they waited for *quiet_s* seconds."""
         self._waking = False
         now = self._loop.time()
         for _ in range(min(WOKEN_AT_ONCE, len(self._waiting))):
@@ -213,7 +213,7 @@ class Feed:
             self._wake_readers_soon()
 
     def _wake_readers_at(self, at: float) -> None:
-        """Plan to wake the readers that have waited for too long at that time, unless an earlier check is planned."""
+        """Plan a call of _wake_readers() at the time *at*, unless an earlier one is planned."""
         if self._timer is None:
             self._timer = self._loop.call_at(at, self._handle_timer)
 

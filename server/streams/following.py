@@ -1,6 +1,6 @@
-"""One reader's view of a job: its log from any point on, and the newest partial between its events.
+"""Follows a job for its readers: the log from any event on, and the newest partials between its events.
 
-Server-Sent Events and WebSockets use the same view. Events for readers at the same place are read and rendered once
+Server-Sent Events and WebSockets both use it. Events for readers at the same place are read and rendered once
 (feed.py). A reader that is behind reads the log page by page, at its own speed.
 """
 
@@ -28,19 +28,19 @@ _NOTHING_ELSE = nullcontext()
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Makes readers' views. One for each process, used by every stream and WebSocket."""
+    """Makes EventReaders for all streams and WebSockets of the process."""
 
     storage: Storage
     partials: Partials
     records: Records
     eraser: Eraser
     metrics: Metrics
-    closing: asyncio.Event  # set when the server stops: readers leave and resume later by their last id
+    closing: asyncio.Event  # set when the server stops; readers come back later with their last id
     feeds: dict[tuple[str, float], Feed] = field(default_factory=dict, init=False)  # by job and quiet_s
 
     @contextmanager
     def open_reader(self, job_id: str, *, after: int, quiet_s: float) -> Iterator["EventReader"]:
-        """A reader of every event after number *after*, while the block lasts."""
+        """Open a reader of every event after number *after*, while the block lasts."""
         key = (job_id, quiet_s)
         feed = self.feeds.get(key)
         if feed is None or feed.over:
@@ -64,7 +64,7 @@ class Following:
                     del self.feeds[key]
 
     async def follow(self, job_id: str, *, after: int, quiet_s: float) -> AsyncGenerator[Seen | None]:
-        """Yield what a reader gets one by one: events, partials in their places, None after *quiet_s* of silence."""
+        """Yield events and partials one by one, and None after each *quiet_s* seconds without any."""
         with self.open_reader(job_id, after=after, quiet_s=quiet_s) as reader:
             async for batch in reader:
                 if batch is None:
@@ -74,16 +74,16 @@ class Following:
                         yield item.seen
 
     async def render(self, event: Event) -> Rendered:
-        """The event with its JSON. The last event of a job shows the record as it is now, with valid links."""
+        """Render the event. The last event of a job has the record as it is now, with valid links."""
         if event.type in TERMINAL_EVENTS and (job := await self.storage.jobs.get(event.stream)) is not None:
             announcement = await self.records.announcement(job)
             body = orjson.dumps({**announcement.body, "job_id": event.stream, "seq": event.seq})
-            return Rendered(event, body, hands_over=announcement.hands_over)
+            return Rendered(event, body, delivers_results=announcement.delivers_results)
         return Rendered(event, event_body(event))
 
 
 class EventReader:
-    """Iterate over it for every event once and in order, with partials in their places, and None for each silence.
+    """Iterates over batches of events and partials in order, with None after each *quiet_s* seconds without any.
 
     It ends after the job's last event, when the job is deleted, and when the server stops.
     """
@@ -95,7 +95,7 @@ class EventReader:
         self._feed = feed
         self._following = following
         self._began = now_ms()
-        self._over = False  # the job's last event was passed on
+        self._over = False  # the reader has the job's last event
 
     def __aiter__(self) -> Self:
         return self
@@ -115,16 +115,12 @@ class EventReader:
         raise StopAsyncIteration
 
     def record_delivery(self, batch: RenderedBatch | None) -> AbstractAsyncContextManager[None]:
-        """The block sends the batch.
-
-        If it has all results of a job that keeps none, they count as delivered after it.
-        """
-        if batch is None or not batch.hands_over:
+        """Send the batch in the block. Results of a job that keeps none then count as delivered, if it has them."""
+        if batch is None or not batch.delivers_results:
             return _NOTHING_ELSE
         return self._following.eraser.sending(self._job_id)
 
     async def _next_batch(self) -> RenderedBatch | None:
-        """The next batch, if there is one by now."""
         if self._feed.has(self._after):
             return self._feed.batch_after(self._after, self._shown)
         return await self._feed.page_after(self._after)

@@ -1,8 +1,8 @@
-"""The newest partial of every live job: words that may still change. Nothing older is kept.
+"""The newest partial of every live job: words that may still change. Older partials are dropped.
 
-A job with separate channels has a partial for each channel. A partial belongs to one place in its job's log. Readers
-send it when they are at that place, so it never comes before the words that it follows or after those that replace it.
-A slow reader misses partials and nothing else.
+A job with separate channels has a partial for each channel. A partial belongs behind one event of its job's log, and a
+reader gets it when it has this event. So a partial never comes before the words that it follows or after those that
+replace it. A slow reader misses partials and nothing else.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ShownPartial:
-    """A partial for readers: *body* is its JSON, *number* is different for each partial."""
+    """A partial for readers. *body* is its JSON; each partial has a higher *number* than those before."""
 
     number: int
     after: int  # the log's last event at the time
@@ -21,7 +21,7 @@ class ShownPartial:
 
 
 class Partials:
-    """The newest partials of each job. It belongs to one event loop."""
+    """The newest partials of each job. Used in one event loop only."""
 
     def __init__(self) -> None:
         self._newest: dict[str, dict[int | None, ShownPartial]] = {}  # by job and channel, in the order of numbers
@@ -31,7 +31,7 @@ class Partials:
 
     @property
     def watched_jobs(self) -> Collection[str]:
-        """The jobs whose partials somebody waits for."""
+        """The jobs whose partials are watched."""
         return self._watches.keys()
 
     def newest(self, job_id: str) -> Collection[ShownPartial]:
@@ -47,7 +47,7 @@ class Partials:
         self._wake(job_id)
 
     def move(self, job_id: str, *, after: int) -> None:
-        """Keep the partials although the log went on to *after*."""
+        """Let the job's partials belong behind event *after*, because the log has grown."""
         shown = self._newest.get(job_id, {})
         for channel, partial in shown.items():
             shown[channel] = replace(partial, after=after)
@@ -55,7 +55,7 @@ class Partials:
             self._wake(job_id)
 
     def end(self, job_id: str, *, channel: int | None = None) -> None:
-        """Forget the partial of the job's channel: its words are in the log now, or were never said."""
+        """Drop the partial of the job's channel, because its words are in the log or were withdrawn."""
         shown = self._newest.get(job_id, {})
         if shown.pop(channel, None) is not None:
             if not shown:

@@ -1,8 +1,7 @@
-"""Sends partials to readers on nodes other than the one that runs the session, and only those that have a reader.
+"""Sends partials from the node that runs a session to the nodes that have readers of it.
 
 A node with readers asks for the partials of their jobs every few seconds. The node that runs such a job answers with
-the newest partial on each channel, and with each new one. A partial that is lost on the way is replaced by the next
-one.
+the newest partial of each channel, and then sends each new one. A lost partial is replaced by the next one.
 """
 
 import asyncio
@@ -18,18 +17,18 @@ from server.streams.partials import Partials
 from server.waiting import set_within
 
 PAUSE_S = 0.1  # between two rounds: the shortest time between two partials of a job
-ASK_S = 3.0  # how often to ask for the partials that are read here
-WANTED_S = 8.0  # how long an answer is wanted after it was asked for
-ASKED_AT_ONCE = 100  # jobs in one question
+ASK_S = 3.0  # how often a node asks for the partials that it needs
+WANTED_S = 8.0  # how long partials are sent after a node asked for them
+ASKED_AT_ONCE = 100  # jobs in one message
 
 
 @dataclass(slots=True)
 class PartialRelay:
-    """The background work that asks, answers and listens; run() it with the server."""
+    """Asks for partials and answers other nodes. run() is a task of the server."""
 
     partials: Partials
     relay: Relay
-    _wanted: dict[str, float] = field(init=False, default_factory=dict)  # job -> until when others want its partials
+    _wanted: dict[str, float] = field(init=False, default_factory=dict)  # by job, until when others want its partials
     _changed: set[str] = field(init=False, default_factory=set)
     _asked: set[str] = field(init=False, default_factory=set)
     _ask_at: float = field(init=False, default=0.0)
@@ -47,7 +46,7 @@ class PartialRelay:
                     await self.relay.send(orjson.dumps(message))
 
     async def _ask(self) -> None:
-        """Ask for the partials of jobs that are read here: of all of them now and then, of new ones at once."""
+        """Ask for the partials of jobs with readers here: at once for new jobs, for all of them every ASK_S."""
         watched, now = set(self.partials.watched_jobs), time.monotonic()
         due = now >= self._ask_at
         if due:
@@ -58,7 +57,7 @@ class PartialRelay:
             await self.relay.send(orjson.dumps({"want": asking[first : first + ASKED_AT_ONCE]}))
 
     def _partial_messages(self, job_id: str) -> list[dict[str, object]]:
-        """A message for each partial of the job. Each names all that there are, so that others are forgotten."""
+        """A message for each partial of the job. Each lists the channels with a partial, so that others are dropped."""
         partials = self.partials.newest(job_id)
         standing = [partial.channel for partial in partials]
         return [
@@ -73,7 +72,7 @@ class PartialRelay:
         ] or [{"job": job_id, "standing": []}]
 
     def _note_change(self, job_id: str) -> None:
-        """A partial changed on this node."""
+        """Note that a partial of the job changed on this node, if another node wants it."""
         if self._receiving or (until := self._wanted.get(job_id)) is None:
             return
         if time.monotonic() < until:
@@ -101,9 +100,9 @@ class PartialRelay:
             self._wanted[job_id] = now + WANTED_S
 
     def _show_partial(self, job_id: str, content: Mapping[str, Any]) -> None:
-        """Show another node's partial here, at its place in the log, and forget the partials that it has withdrawn.
+        """Show another node's partial here, and drop the partials that it has withdrawn.
 
-        A node with an older version names no channel, and sends one partial or none.
+        A node of an older version names no channel, and sends one partial or none.
         """
         channel = content.get("channel")
         standing = content.get("standing", [channel] if "body" in content else [])

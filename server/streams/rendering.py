@@ -1,4 +1,4 @@
-"""Events and partials in the forms of readers: JSON and what is made from it, once for all readers."""
+"""Renders events and partials as JSON and in the forms that readers need, once for all readers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ Seen: TypeAlias = Event | ShownPartial
 
 @dataclass(slots=True, eq=False)
 class Rendered:
-    """An event or partial with its JSON, which has its job and, for events, its number."""
+    """An event or partial with its JSON, which contains the job's id and the event's number."""
 
     seen: Seen
     body: bytes
-    hands_over: bool = False  # all results of a job that keeps none
+    delivers_results: bool = False  # it has all results of a job that keeps none
     _forms: dict[Callable[..., Any], Any] = field(default_factory=dict)
 
     @property
@@ -32,7 +32,7 @@ class Rendered:
         return None if isinstance(self.seen, ShownPartial) else self.seen.seq
 
     def form(self, make: Callable[["Rendered"], T]) -> T:
-        """The result of *make*. It is called for the first reader that asks, and the others get the same."""
+        """The result of *make*, which is called once for all readers."""
         if make not in self._forms:
             self._forms[make] = make(self)
         made: T = self._forms[make]
@@ -41,7 +41,7 @@ class Rendered:
 
 @dataclass(slots=True, eq=False)
 class RenderedBatch:
-    """What a reader is sent next, together: events in order and perhaps partials behind them. Never empty."""
+    """Events in order, then perhaps partials, that a reader gets together. Never empty."""
 
     items: Sequence[Rendered]
     _joined: dict[Callable[..., bytes], bytes] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class RenderedBatch:
         return next((item.seen for item in reversed(self.items) if isinstance(item.seen, Event)), None)
 
     @property
-    def hands_over(self) -> bool:
+    def delivers_results(self) -> bool:
         """Whether it has all results of a job that keeps none. Only a job's last event has them."""
-        return self.items[-1].hands_over
+        return self.items[-1].delivers_results
 
     @property
     def partial(self) -> ShownPartial | None:
@@ -63,7 +63,7 @@ class RenderedBatch:
         return last if isinstance(last, ShownPartial) else None
 
     def join_bytes(self, make: Callable[[Rendered], bytes]) -> bytes:
-        """The bytes that *make* makes of the items, one after the other."""
+        """The forms that *make* gives the items, joined. They are made once for all readers."""
         if make not in self._joined:
             self._joined[make] = b"".join(item.form(make) for item in self.items)
         return self._joined[make]
@@ -79,7 +79,7 @@ def event_body(event: Event) -> bytes:
 
 
 def json_with_type(item: Rendered) -> bytes:
-    """The JSON with the type inside, as WebSockets need it. Server-Sent Events have it outside."""
+    """The JSON with the member `type`, for WebSockets. Server-Sent Events have the type outside the JSON."""
     return item.body if item.kind in TERMINAL_EVENTS else _with_members(f'"type":"{item.kind}"', item.body)
 
 

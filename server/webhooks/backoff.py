@@ -1,4 +1,4 @@
-"""When to try a webhook again.
+"""Computes when to try a webhook again.
 
 The schedule is the example of Standard Webhooks: quick while a receiver restarts, then slower and slower for three
 days, which is longer than a weekend.
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-JITTER = 0.2  # +- this share of each delay, so that deliveries that failed together do not come back together
+JITTER = 0.2  # each delay varies by this fraction, so that deliveries that failed together are not retried together
 LONGEST_RETRY_AFTER_S = 24 * 3600
 
 _SECONDS = re.compile(r"[0-9]{1,9}")
@@ -18,10 +18,10 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 def delay_after(
     attempt: int, *, schedule_s: Sequence[float], roll: float, retry_after_s: float | None = None
 ) -> float | None:
-    """Seconds to wait after failed *attempt* (1, 2, ...); None after the last one.
+    """Seconds to wait after the failed *attempt* (1, 2, ...); None after the last one.
 
-    *schedule_s* holds the delays between attempts, so there is one attempt more. *roll* in [0, 1) spreads each delay by
-    JITTER. *retry_after_s*, which the receiver asked for, raises the delay to a day at most.
+    *schedule_s* has the delays between attempts, so there is one attempt more. *roll* in [0, 1) chooses the jitter. The
+    delay is at least *retry_after_s*, which the receiver asked for, if that is no more than a day.
     """
     if attempt > len(schedule_s):
         return None
@@ -37,6 +37,6 @@ def retry_after_s(header: str | None, *, now_s: float) -> float | None:
     try:
         at = parsedate_to_datetime(text)
         at_s = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError, TypeError, IndexError):  # whatever the text makes of the parser
+    except (ValueError, OverflowError, TypeError, IndexError):  # the parser raises all of these
         return None
     return max(0.0, at_s - now_s)

@@ -1,4 +1,4 @@
-"""Sending deliveries that are due: signed, limited in time, retried on a schedule, in turn by account."""
+"""Sends webhook deliveries when they are due, and records the result of each attempt."""
 
 import asyncio
 import random
@@ -20,16 +20,16 @@ from server.webhooks.backoff import delay_after
 from server.webhooks.delivery_slots import Crowded
 from server.webhooks.sender import GONE, Reply, WebhookSender
 
-MARGIN_S = 15.0  # a claimed delivery stays reserved for this much longer than an attempt may take
-CROWDED_AGAIN_MS = 5_000  # a delivery that found its receiver's network address crowded comes due after this time
-CROWDED_PAUSE_S = 1.0  # and its account keeps the seat for this long, so that it does not ask again at once
-MAX_FAILURES = 100  # failed attempts within an hour, none of them a success, that disable an address
-FAILING_MS = 30 * 60 * 1000  # if the first of them is at least this old: a short outage disables nothing
+MARGIN_S = 15.0  # a delivery is claimed for this much longer than an attempt may take
+CROWDED_AGAIN_MS = 5_000  # after this time a delivery is due again whose receiver's network address was crowded
+CROWDED_PAUSE_S = 1.0  # for this time its account keeps the slot, so that it does not try again at once
+MAX_FAILURES = 100  # attempts that failed within an hour, without a success, disable an address
+FAILING_MS = 30 * 60 * 1000  # if the first of these failures is at least this old: a short outage disables nothing
 
 
 @dataclass(slots=True)
 class Deliveries:
-    """The loop over the outbox."""
+    """Sends the deliveries of the outbox. run() is a task of the server."""
 
     storage: Storage
     records: Records
@@ -40,7 +40,7 @@ class Deliveries:
     poll_s: float = 1.0
 
     async def run(self) -> None:
-        """Send due messages until *closing* is set. Messages under way are then finished, or time out."""
+        """Send due deliveries until *closing* is set, then wait for the attempts under way."""
         async with asyncio.TaskGroup() as tasks:
             while not self.closing.is_set():
                 for delivery in await self._claim_due():
@@ -48,7 +48,7 @@ class Deliveries:
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:
-        """Return the deliveries to send now. If none is due, wait for a moment and return none."""
+        """Claim the deliveries to send now. If none is due within *poll_s* seconds, return none."""
         await self.sender.slots.wait_for_free()
         try:
             return await self.storage.outbox.claim_due(
@@ -64,17 +64,17 @@ class Deliveries:
             return []
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """Make one attempt. A delivery that a fault ends stays claimed for a while, then comes due again."""
+        """Make one attempt. After a fault of ours the delivery is due again when its claim ends."""
         with contain("webhook", self.metrics, delivery=delivery.id):
             with self.eraser.holding(delivery.job_id):
                 reply = await self._attempt(delivery)
                 if reply is not None:
                     await self._record(delivery, reply)
-            if reply is not None and reply.handed_over:
+            if reply is not None and reply.delivered_results:
                 await self.eraser.note_answered(delivery.job_id)
 
     async def _attempt(self, delivery: Delivery) -> Reply | None:
-        """Send the delivery; None if it was not sent. Its seat is free again before the result is recorded."""
+        """Send the delivery and free its slot. Returns None if it was not sent."""
         try:
             return await self._send(delivery)
         except Crowded:
@@ -104,10 +104,10 @@ class Deliveries:
             environment=delivery.environment,
             webhook_id=delivery.webhook_id,
         )
-        return replace(reply, handed_over=announcement.hands_over and reply.error is None)
+        return replace(reply, delivered_results=announcement.delivers_results and reply.error is None)
 
     async def _record(self, delivery: Delivery, reply: Reply) -> None:
-        """Log the attempt, and disable the address if this was one too many."""
+        """Record the attempt, and disable the address after too many failures."""
         delay_s = None
         if reply.error is not None and reply.status_code != GONE:
             delay_s = delay_after(
@@ -127,15 +127,15 @@ class Deliveries:
         )
         state = "delivered" if reply.error is None else "pending" if delay_s is not None else "failed"
         if reply.status_code == GONE:
-            state = "disabled"  # first the address, so that nobody who sees the attempt finds it still enabled
+            state = "disabled"  # the address first, so that no client sees the attempt while the address is enabled
             await self.storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
         health = await self.storage.outbox.record(delivery.id, attempt, state=state)
         self.metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
-        if reason := health and self._hopeless(health, at):
+        if reason := health and self._reason_to_disable(health, at):
             await self.storage.outbox.disable(delivery.account, delivery.url, reason=reason)
 
-    def _hopeless(self, health: AddressHealth, at: int) -> str | None:
-        """Why an address is called no more after an attempt at the instant *at*; None if it is."""
+    def _reason_to_disable(self, health: AddressHealth, at: int) -> str | None:
+        """Why an address must be disabled after an attempt at the instant *at*; None if it need not."""
         if health.exhausted >= self.sender.rules.exhausted_before_disable:
             return f"{health.exhausted} deliveries ran out"
         if health.failures >= MAX_FAILURES and at - (health.failing_since or at) >= FAILING_MS:

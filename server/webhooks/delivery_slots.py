@@ -1,7 +1,7 @@
 """Limits the webhooks that are under way at once: in all, of one account, to one host and to one network address.
 
-Deliveries and tests on demand share these slots. So no account, no dead receiver and no receiver with a thousand names
-can delay the others.
+Deliveries and tests on demand share these slots, so that no account, no dead receiver and no receiver with a thousand
+names can delay the others.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from server.model.deliveries import Crowding
 from server.model.errors import Refused
 
 MAX_AT_ONCE = 64
-KEPT = 16  # of them for accounts that have none on their way
-MAX_PER_HOST = 4  # so that a dead host does not delay the others,
-MAX_PER_ACCOUNT = 16  # nor a customer with a hundred of them,
-MAX_PER_ACCOUNT_AND_ADDRESS = 8  # nor a dead receiver with a thousand names,
-MAX_PER_ADDRESS = 16  # nor one that many accounts name
-MAX_TURNS = 10_000  # accounts whose last turn is remembered; beyond it all are forgotten
+KEPT = 16  # of these slots, for accounts with no message under way
+MAX_PER_HOST = 4  # against a dead host
+MAX_PER_ACCOUNT = 16  # against an account with many dead hosts
+MAX_PER_ACCOUNT_AND_ADDRESS = 8  # against a dead receiver with many host names
+MAX_PER_ADDRESS = 16  # against a dead receiver that many accounts use
+MAX_TURNS = 10_000  # accounts whose last turn is in memory; beyond it all turns are dropped
 
 
 class Crowded(Exception):
-    """The receiver's network address has as many messages on their way as it may have. Try again in a while."""
+    """The receiver's network address has too many messages under way. Try again in some seconds."""
 
 
 @dataclass(slots=True)
 class DeliverySlots:
-    """Counts the messages under way. It belongs to one event loop."""
+    """Counts the messages under way. Used in one event loop only."""
 
     _hosts: Tally[str] = field(default_factory=Tally)
     _accounts: Tally[str] = field(default_factory=Tally)
@@ -38,14 +38,14 @@ class DeliverySlots:
     _account_addresses: Tally[tuple[str, str]] = field(default_factory=Tally)
     _turns: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
-    _left: asyncio.Event = field(default_factory=asyncio.Event)  # somebody left a seat
+    _left: asyncio.Event = field(default_factory=asyncio.Event)  # set when a slot becomes free
 
     @property
     def free(self) -> int:
         return MAX_AT_ONCE - self._accounts.total()
 
     def crowding(self) -> Crowding:
-        """What Outbox.claim_due() needs to know. Its numbers follow those of this object."""
+        """The numbers for Outbox.claim_due(). They change with those of this object."""
         return Crowding(
             per_host=MAX_PER_HOST,
             per_account=MAX_PER_ACCOUNT,
@@ -56,13 +56,12 @@ class DeliverySlots:
         )
 
     async def wait_for_free(self) -> None:
-        """Return once a seat is free."""
         while self.free <= 0:
             self._left.clear()
             await self._left.wait()
 
     def take(self, account: str, host: str) -> None:
-        """Take a seat for a message of *account* to *host* that claim_due() found room for. leave() gives it back."""
+        """Take a slot for a claimed message of *account* to *host*. leave() frees it."""
         if len(self._turns) >= MAX_TURNS:
             self._turns.clear()
         self._turn += 1
@@ -76,8 +75,8 @@ class DeliverySlots:
         self._left.set()
 
     @contextmanager
-    def taken(self, account: str, host: str) -> Iterator[None]:
-        """A seat while the block lasts, for a message that nobody claimed. Raises Refused too_many_connections."""
+    def hold(self, account: str, host: str) -> Iterator[None]:
+        """Take a slot while the block lasts, for a message that is no delivery. Raises Refused too_many_connections."""
         busy = self._accounts[account]
         if self.free <= (KEPT if busy else 0) or busy >= MAX_PER_ACCOUNT or self._hosts[host] >= MAX_PER_HOST:
             raise crowding_refusal()
@@ -89,11 +88,11 @@ class DeliverySlots:
 
     @contextmanager
     def at(self, account: str, address: Address) -> Iterator[None]:
-        """A slot for a delivery to the network *address* while the block lasts. Raises Crowded.
+        """Take a slot for the network *address* while the block lasts. Raises Crowded.
 
-        An account may have MAX_PER_ACCOUNT_AND_ADDRESS slots there, under any number of names. When all slots are
-        taken, an account without one still gets one, because customers may share a receiver that one of them keeps
-        busy.
+        An account may have MAX_PER_ACCOUNT_AND_ADDRESS slots of an address, for any number of host names. If all
+        MAX_PER_ADDRESS slots are taken, an account without one still gets one, because accounts may share a receiver
+        that one of them keeps busy.
         """
         place = address_key(address)
         mine = self._account_addresses[account, place]

@@ -1,4 +1,4 @@
-"""One attempt to deliver a webhook: sign the body, send it, say what came back."""
+"""Makes one attempt to deliver a webhook: signs the body, sends it and returns the result."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ class Reply:
     duration_ms: int
     error: str | None
     retry_after_s: float | None = None
-    handed_over: bool = False  # the receiver now has all results of a job that keeps none
+    delivered_results: bool = False  # the receiver now has all results of a job that keeps none
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class WebhookSender:
     slots: DeliverySlots
 
     async def send(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
-        """Send *body* to *url* for *account*, signed with its secret of *environment*, and return the result.
+        """Send *body* to *url*, signed with the account's secret of *environment*, and return the result.
 
-        Every failure becomes a Reply, even a failure of ours. Raises Crowded if the network address of the receiver has
-        too many messages under way.
+        Every failure becomes a Reply, even an error of this server. Raises Crowded if the receiver's network address
+        has too many messages under way.
         """
         began = time.monotonic()
         try:
@@ -81,7 +81,7 @@ class WebhookSender:
 
 
 def _why(error: Exception) -> str:
-    """The reason for the log of attempts. An unexpected *error* is logged for the operator too."""
+    """The reason that the log of attempts shows. An unexpected *error* is also logged for the operator."""
     match error:
         case TimeoutError() | httpx.TimeoutException():
             return "timeout"
@@ -95,7 +95,7 @@ def _why(error: Exception) -> str:
 
 
 def signing_secrets(account: Account, environment: str) -> list[str]:
-    """The account's secrets that sign at present: the current one, and the previous one during its overlap."""
+    """The secrets that sign now: the current one and, until it expires, the previous one."""
     secret = account.webhook_secret_of(environment)
     if secret.previous is None or (secret.previous_expires_at or 0) <= now_ms():
         return [secret.current]
@@ -103,7 +103,7 @@ def signing_secrets(account: Account, environment: str) -> list[str]:
 
 
 async def _read_some(response: httpx.Response, most: int) -> None:
-    """Read the reply, so that the receiver sees an orderly end, but at most *most* bytes of it."""
+    """Read at most *most* bytes of the reply, so that the receiver can send a short one to its end."""
     read = 0
     async for piece in response.aiter_raw():
         read += len(piece)

@@ -1,4 +1,4 @@
-"""Webhook signatures of Standard Webhooks 1.0.0, which any of its libraries can verify.
+"""Signs webhooks as Standard Webhooks 1.0.0 describes, so that its libraries can verify them.
 
 The signed content is `{id}.{timestamp}.{body}`, the MAC is HMAC-SHA256, the secret is `whsec_` and base64.
 """
@@ -10,10 +10,7 @@ from collections.abc import Sequence
 
 
 def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
-    """The three headers with which a receiver that has one of *secrets* (`whsec_…`, at least one) can verify *body*.
-
-    While a secret is being replaced, the old one and the new one both sign.
-    """
+    """The three headers with which a receiver that has one of *secrets* (`whsec_…`, at least one) verifies *body*."""
     signatures = [_signature(_key(secret), message_id, str(timestamp_s), body) for secret in secrets]
     if not signatures:
         raise ValueError("a message is signed with at least one secret")

@@ -82,11 +82,11 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
         link = undeletable(tmp_path / "data" / "blobs", source_key(stuck))
         await it.chores().delete_spent_audio()
         assert await it.storage.blobs.size(source_key(free)) is None
-        assert await it.storage.jobs.spent(limit=10) == [stuck]
+        assert await it.storage.jobs.list_with_audio(limit=10) == [stuck]
         assert count_of(it.metrics, "deleting audio") == 1.0
         link.unlink()
         await it.chores().delete_spent_audio()
-        assert await it.storage.jobs.spent(limit=10) == []
+        assert await it.storage.jobs.list_with_audio(limit=10) == []
 
 
 @in_a_loop

@@ -74,7 +74,7 @@ class Office:
     async def wait_until_disabled(self, url: str) -> None:
         """Wait until the address is called no more, which is written after the attempt that was one too many."""
         async with asyncio.timeout(MOST_S):
-            while not await self.storage.outbox.disabled(self.account.id, url):  # noqa: ASYNC110  no event tells of it
+            while not await self.storage.outbox.is_disabled(self.account.id, url):  # noqa: ASYNC110  no event tells of it
                 await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Words and finished files in Deepgram's form: in answers, in callbacks and on the live WebSocket. Pure.
+"""Renders words and finished files in Deepgram's form, for answers, callbacks and the live WebSocket. Pure.
 
 The form is documented at developers.deepgram.com/reference.
 """
@@ -22,13 +22,13 @@ from server.model.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepgramShape:
-    """Which members the answer about a file has, as the client of Deepgram asked for them."""
+    """Which optional members the answer about a file has."""
 
     punctuated: bool = False
     paragraphs: bool = False
     utterances: bool = False
-    language: bool = False  # name the language that was heard
-    sha256: str = ""  # of the file; empty for an address
+    language: bool = False  # the detected language
+    sha256: str = ""  # that of the file; empty for an address
 
 
 Message: TypeAlias = dict[str, Any]
@@ -38,7 +38,7 @@ Phrase: TypeAlias = Sequence[Mapping[str, Any]]
 NAME = "deepgram"
 """The name of the dialect."""
 _MARKS = re.compile(r"^\W+|(?<!\W)\W+$")
-"""Marks around a word. Looking behind makes the time of many marks their number, not its square."""
+"""Marks around a word. The lookbehind keeps the time linear for text with many marks."""
 _LABEL = re.compile("|".join(map(re.escape, LABELS.values())))
 
 
@@ -51,13 +51,13 @@ def model_info(model: str) -> Mapping[str, str]:
 
 
 def speaker_members(frame: Mapping[str, Any]) -> Message:
-    """Who speaks, as Deepgram counts: 0 for S1, 1 for S2, ...; nothing where that is not known."""
+    """The members that name the speaker, by Deepgram's numbers: 0 for S1, 1 for S2, ...; none if it is unknown."""
     members = {} if frame.get("speaker") is None else {"speaker": int(frame["speaker"][1:]) - 1}
     return members | {name: frame[name] for name in ("speaker_confidence",) if name in frame}
 
 
 def word_message(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
-    """A word in Deepgram's form, with marks and capitals. With *speakers* it has its speaker."""
+    """A word in Deepgram's form. *punctuated* adds it with marks and capitals, *speakers* adds its speaker."""
     shown = {
         "word": _plain_word(word["word"]) or word["word"],
         "start": word["start"],
@@ -76,7 +76,7 @@ def transcript_of(words: Iterable[Mapping[str, Any]], *, punctuated: bool) -> st
 
 
 def plain(text: str) -> str:
-    """Text without punctuation around its words and in lower case, except for labels of redacted words."""
+    """*text* in lower case without punctuation around its words. Labels of redacted words stay as they are."""
     return " ".join(bare for part in text.split() if (bare := _plain_word(part)))
 
 
@@ -88,7 +88,7 @@ def _plain_word(text: str) -> str:
 def alternative(
     words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "", speakers: bool = False
 ) -> Message:
-    """The words of a stretch of audio. *more* is the text after them that may still change."""
+    """The member `alternatives` for *words*. *more* is the text after them that may still change."""
     said = transcript_of(words, punctuated=punctuated)
     rest = more if punctuated else plain(more)
     sure = [word["probability"] for word in words]
@@ -100,7 +100,7 @@ def alternative(
 
 
 def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Message:
-    """The answer about a finished file, made of the job's stored chunks."""
+    """The answer about a finished file, made from the job's stored chunks."""
     chunks = [unpack_chunk(body) for body in bodies]
     spoken: dict[int, list[Segment]] = {chunk.channel or 0: [] for chunk in chunks}
     for chunk in chunks:
@@ -128,21 +128,21 @@ def _utterances(
 
 
 def callback_body(job: Job, bodies: Sequence[bytes] | None) -> Message:
-    """The body of a callback: the answer in the shape that the order remembers, or why there is none."""
+    """The body of a callback: the answer in the shape that the order contains, or an error if there are no results."""
     known = {member.name for member in fields(DeepgramShape)}
-    remembered = {name: value for name, value in (job.order.callback or {}).items() if name in known}
-    return failure(job) if bodies is None else file_answer(job, bodies, DeepgramShape(**remembered))
+    shape = {name: value for name, value in (job.order.callback or {}).items() if name in known}
+    return failure(job) if bodies is None else file_answer(job, bodies, DeepgramShape(**shape))
 
 
 def failure(job: Job) -> Message:
-    """The callback of a job without results: it failed, or its results are not kept and were delivered already."""
+    """The callback of a job without results, because it failed or its results were erased after a delivery."""
     gone = ("output_not_found", "the results of this job are not kept")
     code, message = gone if job.error is None else (job.error.code, job.error.message)
     return {"err_code": code.upper(), "err_msg": message, "request_id": job.id}
 
 
 def search_member(segments: Sequence[Segment], terms: Sequence[str]) -> Message:
-    """Where terms were said in a channel; nothing where none was asked for."""
+    """The member `search` with the places of *terms* in a channel; no member if there are no terms."""
     return {"search": search_objects(segments, terms)} if terms else {}
 
 

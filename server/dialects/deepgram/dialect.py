@@ -1,4 +1,4 @@
-"""Deepgram's dialect: the parts that it gives the server, and the JSON Schemas of its clients' bodies."""
+"""Deepgram's dialect as the server registers it, with the JSON Schemas of its clients' bodies."""
 
 from collections.abc import Mapping
 from typing import Any

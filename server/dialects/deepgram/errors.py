@@ -1,4 +1,4 @@
-"""Errors as Deepgram's clients read them: in headers too, because a refused WebSocket shows them nothing else."""
+"""Errors in Deepgram's form. They are in headers too, because clients see no body of a refused WebSocket."""
 
 from collections.abc import Mapping
 from typing import Any

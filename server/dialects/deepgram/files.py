@@ -1,4 +1,4 @@
-"""POST /v1/listen: a file or an address as Deepgram's clients send it, over a job of our own.
+"""POST /v1/listen: makes a job from a file or address that a client of Deepgram sends.
 
 The answer is the transcript. With a callback the answer is the request's id, and the transcript is sent to the
 callback.
@@ -33,8 +33,6 @@ RAW = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class FileHandler:
-    """The handler for files of Deepgram's clients."""
-
     parts: RouteParts
 
     def operations(self) -> list[Operation]:

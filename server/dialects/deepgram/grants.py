@@ -1,4 +1,4 @@
-"""POST /v1/auth/grant: a credential for a browser, as Deepgram's clients ask for it."""
+"""POST /v1/auth/grant: makes a short-lived credential for a browser, as Deepgram does."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ USUAL_TTL_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Gives out the credentials that Deepgram's clients call access tokens. AccessControl recognises them."""
+    """Makes the credentials that Deepgram calls access tokens. AccessControl checks them."""
 
     keys: SigningKeys
 

@@ -1,4 +1,4 @@
-"""WS /v1/listen: live transcription as Deepgram's clients ask for it, over a live session of our own.
+"""WS /v1/listen: a live session for clients of Deepgram.
 
 Audio comes in binary frames. Text frames are KeepAlive, Finalize and CloseStream.
 """
@@ -31,13 +31,11 @@ from server.waiting import until_first
 
 ROUTE = "/v1/listen"
 KEY_SUBPROTOCOLS = ("token", "bearer")
-"""A browser offers one of these and, next to it, its key: the only place that it can write to."""
+"""A browser can set no headers on a WebSocket, so it offers one of these as a sub-protocol, followed by its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveHandler:
-    """The WebSocket of Deepgram's clients."""
-
     parts: RouteParts
 
     def routes(self) -> list[BaseRoute]:
@@ -58,7 +56,7 @@ class LiveHandler:
 
 
 def _offered_key(subprotocols: Sequence[str]) -> tuple[str | None, str | None]:
-    """The sub-protocol that names a key, and the key."""
+    """The sub-protocol that announces a key, and the key; None, None if there is none."""
     for scheme, secret in pairwise(subprotocols):
         if scheme in KEY_SUBPROTOCOLS:
             return scheme, secret
@@ -76,11 +74,11 @@ class _Conversation:
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def talk(self) -> None:
-        """Converse until the client leaves or has everything. Raises the error of any other end."""
+        """Converse until the client leaves or has everything. Raises the reason of any other end."""
         await until_first(self._read(), self._listen())
 
     async def _read(self) -> None:
-        """Take what the client says until it leaves."""
+        """Handle the client's messages until it leaves."""
         while (message := await self.socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
@@ -94,7 +92,7 @@ class _Conversation:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
         await self.session.seat.take(data)
-        await self._tell(self.results.advance(self.session.heard_s))
+        await self._send(self.results.advance(self.session.heard_s))
 
     async def _do(self, text: str) -> None:
         said = message_of(text)
@@ -102,30 +100,30 @@ class _Conversation:
             case "KeepAlive":
                 self.session.seat.keep_alive()
             case "Finalize":
-                await self._tell(self.results.finalize(self.session.seat.finalize()))
+                await self._send(self.results.finalize(self.session.seat.finalize()))
             case "CloseStream":
                 self.session.live.end()
             case "Configure":
-                await self._tell([self._not_configured()])
+                await self._send([self._configure_failure()])
             case _:
                 text = "text frames are KeepAlive, Finalize and CloseStream"
-                await self._tell([{"type": "Error", "variant": "invalid_message", "description": text}])
+                await self._send([{"type": "Error", "variant": "invalid_message", "description": text}])
 
     async def _listen(self) -> None:
-        """Send the words until the end, then the summary. Raises Refused if the session ended badly."""
+        """Send the words, then the summary. Raises Refused unless the client ended the session."""
         try:
-            await self.session.follow(self._pass)
+            await self.session.follow(self._send_frames)
         except Refused as error:
             if error.code == "ingest_idle":
                 raise Problem("ingest_idle", f"NET-0001: {error.detail}") from None
             raise
-        await self._tell([self._summary()])
+        await self._send([self._summary()])
 
-    async def _pass(self, frames: Sequence[Frame]) -> None:
+    async def _send_frames(self, frames: Sequence[Frame]) -> None:
         messages = [message for frame in frames for message in self.results.receive(frame)]
-        await self._tell(messages + self.results.advance(self.session.heard_s))
+        await self._send(messages + self.results.advance(self.session.heard_s))
 
-    async def _tell(self, messages: Sequence[Message]) -> None:
+    async def _send(self, messages: Sequence[Message]) -> None:
         async with self._sending:
             await self.socket.send(*map(orjson.dumps, messages))
 
@@ -140,7 +138,7 @@ class _Conversation:
             "channels": self.results.channels,
         }
 
-    def _not_configured(self) -> Message:
+    def _configure_failure(self) -> Message:
         return {
             "type": "ConfigureFailure",
             "request_id": self.session.live.job.id,

@@ -1,7 +1,7 @@
-"""Turns the query of Deepgram's /v1/listen, live and for files, into an order.
+"""Parses the query of Deepgram's /v1/listen, for live audio and for files, into an order.
 
-Parameters that make no difference here are accepted with a warning. A redaction that this server cannot do is refused,
-because its client would believe that something is hidden. Source: developers.deepgram.com/reference.
+Parameters without effect here are accepted with a warning. A redaction that this server cannot do is refused, because
+its client would believe that something is hidden. Source: developers.deepgram.com/reference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from server.model.offers import Offer
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
-FILES = ("ogg-opus", "flac")  # they describe themselves, like everything without an encoding
+FILES = ("ogg-opus", "flac")  # containers, like all audio whose encoding is not named
 MIN_UTTERANCE_END_MS = 1000
 COMMON = frozenset(
     (
@@ -61,7 +61,7 @@ FILE = COMMON | {
     "sample_rate",
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
-"""Members that change nothing about the text: the model is the one that is here, and nobody learns from the audio."""
+"""Members that are ignored without a warning, because they cannot change the text."""
 REDACT = "redact"
 REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in REDACTIONS},
@@ -83,8 +83,8 @@ class LiveRequest:
     punctuated: bool = False
     interim: bool = False
     speech_events: bool = False
-    ends_speech: bool = True  # whether a pause is sent as the end of speech
-    utterance_end_ms: int | None = None  # None: the ends of utterances are not sent
+    ends_speech: bool = True  # whether pauses set speech_final
+    utterance_end_ms: int | None = None  # the silence after which UtteranceEnd is sent; None: it is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +154,13 @@ def _members(query: QueryParams) -> Members:
 
 
 def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str], ...]:
-    """A warning for each member that makes no difference. One that is switched off need not make any."""
+    """A warning for each member without effect, unless its value is false."""
     asked = {name: values for name, values in members.fields.items() if set(values) != {"false"}}
     return unknown_members(asked, known | HARMLESS)
 
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
-    """The order. Every model is the one that is here, because the names that clients must give are Deepgram's."""
+    """Make the order. The name of the model is ignored, because clients must name one of Deepgram's."""
     multi = members.has("language") and members.fields["language"][0] == MULTI
     language = None if multi else members.take("language", language_among(offer), None)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
@@ -176,14 +176,14 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
         keywords=hints,
         word_timestamps=True,
         live=live,
-        text=replace(text, paragraphs=False),  # those of the answer are its own
+        text=replace(text, paragraphs=False),  # file_answer() makes its own
     )
 
 
 def _channels(members: Members) -> tuple[bool, int]:
     """Whether channels of live audio are separate, and how many there are.
 
-    Audio in a container has two channels if the request does not say how many.
+    Separate channels in a container are two if the request does not say how many.
     """
     asked = members.take("multichannel", boolean, False)
     usual = SEPARATE_CHANNELS[0] if asked and not members.has("encoding") else 1
@@ -240,9 +240,9 @@ def _switch(values: Sequence[object]) -> bool:
 
 
 def _endpointing(values: Sequence[object]) -> tuple[bool, Mapping[str, Any]]:
-    """Whether the client is sent the ends of speech, and the members of LiveOptions that decide where they are.
+    """Whether pauses set speech_final, and the members of LiveOptions that decide when a turn ends.
 
-    Pauses are kept within our bounds, although Deepgram takes shorter ones. Deepgram does not know SEMANTIC.
+    Shorter pauses, which Deepgram allows, are raised to our bound. SEMANTIC is an extension of ours.
     """
     said = str(values[0]).lower()
     if said == "false":
@@ -263,7 +263,7 @@ def _encoding(values: Sequence[object]) -> str:
 
 
 def _redactions(values: Sequence[object]) -> tuple[str, ...]:
-    """What must be redacted, by Deepgram's names or ours. Kinds that only a language model finds are refused."""
+    """The kinds to redact, by Deepgram's names or ours. Deepgram's other kinds are refused."""
     names = [name.strip().lower() for value in values for name in str(value).split(",") if name.strip()]
     for name in names:
         if name not in REDACT_NAMES:
@@ -278,14 +278,14 @@ def _terms(values: Sequence[object]) -> tuple[str, ...]:
 
 
 def _without_boosts(values: Sequence[object]) -> tuple[str, ...]:
-    """Keywords with a weight behind a colon, which has no effect."""
+    """Keywords without the weight behind a colon, which has no effect here."""
     return keywords([[str(value).partition(":")[0] for value in values]])
 
 
 def url_of(fields: Mapping[str, Sequence[object]]) -> str:
     """The address in the JSON body of a request without a file. Raises Refused missing_input, invalid_parameter.
 
-    The latter also if the body asks for redaction, because members are read from the query alone.
+    invalid_parameter is also raised if the body asks for redaction, because other members than url are not read there.
     """
     if REDACT in fields:
         raise invalid_member(REDACT, "misplaced", "belongs into the query; the body redacts nothing")

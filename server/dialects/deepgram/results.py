@@ -1,4 +1,4 @@
-"""The events of a live session as messages for Deepgram's clients."""
+"""Turns the events of a live session into messages for Deepgram's clients."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ from server.dialects.deepgram.answers import Message, alternative, model_info, m
 from server.dialects.deepgram.parameters import LiveRequest
 from server.dialects.live_sessions import Frame
 
-FINAL_AFTER_S = 3.0  # final words are sent without waiting for a pause
+FINAL_AFTER_S = 3.0  # after so much speech without a pause, final words are sent
 
 
 @dataclass(slots=True)
 class ChannelResults:
-    """Makes messages of the events of one channel, or of all together. Times are seconds since the session began."""
+    """Makes messages from the events of one channel, or of all mixed. Times are seconds since the session began."""
 
     listening: LiveRequest
     request_id: str
     model: str
-    channel: Sequence[int] = (0, 1)  # its number, and how many are heard by themselves
-    _words: list[Frame] = field(default_factory=list)  # final ones that were not sent as such
+    channel: Sequence[int] = (0, 1)  # its number, and the number of channels
+    _words: list[Frame] = field(default_factory=list)  # final words that no final message has
     _reached: float = 0.0  # where the last final message ended
-    _held: Message | None = None  # the last message before the answer to Finalize, which may be that answer
-    _asked: deque[float] = field(default_factory=deque)  # places of Finalize that are not decided
+    _held: Message | None = None  # the newest message, which is kept because it may answer a Finalize
+    _asked: deque[float] = field(default_factory=deque)  # the positions of Finalizes without an answer
     _decided: float = 0.0
     _last_word_end: float | None = None  # of an utterance that may be over
 
     def receive(self, frame: Frame) -> list[Message]:
-        """Take an event of the live session."""
+        """The messages for an event of the live session."""
         match frame["type"]:
             case "speech.started":
                 self._last_word_end = None
@@ -50,12 +50,12 @@ class ChannelResults:
         return []
 
     def finalize(self, at: float) -> list[Message]:
-        """Answer Finalize, which asks for everything up to *at*: now if that is decided, or else when it is."""
+        """Note a Finalize of everything up to *at*. Returns the answer, if everything up to there is decided."""
         self._asked.append(at)
         return self._answer()
 
     def advance(self, heard_s: float) -> list[Message]:
-        """Report the end of the utterance if there was no word for long enough in *heard_s* seconds of audio."""
+        """UtteranceEnd, if *heard_s* seconds of audio have arrived without a new word for utterance_end_ms."""
         end, wait_ms = self._last_word_end, self.listening.utterance_end_ms
         if end is None or wait_ms is None or heard_s < end + wait_ms / 1000:
             return []
@@ -69,7 +69,7 @@ class ChannelResults:
         return [self._final_message([], at, speech_final=self.listening.ends_speech)]
 
     def _answer(self) -> list[Message]:
-        """The answers to each Finalize that is decided. The last words before one are its answer, else it is empty."""
+        """The answer to each Finalize whose audio is decided: the held message, or one without words."""
         answers: list[Message] = []
         while self._asked and self._asked[0] <= self._decided:
             at = self._asked.popleft()
@@ -86,7 +86,6 @@ class ChannelResults:
         return [before] if before is not None else []
 
     def _final_message(self, words: Sequence[Frame], end: float, *, speech_final: bool) -> Message:
-        """A final message. The next one begins where it ends."""
         message = self._results(words, end, is_final=True, speech_final=speech_final)
         self._reached = max(self._reached, end)
         return message
@@ -121,7 +120,7 @@ class ChannelResults:
 
 
 def _segments(words: Sequence[Frame]) -> list[Segment]:
-    """Return the words of a message as a segment in which terms can be searched; none if it has no words."""
+    """The words as a segment in which terms can be searched; no segment if there are no words."""
     said = tuple(
         Word(word["word"], position(word["start"]), position(word["end"]), word["probability"]) for word in words
     )
@@ -129,7 +128,7 @@ def _segments(words: Sequence[Frame]) -> list[Segment]:
 
 
 class Results:
-    """Makes messages of the events of one live session, separately for each channel if that was ordered."""
+    """Makes messages from the events of one live session, separately for each channel if channels are separate."""
 
     def __init__(self, listening: LiveRequest, request_id: str, model: str) -> None:
         channels = listening.order.live_channels
@@ -140,7 +139,7 @@ class Results:
         }
 
     def receive(self, frame: Frame) -> list[Message]:
-        """Take an event of the session. One without a channel concerns them all."""
+        """The messages for an event of the session. An event without a channel concerns all channels."""
         concerned = [self._each[frame["channel"]]] if "channel" in frame else self._each.values()
         return [message for results in concerned for message in results.receive(frame)]
 

@@ -1,4 +1,4 @@
-"""The bodies and events in which OpenAI's clients read a finished transcription. `files.py` sends them."""
+"""Renders finished transcriptions as the bodies and events of OpenAI's API. `files.py` sends them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_uppercase
@@ -16,20 +16,17 @@ from server.model.jobs import Job
 
 
 def usage(job: Job) -> Mapping[str, Any]:
-    """Return the usage of a recording: its length in whole seconds, rounded up."""
+    """The member `usage`: the length of the recording in whole seconds, rounded up."""
     return {"type": "duration", "seconds": -(-int((job.duration_s or 0) * 1000) // 1000)}
 
 
 def stream_event(kind: str, **members: Any) -> bytes:
-    """Return a streamed event of type *kind* as Server-Sent Events carry it."""
+    """An event of type *kind* as a Server-Sent Event."""
     return event(None, orjson.dumps({"type": kind, **members}))
 
 
 def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
-    """Return the body of verbose_json. Call it on a thread, because a long file takes a moment.
-
-    The language of a translation is that of its text, by OpenAI's name; that of a transcription is a code such as "en".
-    """
+    """The body of verbose_json. Call it on a thread, because a long file takes a moment."""
     segments = _in_time(chunks)
     shown = {
         "task": job.order.task,
@@ -47,7 +44,7 @@ def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
 
 
 def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
-    """Return the body of diarized_json. A long file takes a moment, for which the event loop must not wait."""
+    """The body of diarized_json. Call it on a thread, because a long file takes a moment."""
     shown = {
         "task": "transcribe",
         "duration": job.duration_s,
@@ -59,12 +56,12 @@ def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
 
 
 def spoken_segments(chunks: Iterable[bytes]) -> list[Mapping[str, Any]]:
-    """Return the segments of stored chunks, each of one speaker."""
+    """The segments of stored chunks, each with its speaker."""
     return [spoken_segment(segment_object(number, segment)) for number, segment in enumerate(_in_time(chunks))]
 
 
 def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a segment with its speaker: a name, or the letter A for S1, B for S2, ...; A if the speaker is unknown.
+    """A segment in OpenAI's form. Its speaker is a name, or the letter A for S1, B for S2, ...; A if it is unknown.
 
     *segment* comes from the JSON file or from a `segment` event.
     """
@@ -77,16 +74,15 @@ def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def segment_name(number: int) -> str:
-    """Return the id of segment *number*, which OpenAI's clients expect to be text."""
+    """The id of segment *number*, which OpenAI's clients expect to be text."""
     return f"seg_{number}"
 
 
 def _in_time(chunks: Iterable[bytes]) -> Sequence[Segment]:
-    """Return the segments of stored chunks in the order of the transcript."""
     return segments_in_time([unpack_chunk(body) for body in chunks])
 
 
 def _verbose_segment(number: int, segment: Segment) -> Mapping[str, Any]:
-    """A segment with the members that OpenAI's clients require; those that this service lacks are zero or empty."""
+    """A segment with all members that OpenAI's clients require. Those that this service lacks are zero or empty."""
     shown = segment_object(number, segment)
     return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}

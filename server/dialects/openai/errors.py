@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them."""
+"""Errors in OpenAI's form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,12 +22,11 @@ SHAPE = ErrorShape(schema="OpenAIError", body=error_body)
 
 
 def invalid_value(param: str, message: str) -> Refused:
-    """The refusal of a member with a value that it cannot have."""
     return invalid_member(param, "unknown_value", message)
 
 
 def unknown_model(name: str, offered: str) -> Problem:
-    """The refusal of a model that this server does not have. *offered* is the one that it has."""
+    """The refusal of the model *name*, which this server does not have. *offered* is the model that it has."""
     return Problem(
         "model_not_found",
         f"there is no model {name[:100]!r} here; {offered} is, and whisper-1 is another name of it",

@@ -1,6 +1,6 @@
-"""Turns the members that OpenAI's clients send with an audio file into an order.
+"""Parses the members that OpenAI's clients send with an audio file into an order.
 
-Members that make no difference here, such as chunking_strategy and include, get a warning.
+Members without effect here, such as chunking_strategy and include, get a warning.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ KNOWN = {
 
 
 class ResponseOptions:
-    """What the answer to a request must have. With *translating* the text must be English."""
+    """The form of the answer to a request. read() fills it in. *translating* means that the text must be English."""
 
     def __init__(self, *, translating: bool = False) -> None:
         self.translating = translating
@@ -54,7 +54,7 @@ class ResponseOptions:
 
     @property
     def task(self) -> str:
-        """The task of the recogniser, as in orders and in verbose_json."""
+        """The task of the order."""
         return TRANSLATE if self.translating else TRANSCRIBE
 
     @property
@@ -121,7 +121,7 @@ def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
 
 
 def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:
-    """Every value of a member that clients write with [] or without."""
+    """All values of a member whose name may end in []."""
     return [*fields.get(f"{name}[]", ()), *fields.get(name, ())]
 
 
@@ -136,7 +136,7 @@ def _check_translation(offer: Offer) -> None:
 
 
 def _check_temperature(given: object) -> None:
-    """Check the temperature, which has no effect: this service decodes deterministically."""
+    """Raise Refused for an impossible temperature. A possible one has no effect."""
     try:
         sound = 0 <= float(str(given)) <= 1
     except ValueError:

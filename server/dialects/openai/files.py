@@ -1,6 +1,6 @@
-"""/v1/audio/transcriptions and translations in the dialect of OpenAI's clients, over the same jobs.
+"""/v1/audio/transcriptions and /v1/audio/translations, for OpenAI's clients.
 
-A request is an ordinary transcription job; only its answer and its errors have another form, documented at
+A request makes an ordinary transcription job. Only its answer and its errors have another form, documented at
 platform.openai.com/docs/api-reference/audio.
 """
 
@@ -42,8 +42,6 @@ from server.routes.transcriptions import FILE_CODES, accept_upload
 
 @dataclass(frozen=True, slots=True)
 class AudioFiles:
-    """Handlers for the audio files of OpenAI's clients."""
-
     parts: RouteParts
 
     def operations(self) -> list[Operation]:
@@ -79,7 +77,7 @@ class AudioFiles:
         return await answer_finished(request, submitted.job, lambda job: self._whole(job, wish), self.parts)
 
     async def _whole(self, job: Job, wish: ResponseOptions) -> Response:
-        """The transcript in the shape that the client wishes."""
+        """The answer in the format that the request asks for."""
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
@@ -100,14 +98,14 @@ class AudioFiles:
         return Response(data, media_type=OUTPUT_FORMATS[name].media_type)
 
     async def _stream(self, job: Job, wish: ResponseOptions) -> AsyncIterator[bytes]:
-        """Words as they are recognised, then the text. A failure is an event, since the status has been sent."""
+        """Stream the words as they are recognised, then the text. A failure is an event, since the status is sent."""
         async with self.parts.eraser.sending(job.id):
             with self.parts.eraser.holding(job.id):
                 async for piece in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
                     yield piece
 
     async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
-        """Segments with their speakers come last where these are known by their *voices* alone."""
+        """*diarized* adds segments with their speakers. Speakers that are labelled by *voices* are known at the end."""
         first = True
         async with aclosing(
             self.parts.following.follow(job.id, after=0, quiet_s=self.parts.limits.streams.keep_alive_s)

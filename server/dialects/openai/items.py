@@ -1,7 +1,7 @@
 """The items of a realtime transcription session, and the events about them.
 
-An item is a stretch of speech. It ends with a pause, with the speaker's turn, or when the client commits it. Its words
-are those before its end. OpenAI's clients append each delta to the text, so deltas have final words only.
+An item is a part of the speech. It ends with a pause, with the speaker's turn, or when the client commits it. It has
+the words since the item before. OpenAI's clients append each delta to the text, so deltas have final words only.
 """
 
 import math
@@ -15,14 +15,14 @@ from server.dialects.live_sessions import Frame
 from server.live.engine import UNAVAILABLE
 
 ServerEvent: TypeAlias = dict[str, Any]
-"""An event of OpenAI's realtime API, still without its id."""
+"""An event of OpenAI's realtime API, without its id."""
 
 
 @dataclass(slots=True)
 class ItemNames:
     """Names the items of a socket."""
 
-    committed: str | None = None  # the item that was committed last
+    committed: str | None = None  # the name of the item that ended last
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def next(self) -> str:
@@ -35,9 +35,9 @@ class Item:
 
     id: str
     start: float
-    end: float | None = None  # None: it goes on
+    end: float | None = None  # None: it has not ended
     text: str = ""
-    dropped: bool = False  # the client cleared it, and gets no more events about it
+    dropped: bool = False  # True: the client cleared it, and gets no more events about it
 
 
 @dataclass(slots=True)
@@ -46,16 +46,16 @@ class Items:
 
     names: ItemNames
     _: KW_ONLY
-    manual: bool  # they end only when the client commits them
-    semantic: bool = False  # they end with the speaker's turns
+    manual: bool  # True: items end only when the client commits them
+    semantic: bool = False  # True: items end with the speaker's turns; False: with pauses
     language: str | None = None
     offset_s: float = 0.0  # the length of the socket's audio before this session
-    _items: deque[Item] = field(init=False, default_factory=deque)  # those that are not completed, oldest first
+    _items: deque[Item] = field(init=False, default_factory=deque)  # items that are not completed, the oldest first
     _reached: float = field(init=False, default=0.0)  # where the last item ended
-    _decided: float = field(init=False, default=0.0)  # everything said before this is known
+    _decided: float = field(init=False, default=0.0)  # all words before it are known
 
     def receive(self, frame: Frame) -> list[ServerEvent]:
-        """Take an event of the live session."""
+        """Handle an event of the live session."""
         match frame["type"]:
             case "speech.started" if not self.manual:
                 return self._begin(frame["at"])
@@ -78,20 +78,20 @@ class Items:
         return []
 
     def commit(self, at: float) -> list[ServerEvent]:
-        """End an item at *at*, the place that finalize() named. In speech that also ends the turn, and so the item."""
+        """End an item at *at*, which finalize() returned. An open item that is not manual ends by itself then."""
         if self._open and not self.manual:
             return []
         begun = [] if self._open else self._begin(self._reached if self.manual else at, announced=False)
         return begun + self._end(at) + self._complete_decided()
 
     def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
-        """From *at* on let items end only when the client commits them, or with pauses."""
+        """Change *manual* at the time *at*."""
         ended = self._end(at) + self._complete_decided() if self._open and self.manual and not manual else []
         self.manual = manual
         return ended
 
     def clear(self, at: float) -> list[ServerEvent]:
-        """Drop the audio up to *at* that the client has not committed: it gets no event about it."""
+        """Drop the uncommitted audio up to *at*: the client gets no event about it."""
         if self.manual and not self._open:
             self._begin(self._reached, announced=False)
         if self._open:
@@ -101,13 +101,13 @@ class Items:
         return [{"type": "input_audio_buffer.cleared"}]
 
     def finish(self, at: float) -> list[ServerEvent]:
-        """Complete every item: the session ended at *at*, so nothing is undecided any more."""
+        """Complete every item, because the session has ended at *at*."""
         self._decided = math.inf
         return (self._end(at) if self._open else []) + self._complete_while(lambda _: True)
 
     @property
     def _open(self) -> bool:
-        """Whether the newest item has not ended yet."""
+        """Whether there is an item that has not ended."""
         return bool(self._items) and self._items[-1].end is None
 
     def _begin(self, at: float, *, announced: bool = True) -> list[ServerEvent]:
@@ -134,7 +134,7 @@ class Items:
     def _say(self, word: Frame) -> list[ServerEvent]:
         middle = (word["start"] + word["end"]) / 2
         events: list[ServerEvent] = []
-        while self._items and self._is_behind(self._items[0], middle):
+        while self._items and self._has_all_words(self._items[0], middle):
             events += self._completion_events(self._items.popleft())
         if not self._items:
             events += self._begin(self._reached if self.manual else word["start"])
@@ -143,8 +143,8 @@ class Items:
         item.text += space + word["word"]
         return events if item.dropped else [*events, _transcription("delta", item, delta=space + word["word"])]
 
-    def _is_behind(self, first: Item, middle: float) -> bool:
-        """Whether the oldest item has all its words, because one with its *middle* here belongs to a later item."""
+    def _has_all_words(self, first: Item, middle: float) -> bool:
+        """Whether a word whose middle is at *middle* belongs to a later item than *first*, the oldest."""
         if self.manual:
             return first.end is not None and first.end < middle
         return len(self._items) > 1 and self._items[1].start <= middle
@@ -153,10 +153,7 @@ class Items:
         return self._complete_while(lambda item: item.end is not None and item.end <= self._decided)
 
     def _complete_while(self, holds: Callable[[Item], bool]) -> list[ServerEvent]:
-        """Complete the oldest items for as long as *holds* is true of them.
-
-        An item that has not ended is never completed.
-        """
+        """Complete items from the oldest on while they have ended and *holds* is true of them."""
         events: list[ServerEvent] = []
         while self._items and self._items[0].end is not None and holds(self._items[0]):
             events += self._completion_events(self._items.popleft())

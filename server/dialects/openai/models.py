@@ -1,4 +1,4 @@
-"""/v1/models: the model of this server under every name that OpenAI's clients may ask for."""
+"""/v1/models: lists the server's model under every name by which OpenAI's clients may ask for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,6 @@ from server.model.offers import Offer
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Handlers that list the names of the model and look one up."""
-
     offers: Mapping[str, Offer]  # by environment
 
     def operations(self) -> list[Operation]:

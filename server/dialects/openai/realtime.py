@@ -1,6 +1,6 @@
-"""WS /v1/realtime: transcription sessions for clients of OpenAI's realtime API, over our own live sessions.
+"""WS /v1/realtime: live sessions for clients of OpenAI's realtime API.
 
-The client sends audio in JSON messages. The server answers when somebody starts or stops speaking, and with the words.
+The client sends audio in JSON messages. The server reports when somebody starts or stops speaking, and sends the words.
 Source: platform.openai.com/docs/guides/realtime-transcription.
 """
 
@@ -39,8 +39,8 @@ from server.waiting import until_first
 ROUTE = "/v1/realtime"
 SUBPROTOCOL = "realtime"
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
-IDLE_S = 3600.0  # a socket that says nothing for this long is closed
-STOPPING_S = 1.0  # how long a client that comes while the server stops is kept; by then nobody listens any more
+IDLE_S = 3600.0  # a socket whose client sends nothing for this long is closed
+STOPPING_S = 1.0  # how long a client that comes while the server stops is kept; then the server no longer listens
 EMPTY = (
     "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, but buffer only has "
     "0.00ms of audio."
@@ -50,7 +50,7 @@ RETRIED = frozenset({"rate_limited", "concurrency_limited", "too_many_connection
 
 
 def close_code(problem: Problem) -> int:
-    """The code that makes OpenAI's clients connect again where that may help, and give up where it cannot."""
+    """The close code that makes OpenAI's clients connect again if that may help, and give up if not."""
     if problem.code == "shutting_down":
         return GOING_AWAY
     if problem.status > SERVER_ERROR or problem.code in RETRIED:
@@ -75,8 +75,6 @@ ERROR_STYLE = SocketErrorStyle(
 
 @dataclass(frozen=True, slots=True)
 class Realtime:
-    """The WebSocket of OpenAI's realtime clients."""
-
     parts: RouteParts
     secrets: ClientSecrets
 
@@ -92,7 +90,7 @@ class Realtime:
         offered: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
         start = wanted or TranscriptionConfig(transcription={"model": model})
-        with self.parts.stream_limits.socket_of(caller):
+        with self.parts.stream_limits.hold_socket(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
             await _Conversation(socket, self.parts, caller, offer, start).talk()
@@ -100,15 +98,15 @@ class Realtime:
     async def _refuse_while_stopping(self) -> None:
         """Raise Problem after a moment if the server is stopping.
 
-        It waits because clients reconnect at once when their socket is closed. LiveKit gives up for good if a handshake
-        is refused, and Pipecat if three sockets in a row are closed soon after they opened.
+        The moment and the accepted handshake are for clients that reconnect at once: LiveKit gives up for good if a
+        handshake is refused, and Pipecat if three sockets in a row are closed soon after they opened.
         """
         if self.parts.session_registry.closing:
             await asyncio.sleep(STOPPING_S)
             raise Problem("shutting_down", "the server is restarting; connect again to go on")
 
     async def _identify(self, websocket: WebSocket) -> tuple[Caller, TranscriptionConfig | None]:
-        """The caller, by its key or by a client secret, which may bring a configuration. Raises RequestError."""
+        """The caller, by its key or by a client secret, and the secret's configuration. Raises RequestError."""
         offered = [name for name in websocket.scope["subprotocols"] if name.startswith(KEY_SUBPROTOCOL)]
         secret = bearer(websocket.headers) or (offered[0].removeprefix(KEY_SUBPROTOCOL) if offered else None)
         if secret is not None and secret.startswith(CLIENT_SECRET):
@@ -117,7 +115,7 @@ class Realtime:
 
 
 def _check_query(websocket: WebSocket, offer: Offer) -> None:
-    """Raises Problem for a dialect, an intent or a model that is not offered, and for redaction."""
+    """Raise Problem for an old version, an intent or a model that is not offered, and for redaction."""
     if "realtime=v1" in websocket.headers.get("openai-beta", ""):
         raise Problem(
             "invalid_parameter", "the beta of the realtime API is not offered; leave the OpenAI-Beta header out"
@@ -133,7 +131,7 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
 
 @dataclass(slots=True)
 class _Call:
-    """A live session of this socket, and the items of its events."""
+    """A live session of the socket, and its items."""
 
     session: SocketSession
     items: Items
@@ -147,7 +145,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The messages of one socket. One task reads them, another sends the events of each session."""
+    """The messages of one socket. One task reads the client's, another sends the events of each live session."""
 
     socket: Socket
     parts: RouteParts
@@ -158,37 +156,37 @@ class _Conversation:
     _names: ItemNames = field(default_factory=ItemNames)
     _events: "count[int]" = field(default_factory=lambda: count(1))
     _calls: "asyncio.Queue[_Call]" = field(default_factory=asyncio.Queue)
-    _call: _Call | None = None  # the one that takes audio
+    _call: _Call | None = None  # the call that takes audio
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _before_s: float = 0.0  # audio of earlier sessions
     _uncommitted: int = 0  # bytes
 
     async def talk(self) -> None:
-        """Converse until the client leaves. Raises what ends the conversation otherwise."""
+        """Converse until the client leaves. Raises the reason of any other end."""
         try:
-            await self._tell([{"type": "session.created", "session": self._session_object()}])
+            await self._send([{"type": "session.created", "session": self._session_object()}])
             await until_first(self._read(), self._listen())
         finally:
             await self._stack.aclose()  # ends the last session
 
-    # --- what is heard -----------------------------------------------------------------------------------------------
+    # --- to the client -----------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Send the events of each session, one after the other. Raises Refused if one ended badly."""
+        """Send the events of one session after the other. Raises Refused unless the client ended a session."""
         while True:
             call = await self._calls.get()
             try:
-                await call.session.follow(partial(self._pass, call.items))
+                await call.session.follow(partial(self._send_frames, call.items))
             except Refused as error:
-                if error.code != "ingest_idle":  # it was silent for long: the next audio opens another session
+                if error.code != "ingest_idle":  # no audio came for long: the next audio opens another session
                     raise
-            await self._tell(call.items.finish(call.seconds))
+            await self._send(call.items.finish(call.seconds))
 
-    async def _pass(self, items: Items, frames: Sequence[Frame]) -> None:
-        await self._tell([event for frame in frames for event in items.receive(frame)])
+    async def _send_frames(self, items: Items, frames: Sequence[Frame]) -> None:
+        await self._send([event for frame in frames for event in items.receive(frame)])
 
-    async def _tell(self, events: Sequence[ServerEvent]) -> None:
+    async def _send(self, events: Sequence[ServerEvent]) -> None:
         async with self._sending:
             bodies = [orjson.dumps({"event_id": f"event_{next(self._events)}", **event}) for event in events]
             await self.socket.send(*bodies)
@@ -196,7 +194,7 @@ class _Conversation:
     def _session_object(self) -> Mapping[str, Any]:
         return self.wanted.session_object(self._id, expires_s=now_ms() // 1000 + round(IDLE_S))
 
-    # --- what the client says ----------------------------------------------------------------------------------------
+    # --- from the client ---------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         while True:
@@ -214,7 +212,7 @@ class _Conversation:
                 await self._do(said)
             except _Misunderstood as wrong:
                 await self.socket.take_order()
-                await self._tell([error_event(wrong.problem, event_id)])
+                await self._send([error_event(wrong.problem, event_id)])
 
     async def _do(self, said: Mapping[str, Any]) -> None:
         """Carry out one message. Raises _Misunderstood if the conversation can continue, RequestError if it cannot."""
@@ -233,7 +231,7 @@ class _Conversation:
                 raise _Misunderstood("invalid_message", "type must name an event")
 
     async def _update(self, session: object) -> None:
-        """Change the configuration. Audio that was sent before is still recognised with the old one."""
+        """Change the configuration. Audio that was sent before is recognised with the old one."""
         await self.socket.take_order()
         if not isinstance(session, dict):
             raise _Misunderstood("invalid_parameter", "session must be an object")
@@ -245,9 +243,9 @@ class _Conversation:
             await self._hang_up(self._call)
         elif self._call is not None and wanted.manual != self.wanted.manual:
             at = 0.0 if wanted.manual else self._call.session.seat.finalize()
-            await self._tell(self._call.items.switch(at, manual=wanted.manual))
+            await self._send(self._call.items.switch(at, manual=wanted.manual))
         self.wanted = wanted
-        await self._tell([{"type": "session.updated", "session": self._session_object()}])
+        await self._send([{"type": "session.updated", "session": self._session_object()}])
 
     async def _append(self, data: bytes) -> None:
         self._uncommitted += len(data)
@@ -260,7 +258,7 @@ class _Conversation:
     async def _commit(self) -> None:
         await self.socket.take_order()
         if self._call is not None:
-            await self._tell(self._call.items.commit(self._call.session.seat.finalize()))
+            await self._send(self._call.items.commit(self._call.session.seat.finalize()))
         elif not self._uncommitted and self.wanted.manual:
             raise _Misunderstood("input_audio_buffer_commit_empty", EMPTY)
         self._uncommitted = 0
@@ -269,14 +267,14 @@ class _Conversation:
         await self.socket.take_order()
         self._uncommitted = 0
         cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
-        await self._tell(self._call.items.clear(self._call.session.seat.finalize()) if self._call else cleared)
+        await self._send(self._call.items.clear(self._call.session.seat.finalize()) if self._call else cleared)
 
-    # --- lines -------------------------------------------------------------------------------------------------------
+    # --- live sessions -----------------------------------------------------------------------------------------------
 
     async def _dial(self) -> _Call:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
-        caller = await self.parts.access.identify_hash(websocket, key.hash)  # it may have been revoked since
+        caller = await self.parts.access.identify_hash(websocket, key.hash)  # the key may have been revoked
         opened = open_session(self.parts, websocket, caller, wanted.order())
         session = await self._stack.enter_async_context(opened)
         items = Items(
@@ -291,7 +289,7 @@ class _Conversation:
         return call
 
     async def _hang_up(self, call: _Call) -> None:
-        """End the session, and wait until an account that may have one session may have another."""
+        """End the session, and wait for its end, so that an account with one session may open the next."""
         self._before_s += call.seconds
         self._call = None
         await self._stack.aclose()

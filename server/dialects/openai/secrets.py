@@ -1,4 +1,4 @@
-"""POST /v1/realtime/client_secrets: a credential for a browser, which must not know an API key."""
+"""POST /v1/realtime/client_secrets: makes a credential for a browser, which must not know an API key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from server.model.ids import Prefix
 from server.routes.parts import RouteParts
 
 MAX_BODY = 16 * 1024
-MAX_SESSION_BYTES = 4096  # it travels in a header, with the credential
+MAX_SESSION_BYTES = 4096  # the credential contains it, and is sent in a header
 TTL_S = range(10, 7201)
 USUAL_TTL_S = 600
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecrets:
-    """Gives out and recognises the credentials that OpenAI's clients call client secrets."""
+    """Makes and checks the credentials that OpenAI calls client secrets."""
 
     parts: RouteParts
 
@@ -60,14 +60,14 @@ class ClientSecrets:
         return json_response({"value": secret, "expires_at": expires_s, "session": shown})
 
     async def identify(self, connection: HTTPConnection, secret: str) -> tuple[Caller, TranscriptionConfig]:
-        """Whose *secret* it is, and the session that it was made for. Raises RequestError."""
+        """The caller whose key *secret* stands for, and the configuration in it. Raises RequestError."""
         key_hash, said = read_credential(self.parts.keys, CLIENT_SECRET, secret, now_s=now_ms() / 1000)
         caller = await self.parts.access.identify_hash(connection, key_hash)
         return caller, TranscriptionConfig().with_changes(orjson.loads(said), self.parts.offers[caller.environment])
 
 
 def _sealable(session: Mapping[str, Any]) -> str:
-    """The text of *session* for its credential. Raises Refused invalid_parameter."""
+    """*session* as text that fits into a credential. Raises Refused invalid_parameter."""
     try:
         said = orjson.dumps(session)
     except orjson.JSONEncodeError:

@@ -1,7 +1,7 @@
-"""The configuration of a transcription session in OpenAI's realtime API, and how it becomes an order.
+"""The configuration of a transcription session in OpenAI's realtime API, and the order that it stands for.
 
-The session object is kept in the form that the client gets: the openai package recognises a transcription session only
-if every member has a value that OpenAI's own server could have sent. Source:
+The configuration is kept in the form that clients get, because the openai package recognises a transcription session
+only if every member has a value that OpenAI's server could have sent. Source:
 platform.openai.com/docs/api-reference/realtime.
 """
 
@@ -27,17 +27,17 @@ FORMATS = {
     "audio/pcmu": ("mulaw", bounds.TELEPHONE_RATE),
     "audio/pcma": ("alaw", bounds.TELEPHONE_RATE),
 }
-"""Format -> our encoding and its rate. OpenAI's API has no other rates."""
+"""By OpenAI's name of a format: our encoding and the rate. OpenAI's API has no other rates."""
 VAD_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "server_vad": {"threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 500},
     "semantic_vad": {"eagerness": "auto"},
 }
 EAGERNESS_MS = {"low": 1200, "medium": 600, "auto": 600, "high": 300}
-"""The silence that ends a turn if this server has no model that judges whether a sentence is finished."""
+"""The silence that ends a turn if the server has no model for the ends of turns."""
 DELAYS = {"minimal": LOW, "low": LOW, "medium": None, "high": ACCURATE, "xhigh": ACCURATE}
-"""OpenAI's names of how long words may wait to be right, and ours; None: what the server is set to."""
+"""OpenAI's delays and our latencies. None: the latency in the server's settings."""
 MAX_BYTES = 16 * 1024
-"""The most bytes of a client's session object, as JSON. The longest prompt and keywords take half of it."""
+"""The most bytes of a configuration, as JSON. The longest prompt and keywords take half of it."""
 NO_REDACTION = "realtime sessions redact nothing; /v1/live and /v1/transcribe are other ways"
 
 
@@ -50,19 +50,19 @@ class TranscriptionConfig:
     transcription: Mapping[str, Any] = field(default_factory=dict)
     turn_detection: Mapping[str, Any] | None = field(
         default_factory=lambda: {"type": "server_vad", **VAD_DEFAULTS["server_vad"]}
-    )  # None: the client says where an item ends
+    )  # None: items end when the client commits them
     language: str | None = None
-    multilingual: bool = False  # people change the language, and each turn is detected anew
+    multilingual: bool = False  # the language is detected in each turn
     terms: tuple[str, ...] = ()
 
     @property
     def manual(self) -> bool:
-        """Whether only the client commits audio."""
+        """Whether items end only when the client commits them."""
         return self.turn_detection is None
 
     @property
     def semantic(self) -> bool:
-        """Whether an item ends where the sentence sounds finished."""
+        """Whether items end with the speaker's turns."""
         return self.turn_detection is not None and self.turn_detection["type"] == "semantic_vad"
 
     @property
@@ -72,7 +72,7 @@ class TranscriptionConfig:
         return 2 * rate if encoding == "pcm_s16le" else rate
 
     def with_changes(self, session: Mapping[str, Any], offer: Offer) -> "TranscriptionConfig":
-        """The configuration after the changes in *session*: a missing member changes nothing, and null clears one.
+        """The configuration after the changes in *session*. A missing member changes nothing; null resets a member.
 
         Raises Refused model_not_found, invalid_parameter.
         """
@@ -151,7 +151,7 @@ def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], o
 
 
 def _refuse_redaction(session: Mapping[str, Any]) -> None:
-    """Raises Refused if it is asked for anywhere in *session*: a client would believe that its text is safe."""
+    """Raise Refused if *session* asks for redaction anywhere, because the client would believe that text is hidden."""
     waiting: list[Any] = [session]
     while waiting:
         given = waiting.pop()
@@ -164,7 +164,7 @@ def _refuse_redaction(session: Mapping[str, Any]) -> None:
 
 
 def _check_size(made: TranscriptionConfig) -> None:
-    """Raises Refused if more would be kept, and shown again and again, than anybody needs to say."""
+    """Raise Refused if the configuration is larger than MAX_BYTES."""
     try:
         size = len(orjson.dumps([made.transcription, made.noise_reduction]))
     except orjson.JSONEncodeError:  # nested too deeply
@@ -192,7 +192,7 @@ def _format(given: Mapping[str, Any]) -> str:
 
 
 def _turn_detection(given: object) -> Mapping[str, Any] | None:
-    """The member turn_detection with OpenAI's defaults in place of missing members, and without unknown ones."""
+    """The member turn_detection, with OpenAI's defaults for missing members, and without unknown ones."""
     if given is None:
         return None
     kind = given.get("type", "server_vad") if isinstance(given, dict) else None

@@ -1,4 +1,4 @@
-"""Making a database ready to take an installation over that was embedded, for `scribewire move`."""
+"""Prepares a database for the data of an installation that used SQLite, for `scribewire move`."""
 
 from server.model.accounts import SigningKeys
 from server.model.errors import StorageError
@@ -12,9 +12,9 @@ NAME = "move"
 
 
 def open_for_move(url: str, keys: SigningKeys) -> PostgresDatabase:
-    """Open the database of *url*, which signs with *keys* from now on. It blocks.
+    """Open the database of *url* and store *keys* in it, to sign with from now on. It blocks.
 
-    Raises StorageError if a node works in it; StorageAway.
+    Raises StorageError if a node uses the database; StorageAway.
     """
     conninfo = parameters(url, name=NAME)
     with connect(conninfo) as connection:
@@ -25,7 +25,7 @@ def open_for_move(url: str, keys: SigningKeys) -> PostgresDatabase:
 
 
 async def end_move(database: PostgresDatabase) -> None:
-    """Let the numbers of later erasures follow those that were moved."""
+    """Let the numbers of later erasures continue after those that were moved."""
     last = await database.read(lambda tx: tx.one("SELECT coalesce(max(number), 0) AS last FROM erasures"))
     assert last is not None
     restart = f"ALTER TABLE erasures ALTER COLUMN number RESTART WITH {int(last['last']) + 1}"
@@ -42,7 +42,7 @@ def _refuse_if_used(connection: Connection) -> None:
 
 
 def _adopt(connection: Connection, keys: SigningKeys) -> None:
-    """Store the secrets that links and tokens were signed with. The current one is the newest."""
+    """Store *keys*, with which earlier links and tokens were signed. The current one gets the latest created_at."""
     order = sorted(keys.secrets, key=lambda kid: (kid == keys.current, kid))
     for created_at, kid in enumerate(order, 1):
         connection.execute(

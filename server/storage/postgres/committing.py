@@ -1,9 +1,9 @@
 """Commits whose outcome can always be found out, even if the connection is lost before the answer.
 
 Theory. Each transaction that writes also inserts a random mark into the table `commits`, in the same message as its
-COMMIT. If the answer is lost, the caller tries to insert the same mark. If it exists, the transaction was committed. If
-not, the caller's mark now prevents it for ever: should the lost message still arrive, its own mark violates the key and
-its transaction is rolled back.
+COMMIT. If the answer is lost, the caller tries to insert the same mark. If the mark exists, the transaction was
+committed. If not, the caller's insert prevents the commit for ever: should the lost message still arrive, its mark
+violates the primary key and its transaction is rolled back.
 """
 
 import re
@@ -23,23 +23,23 @@ def new_mark() -> str:
 
 
 def payload(sender: str, topics: Collection[str]) -> str:
-    """The payload of a notification: its sender, and the topics that changed."""
+    """The payload of a notification: its sender and the topics, or EVERYTHING if these cannot be written there."""
     text = " ".join((sender, *sorted(topics)))
     plain = all(TOPIC.fullmatch(topic) for topic in topics)
     return text if plain and len(text.encode()) <= MAX_PAYLOAD_BYTES else f"{sender} {EVERYTHING}"
 
 
 def read_payload(text: str) -> tuple[str, list[str]]:
-    """The sender and the topics. Raises ValueError if there is no sender: any role of the database may notify."""
+    """The sender and the topics. Raises ValueError if there is no sender, because any role may send notifications."""
     sender, *topics = text.split()
     return sender, topics
 
 
 def commit(connection: Connection, *, mark: str, now: int, notification: str | None) -> None:
-    """Commit with *mark*, then send the notification *notification* to other processes, in one message.
+    """Commit with *mark*, then send *notification* to other processes, both in one message to the database.
 
-    The notification is a transaction of its own that waits for no disk, because PostgreSQL lets only one transaction at
-    a time commit a notification.
+    The notification is a transaction of its own that does not wait for the disk, because PostgreSQL lets only one
+    transaction at a time commit a notification.
     """
     message = f"INSERT INTO commits (id, at) VALUES ('{mark}', {now}); COMMIT"  # noqa: S608  both are made here
     if notification is not None:
@@ -48,7 +48,7 @@ def commit(connection: Connection, *, mark: str, now: int, notification: str | N
 
 
 def was_committed(connection: Connection, mark: str, now: int) -> bool:
-    """Whether the transaction with *mark* was committed. It cannot be committed any more if the answer is False."""
+    """Whether the transaction with *mark* was committed. If the answer is False, it never can be."""
     row = connection.execute(
         "INSERT INTO commits (id, at) VALUES (%s, %s) ON CONFLICT (id) DO NOTHING RETURNING id", (mark, now)
     ).fetchone()

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL: parses the URL, sets timeouts, and translates errors of the driver into ours.
 
-No message made here contains the URL, because it has a password in it.
+No message contains the URL, because there is a password in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ Connection: TypeAlias = psycopg.Connection[DictRow]
 
 STATEMENT_MS = 15_000  # one statement; half a file's lease
 LOCK_MS = 5_000  # waiting for a row that another transaction has
-IDLE_IN_TRANSACTION_MS = 10_000  # after that a stopped process holds no locks any more
+IDLE_IN_TRANSACTION_MS = 10_000  # then a stopped process loses its locks
 
 PARAMETERS: Mapping[str, Any] = {
     "connect_timeout": 3,  # seconds, for each address
@@ -31,10 +31,10 @@ PARAMETERS: Mapping[str, Any] = {
     "tcp_user_timeout": 10_000,  # ms until a silent network ends a connection
     "client_encoding": "utf8",
 }
-"""Of libpq. What the URL says goes before them."""
+"""Parameters of libpq. Those in the URL take precedence."""
 
 LOST = ("08", "53300", "57P", "25P03")
-"""How the codes of errors begin that end a connection: it broke, is one too many, the database stops, it idled."""
+"""Prefixes of error codes that end a connection: it broke, there are too many, the database stops, it was idle."""
 
 ESCAPE, NUL = "\x01", "\x00"
 
@@ -51,7 +51,7 @@ def parameters(url: str, *, name: str) -> str:
 
 
 def connect(conninfo: str) -> Connection:
-    """A connection of its own. Raises StorageAway, StorageError."""
+    """Open a connection outside any pool. Raises StorageAway, StorageError."""
     with translating():
         connection = psycopg.connect(conninfo, autocommit=True, row_factory=dict_row)
         configure(connection)
@@ -59,7 +59,7 @@ def connect(conninfo: str) -> Connection:
 
 
 def configure(connection: Connection) -> None:
-    """Make a new connection ready: its time limits, and how values are exchanged."""
+    """Set a new connection's time limits and the conversion of values."""
     connection.adapters.register_dumper(int, Int8Dumper)  # one type for all, so that statements are planned once
     connection.adapters.register_dumper(str, _EscapingDumper)
     connection.adapters.register_loader("text", _EscapingLoader)
@@ -71,7 +71,7 @@ def configure(connection: Connection) -> None:
 
 
 class _EscapingDumper(StrDumperUnknown):
-    """Text may contain NUL, which PostgreSQL refuses. Escaping keeps different texts different."""
+    """Escapes NUL, which PostgreSQL refuses in text. _EscapingLoader restores it."""
 
     def dump(self, obj: str) -> Buffer | None:
         if NUL in obj or ESCAPE in obj:
@@ -89,7 +89,7 @@ class _EscapingLoader(TextLoader):
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Translate PostgreSQL's errors in the block: into StorageAway, DiskFull, StorageBusy, StorageError."""
+    """Translate PostgreSQL's errors in the block into StorageAway, DiskFull, StorageBusy or StorageError."""
     try:
         yield
     except psycopg.Error as error:
@@ -97,14 +97,14 @@ def translating() -> Iterator[None]:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether *error* says that the connection is gone or the database does not answer: another may work."""
+    """Whether *error* means that the connection is lost or the database away, so that another connection may work."""
     if not isinstance(error, psycopg.OperationalError):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(LOST)
 
 
 def is_outdated(error: BaseException) -> bool:
-    """Whether *error* says that a connection planned its statements before a newer node added a column to a table."""
+    """Whether *error* means that a newer node added a column after this connection planned its statements."""
     return isinstance(error, errors.FeatureNotSupported)
 
 

@@ -1,8 +1,7 @@
-"""PostgreSQL behind a pool of connections, each used by one thread at a time.
+"""PostgreSQL with a pool of connections, each used by one thread at a time.
 
 A write is a transaction of its own. Writes that lock only one job (write_together) share commits: those that come while
-a commit is on its way to the disk are committed together afterwards. Rows that must not change before the commit are
-locked.
+a commit is on its way to the disk are committed together afterwards.
 """
 
 import asyncio
@@ -33,10 +32,10 @@ T = TypeVar("T")
 MAX_IN_ONE_COMMIT = 100
 READERS, WRITERS = 4, 6
 CONNECT_S = 2.0  # how long a thread waits for a connection
-RECONNECT_S = 1.0  # longest pause between two attempts; the pool's own grow to a minute, in which the database is back
-TRIES = 4  # of a transaction that met another one, or lost its connection
+RECONNECT_S = 1.0  # longest pause between two attempts; the pool's own pauses would grow to a minute
+TRIES = 4  # of a transaction that was in conflict with another one, or lost its connection
 DOUBT_S = 30.0  # how long the outcome of a commit is looked up before its caller gets OutcomeUnknown
-ANSWER_S = 35.0  # longest wait for an answer; a network that swallows everything gives none
+ANSWER_S = 35.0  # longest wait for an answer: a broken network may give none
 
 
 class _Write(Generic[T]):
@@ -59,7 +58,7 @@ class _Write(Generic[T]):
 
 
 class PostgresDatabase:
-    """The Database; migrations are done."""
+    """The Database. Its tables must have been migrated."""
 
     def __init__(self, conninfo: str, *, name: str, clock: Clock | None = None, notify: bool = True) -> None:
         """*clock* stands in for the database's own clock, for tests. Raises StorageAway."""
@@ -94,11 +93,7 @@ class PostgresDatabase:
         return self._listener.leads
 
     async def write(self, function: Callable[[PostgresTransaction], T]) -> T:
-        """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
-
-        It may run again after a conflict with another transaction or a lost connection. Raises what *function* raises,
-        DiskFull, StorageBusy, StorageAway, OutcomeUnknown, StorageError.
-        """
+        """Write as Database.write() describes. Raises StorageAway and OutcomeUnknown as well."""
         self._check()
         write = _Write(function)
         self._writers.submit(self._commit_alone, write)
@@ -111,12 +106,12 @@ class PostgresDatabase:
         return await _wait_for_answer(write.future, OutcomeUnknown)
 
     async def read(self, function: Callable[[PostgresTransaction], T]) -> T:
-        """Run *function*. Each of its statements sees everything that is committed when it begins. It cannot write."""
+        """Run *function*. Each of its statements sees everything that was committed before the statement."""
         self._check()
         return await _wait_for_answer(self._readers.submit(self._read, function), StorageAway)
 
     def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
-        """Always unknown: notifications of other nodes come a moment late, and a revoked key must end at once."""
+        """Always None: notifications of other nodes come a moment late, and a revoked key must end at once."""
         return None
 
     async def scrub(self) -> bool:
@@ -124,7 +119,7 @@ class PostgresDatabase:
         return True
 
     def listen(self, handle: Callable[[str], None]) -> None:
-        """Call *handle*, in a thread, with the messages that other processes send to all."""
+        """Call *handle*, in a thread, with each message that another process sends to all."""
         self._listener.relayed.append(handle)
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
@@ -141,7 +136,7 @@ class PostgresDatabase:
         self._readers.shutdown()
         self._listener.stop()
         with suppress(psycopg.Error), self._pool.connection() as connection:
-            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, self.boot))  # the listener sleeps until it hears
+            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, self.boot))  # wakes the listener
         self._listener.join()
         self._pool.close()
 
@@ -159,7 +154,7 @@ class PostgresDatabase:
                 with self._pool.connection() as connection:
                     return function(PostgresTransaction(connection, None if self._clock is None else self._clock()))
             except psycopg.Error as error:
-                self._notice(error)
+                self._renew_connections(error)
                 if not left or not is_worth_a_retry(error):
                     raise translate_error(error) from error
         raise AssertionError
@@ -177,7 +172,7 @@ class PostgresDatabase:
             self._commit([write])
 
     def _next_batch(self) -> tuple[list[_Write[Any]], bool]:
-        """The writes that wait, without those whose caller gave up; and whether more may follow."""
+        """The waiting writes, without those whose caller gave up, and whether more may follow."""
         batch: list[_Write[Any]] = []
         item = self._gathered.get()
         try:
@@ -192,7 +187,7 @@ class PostgresDatabase:
         return batch, item is not None
 
     def _commit(self, batch: Sequence[_Write[Any]]) -> None:
-        """Run the batch in one transaction and give each write its result. If it fails, each is tried alone."""
+        """Run the batch in one transaction and give each write its result. If that fails, commit each write alone."""
         try:
             self._commit_surely(batch)
         except Exception as error:  # noqa: BLE001  the callers' to judge; the thread has to go on
@@ -207,7 +202,7 @@ class PostgresDatabase:
             write.settle()
 
     def _commit_surely(self, batch: Sequence[_Write[Any]]) -> None:
-        """Commit the batch, again if it met another transaction or lost its connection before the commit."""
+        """Commit the batch. Try again after a conflict with another transaction, or if nothing was committed."""
         for left in reversed(range(TRIES)):
             mark = new_mark()
             try:
@@ -217,7 +212,7 @@ class PostgresDatabase:
                 finally:
                     self._pool.putconn(connection)
             except psycopg.Error as error:
-                self._notice(error)
+                self._renew_connections(error)
                 if not left or not is_worth_a_retry(error):
                     raise
                 continue
@@ -226,7 +221,7 @@ class PostgresDatabase:
         raise StorageAway("the database does not answer; try again")
 
     def _run(self, connection: Connection, batch: Sequence[_Write[Any]], mark: str) -> bool:
-        """Run the batch in one transaction. Returns False if it is not known whether it was committed."""
+        """Run the batch in one transaction. Returns False if the outcome of its commit is unknown."""
         transaction = self._begin(connection)
         try:
             for write in batch:
@@ -257,7 +252,7 @@ class PostgresDatabase:
         return PostgresTransaction(connection, int(row["now"]))
 
     def _look_up(self, mark: str) -> bool:
-        """Whether the transaction with *mark* was committed. Raises OutcomeUnknown if that cannot be found out."""
+        """Whether the transaction with *mark* was committed. Raises OutcomeUnknown if the database stays away."""
         until = time.monotonic() + DOUBT_S
         while True:
             try:
@@ -266,15 +261,15 @@ class PostgresDatabase:
                 if committed:
                     self._watches.wake_all()
             except psycopg.Error as error:
-                self._notice(error)
+                self._renew_connections(error)
                 if time.monotonic() >= until:
                     raise OutcomeUnknown("the database went away during a commit; look before you try again") from error
                 time.sleep(0.1)
             else:
                 return committed
 
-    def _notice(self, error: Exception) -> None:
-        """If one connection is gone, have the idle ones looked at; if its plans are outdated, renew them."""
+    def _renew_connections(self, error: Exception) -> None:
+        """Replace all connections if their plans are outdated; after a lost one, replace those that are broken."""
         if is_outdated(error):
             self._pool.drain()
         elif not isinstance(error, PoolTimeout) and is_lost(error):

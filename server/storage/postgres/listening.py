@@ -1,6 +1,6 @@
-"""One connection of each process, which listens for other processes' commits and knows if the database answers.
+"""A connection that listens for other processes' commits and checks whether the database answers.
 
-Without notifications (switched off, or while the connection is down), all waiting tasks look once a second.
+Without notifications, because they are switched off or the connection is down, all waiting tasks look once a second.
 """
 
 import threading
@@ -19,9 +19,9 @@ from server.storage.vital import start_vital
 from server.storage.watching import Watches
 
 RELAY_CHANNEL = "scribewire_relay"
-POLL_S = 1.0  # between two looks where there are no notifications, and between two signs of life
-MISSED_S = 15.0  # notifications may get lost with a dying process: everybody looks again after this at the latest
-LEADER_LOCK = 7_269_002  # held by the process that sweeps; nothing goes wrong if there are two
+POLL_S = 1.0  # between two looks without notifications, and between two checks that the database answers
+MISSED_S = 15.0  # notifications may get lost with a dying process, so all tasks look again after this time
+LEADER_LOCK = 7_269_002  # held by the process that sweeps; two such processes do no harm
 SILENT_S = 5.0  # without an answer for this long, the database counts as away
 SEEN_S = 5.0  # how often a process says that it is alive
 DEAD_MS = 20_000  # a process that has said nothing for this long is gone
@@ -29,7 +29,7 @@ RETRY_S = 0.25
 
 
 class NotificationListener:
-    """A thread with a connection of its own. It wakes watches, and notes in `nodes` that this process is alive."""
+    """A thread with a connection of its own. It wakes watches, and records in `nodes` that this process is alive."""
 
     def __init__(self, conninfo: str, watches: Watches, *, boot: str, name: str, notify: bool) -> None:
         """Raises StorageAway or StorageError if there is no connection at first."""
@@ -46,7 +46,7 @@ class NotificationListener:
         self._leads = False
         self._connection = self._open()
         with translating():
-            self._say_here()
+            self._record_alive()
         self._thread = start_vital(self._run, name="database-listen")
 
     @property
@@ -56,7 +56,7 @@ class NotificationListener:
 
     @property
     def leads(self) -> bool:
-        """Whether this process was chosen to sweep. It stays so until its connection ends."""
+        """Whether this process was chosen to sweep. It remains chosen until its connection ends."""
         return self._leads and self.answers
 
     def stop(self) -> None:
@@ -64,7 +64,7 @@ class NotificationListener:
         self._closing.set()
 
     def join(self) -> None:
-        """Wait for the end of the thread. Before it ends it tells the database that this process is gone."""
+        """Wait until the thread has deleted this process from `nodes` and ended."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -80,7 +80,7 @@ class NotificationListener:
     def _listen(self) -> None:
         """Wake watches until the connection is lost."""
         while not self._closing.is_set():
-            self._say_alive()
+            self._check_answers()
             now = time.monotonic()
             if not self._notify or now - self._woken_at >= MISSED_S:
                 self._woken_at = now
@@ -100,39 +100,36 @@ class NotificationListener:
         if sender == self._boot:
             return
         if notice.channel == RELAY_CHANNEL:
-            self._pass_on(" ".join(topics))
+            self._relay(" ".join(topics))
         elif EVERYTHING in topics:
             self._watches.wake_all()
         else:
             self._watches.wake(topics)
 
-    def _pass_on(self, message: str) -> None:
+    def _relay(self, message: str) -> None:
         for handle in self.relayed:
             try:
                 handle(message)
             except Exception:  # noqa: BLE001  any message may get lost, but not those after it
                 log.exception("a message of another node could not be read")
 
-    def _say_alive(self) -> None:
+    def _check_answers(self) -> None:
         now = time.monotonic()
         if now - self._answered_at < POLL_S / 2:
             return
         if now - self._seen_at >= SEEN_S:
-            self._say_here()
+            self._record_alive()
         else:
             self._connection.execute("SELECT 1")
         self._answered_at = time.monotonic()
 
-    def _say_here(self) -> None:
+    def _record_alive(self) -> None:
         self._connection.execute(
             f"INSERT INTO nodes (boot, name, seen_at) VALUES (%s, %s, ({NOW})) ON CONFLICT (boot)"  # noqa: S608  a constant
             " DO UPDATE SET seen_at = excluded.seen_at",
             (self._boot, self._name),
         )
         self._seen_at = time.monotonic()
-        self._stand_for_leader()
-
-    def _stand_for_leader(self) -> None:
         if not self._leads:
             (row,) = self._connection.execute("SELECT pg_try_advisory_lock(%s) AS got", (LEADER_LOCK,))
             self._leads = bool(row["got"])

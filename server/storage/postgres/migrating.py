@@ -10,7 +10,7 @@ from server.storage.postgres.connecting import Connection, translate_error
 from server.storage.postgres.schema import MIGRATIONS, Migration
 
 LOCK = 7_269_001
-"""It spares nodes that start together the wait for each other's tables. The table of versions decides what is done."""
+"""The advisory lock of migrations: nodes that start together migrate one after the other."""
 VERSIONS = """
     CREATE TABLE IF NOT EXISTS schema_versions (
         version BIGINT PRIMARY KEY,
@@ -20,7 +20,7 @@ VERSIONS = """
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> list[int]:
-    """Apply the steps that are missing, each in a transaction of its own. Returns their numbers.
+    """Apply the missing steps, each in a transaction of its own. Returns their numbers.
 
     Raises StorageError if this program is too old for the database, or may not change its tables.
     """
@@ -42,7 +42,7 @@ def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
 
 
 def _is_current(connection: Connection, migrations: Sequence[Migration]) -> bool:
-    """Whether every step was taken. Raises StorageError after a newer program's step that this one cannot work with."""
+    """Whether no step is missing. Raises StorageError if a newer program made a change that this one cannot use."""
     (found,) = connection.execute("SELECT to_regclass('schema_versions') IS NOT NULL AS made")
     if not found["made"]:
         return False

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster tell each other: what the model offers, requests of the last minute, and messages."""
+"""What the nodes of a cluster share: the model's offer, the number of requests in the last minute, and messages."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ class PostgresOffers:
 
 
 def offer_of(text: str) -> Offer:
-    """The offer that publish() wrote. Unknown members of a newer version are ignored; an older one has fewer."""
+    """Read the offer that publish() wrote, perhaps on a node of another version: unknown members are ignored."""
     members: dict[str, Any] = orjson.loads(text)
     return make(Offer, {**members, "languages": frozenset(members["languages"])})
 
@@ -70,7 +70,7 @@ def _hit(tx: Transaction, subject: str, *, limit: int) -> WindowUse:
 
 
 def _count_in(seconds: list[tuple[int, int]], second: int) -> list[tuple[int, int]]:
-    """*seconds* with one more request in *second*, or in a later one that another clock has counted."""
+    """*seconds* with one more request in *second*, or in the last one if another node's clock is ahead."""
     if seconds and seconds[-1][0] >= second:
         last, n = seconds[-1]
         return [*seconds[:-1], (last, n + 1)]
@@ -78,7 +78,7 @@ def _count_in(seconds: list[tuple[int, int]], second: int) -> list[tuple[int, in
 
 
 def _free_at(seconds: list[tuple[int, int]], surplus: int, second: int) -> int:
-    """When the next request fits (ms since 1970 UTC): after the oldest, and as many as are too many, are forgotten."""
+    """When the next request fits (ms since 1970 UTC): once the oldest *surplus* + 1 requests are a minute old."""
     for at, n in seconds:
         surplus -= n
         if surplus < 0:
@@ -89,14 +89,14 @@ def _free_at(seconds: list[tuple[int, int]], surplus: int, second: int) -> int:
 class PostgresRates(SqlStore):
     """The RateCounter: one row per client, with the requests of each second of the last minute.
 
-    The table is not logged and its commits wait for no disk: after a crash of the database the counts begin anew.
+    The table is unlogged and its commits do not wait for the disk, so a crash of the database sets all counts to zero.
     """
 
     hit = write_method(_hit)
 
 
 class PostgresRelay:
-    """The Relay: notifications on a channel of their own, heard by the listening connection."""
+    """The Relay: notifications on a channel of their own, which NotificationListener receives."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -115,7 +115,7 @@ class PostgresRelay:
         self._handles.append(handle)
         loop = asyncio.get_running_loop()
 
-        def hear(text: str) -> None:
+        def handle_later(text: str) -> None:
             loop.call_soon_threadsafe(handle, base64.b64decode(text))
 
-        self._database.listen(hear)
+        self._database.listen(handle_later)

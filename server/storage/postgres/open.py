@@ -1,4 +1,4 @@
-"""Opening the storage of the cluster form: PostgreSQL and any BlobStore."""
+"""Opens the storage of a cluster: PostgreSQL and any BlobStore."""
 
 import secrets
 
@@ -24,11 +24,11 @@ def open_storage(
     notify: bool = True,
     max_queued: int = MAX_QUEUED,
 ) -> SqlStorage:
-    """Open the storage in the database of *url*, making or migrating its tables. Any number of nodes may. It blocks.
+    """Open the storage in the database of *url*, and make or migrate its tables. It blocks. Any number of nodes may.
 
     *name* is the name of this process in leases and logs. With *notify* False commits are not announced, and waiting
     tasks look once a second. *clock* (ms since 1970 UTC) replaces the database's clock in tests. Raises StorageAway,
-    StorageError; no message has the URL in it.
+    StorageError.
     """
     conninfo = parameters(url, name=name)
     with connect(conninfo) as connection, translating():
@@ -47,7 +47,7 @@ def open_storage(
 
 
 def update(url: str) -> list[int]:
-    """Bring the tables in the database of *url* forward. Returns the numbers of the steps. Raises StorageError."""
+    """Migrate the tables in the database of *url*. Returns the numbers of the steps. Raises StorageError."""
     with connect(parameters(url, name="migrate")) as connection:
         return migrate(connection)
 
@@ -58,7 +58,7 @@ def _is_alive(tx: Transaction, boot: str) -> bool:
 
 
 def _signing_keys(connection: Connection) -> SigningKeys:
-    """The keys that all nodes sign with, made by the first of them. The newest is the current one."""
+    """The keys that all nodes sign with. The first node makes one; the newest is the current one."""
     connection.execute(
         "INSERT INTO secrets (kid, secret, created_at) VALUES ('1', %s, 0) ON CONFLICT (kid) DO NOTHING",
         (secrets.token_bytes(SECRET_BYTES),),

@@ -10,7 +10,7 @@ from server.storage.sql import schema
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A step forward. Older versions can still work on a schema whose newer steps are all *additive*."""
+    """A change of the schema. Older programs can still work on a schema whose newer changes are all *additive*."""
 
     script: str
     additive: bool = True
@@ -27,7 +27,7 @@ WORDS = {
     " REAL": " DOUBLE PRECISION",
     " BLOB": " BYTEA",
 }
-"""SQLite's words and PostgreSQL's. Each is replaced wherever it stands, one after the other."""
+"""SQLite's words and PostgreSQL's, replaced in this order."""
 
 OWN = """
     ALTER TABLE jobs SET (fillfactor = 80);  -- rows are changed in place: leases are renewed,

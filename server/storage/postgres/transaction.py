@@ -1,4 +1,4 @@
-"""One transaction in PostgreSQL, and the shared statements in its words."""
+"""One transaction in PostgreSQL, which translates the shared statements."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
 
 
 class PostgresTransaction:
-    """The Transaction of this database. *now* is asked of the database when it is first needed."""
+    """The Transaction of this database. It asks the database for *now* when that is first needed."""
 
     __slots__ = ("_cursor", "_now", "topics", "wrote")
 
@@ -42,7 +42,6 @@ class PostgresTransaction:
         return self._cursor.execute(_in_postgres(sql), parameters).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Execute the statement for each row. They are sent together."""
         self.wrote = True
         if len(rows) == 1:
             self._cursor.execute(_in_postgres(sql), rows[0])
@@ -59,7 +58,7 @@ class PostgresTransaction:
         self.topics.add(topic)
 
     def forget_passed(self) -> None:
-        """Forget commits that nobody is in doubt about any more, and processes and clients that are gone."""
+        """Delete marks of commits whose outcome is known, ended processes, and clients without recent requests."""
         self.run("DELETE FROM commits WHERE at < ?", (self.now - COMMITS_KEPT_MS,))
         self.run("DELETE FROM nodes WHERE seen_at < ?", (self.now - NODES_KEPT_MS,))
         self.run("DELETE FROM rates WHERE at < ?", (self.now - RATES_KEPT_MS,))
@@ -71,7 +70,7 @@ class PostgresTransaction:
 
 @lru_cache(maxsize=1024)
 def _in_postgres(sql: str) -> Any:
-    """Return a statement of SQLite for PostgreSQL: with psycopg's parameters, and a column for the JSON member."""
+    """Translate a statement for PostgreSQL: psycopg's parameters, and a column for the JSON member."""
     return WORDS.sub(_word, sql.replace("json_extract(source, '$.type')", "source_type"))
 
 

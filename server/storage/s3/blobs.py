@@ -1,7 +1,7 @@
-"""The BlobStore in a bucket. A blob appears under its name complete or not at all, and a bucket is durable.
+"""The BlobStore in a bucket, where a blob appears under its name complete or not at all.
 
-obstore is called on our threads. Its coroutines use a thread of their own, which may still need the interpreter while
-Python exits, and then the process aborts.
+Only obstore's blocking functions are used, on our threads. Its coroutines use a thread of their own, which may still
+need the interpreter while Python exits, and then the process aborts.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from server.storage.ports import Sink
 from server.storage.s3.checking import check
 from server.storage.s3.errors import as_blobs_away
 from server.storage.s3.upload import Upload, size_of
-from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, checked_key, run_in, sweep
+from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, check_key, run_in, sweep
 
 THREADS = 64  # each waits for one answer of the bucket
 PRIVATE_FOLDER = 0o700
@@ -47,12 +47,12 @@ class BucketBlobs:
         return self._scratch
 
     def check(self) -> None:
-        """Try the bucket. It blocks. Raises StorageError if it refuses us, BlobsAway if it does not answer."""
+        """See checking.check()."""
         check(self._bucket)
 
     @asynccontextmanager
     async def create(self, key: str, *, leave_reserve: bool = False) -> AsyncIterator[Sink]:  # noqa: ARG002  no disk
-        upload = Upload(self._bucket, checked_key(key))
+        upload = Upload(self._bucket, check_key(key))
         try:
             yield ThreadSink(upload.write, self._ask)
             await self._ask(upload.finish)
@@ -61,10 +61,10 @@ class BucketBlobs:
             raise
 
     async def size(self, key: str) -> int | None:
-        return await self._ask(size_of, self._bucket, checked_key(key))
+        return await self._ask(size_of, self._bucket, check_key(key))
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
-        pieces = await self._ask(_pieces, self._bucket, checked_key(key), start, stop)
+        pieces = await self._ask(_pieces, self._bucket, check_key(key), start, stop)
         while (piece := await self._ask(next, pieces, b"")) != b"":
             yield piece
 
@@ -81,7 +81,7 @@ class BucketBlobs:
             await run_in(self._threads, copy.discard)
 
     async def delete(self, prefix: str) -> None:
-        await self._ask(_delete, self._bucket, checked_key(prefix))
+        await self._ask(_delete, self._bucket, check_key(prefix))
 
     async def prefixes(self) -> list[tuple[str, int]]:
         return await self._ask(self._listing.go_on)
@@ -90,19 +90,19 @@ class BucketBlobs:
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _discard(self, upload: Upload) -> None:
-        """Leave nothing of *upload*. If the bucket cannot be reached, its rule for unfinished uploads does it."""
+        """Delete what *upload* sent. If the bucket is away, its rule for unfinished uploads deletes it later."""
         try:
             await self._ask(upload.discard)
-        except Exception:  # noqa: BLE001  what ended the block is what its caller must hear of
+        except Exception:  # noqa: BLE001  the caller gets the error that ended the block
             log.warning("an unfinished upload could not be taken back", exc_info=True)
 
     async def _ask(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run *function* in a thread, to its end even if cancelled. Raises BlobsAway for what the bucket reports."""
+        """Run *function* in a thread, to its end even if cancelled. Raises BlobsAway for the bucket's errors."""
         return await run_in(self._threads, as_blobs_away, function, *arguments)
 
 
 class Listing:
-    """Goes round and round through the names in *bucket*, which may be millions, a part at a time."""
+    """Lists the names in *bucket*, which may be millions, a part at a time. After the last it begins again."""
 
     def __init__(self, bucket: S3Store, *, most: int = MAX_LISTED, page: int = PAGE) -> None:
         self._bucket = bucket
@@ -127,7 +127,7 @@ class Listing:
 
     @staticmethod
     def _next_start(found: dict[str, int], last: str | None) -> str | None:
-        """The place where the next call begins: at the last prefix, which is left out because it may be incomplete."""
+        """Where the next call begins: at the last prefix, which is removed from *found* as it may be incomplete."""
         if last is None or len(found) == 1:
             return last
         name = last.partition("/")[0]
@@ -136,7 +136,7 @@ class Listing:
 
 
 def _pieces(bucket: S3Store, key: str, start: int, stop: int | None) -> Iterator[bytes]:
-    """The bytes [start, stop), of one request, in pieces of at most PIECE_BYTES. Raises NoSuchBlob at once."""
+    """Request the bytes [start, stop) and yield them in pieces of at most PIECE_BYTES. Raises NoSuchBlob at once."""
     try:
         if stop is None:
             found = obstore.get(bucket, key, options={"range": {"offset": start}} if start else {})
@@ -144,7 +144,7 @@ def _pieces(bucket: S3Store, key: str, start: int, stop: int | None) -> Iterator
             found = obstore.get(bucket, key, options={"range": (start, stop)})
     except FileNotFoundError:
         raise NoSuchBlob(key) from None
-    except BaseError:  # buckets refuse empty ranges, and those behind the end
+    except BaseError:  # buckets refuse ranges that are empty or begin behind the end
         size = size_of(bucket, key)
         if size is None:
             raise NoSuchBlob(key) from None

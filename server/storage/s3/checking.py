@@ -1,4 +1,4 @@
-"""Checks at the start whether a bucket gives this installation the rights that it needs, and explains if not."""
+"""Checks at the start whether a bucket grants this installation the rights that it needs, and explains if not."""
 
 import re
 import secrets
@@ -15,7 +15,7 @@ CODE = re.compile(r"(?:<Code>|\(code: )(\w+)")
 FOR_NOW = frozenset({"408", "429"})  # statuses after which a client is meant to try again
 DENIED = "AccessDenied"  # also of single names in a list of deletions, which as a whole succeeds
 WRONG_KEY = frozenset({"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"})
-INSTANCE = "169.254.169.254"  # where the credentials of an instance's role are asked for, if none are set
+INSTANCE = "169.254.169.254"  # gives the credentials of an instance's role; it is asked if none are set
 
 
 def check(bucket: S3Store) -> None:
@@ -42,7 +42,7 @@ def _try(bucket: S3Store, what: str, ask: Callable[[], object]) -> None:
 
 
 def _refusal(name: str, what: str, report: str) -> str | None:
-    """The sentence for a *report* of obstore after which trying again is of no use; None for all others."""
+    """The operator's sentence for an error *report* of obstore that will not pass by itself; None for all others."""
     if INSTANCE in report:
         return (
             f"there are no credentials for the bucket {name}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give "

@@ -1,4 +1,4 @@
-"""Turns errors of a bucket into errors of the storage."""
+"""Translates errors of a bucket into errors of the storage."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Opening a bucket. Credentials, region and endpoint are what AWS_* variables or the instance's role say."""
+"""Opens a bucket. Credentials, region and endpoint come from AWS_* variables or the instance's role."""
 
 import ipaddress
 import socket
@@ -33,10 +33,10 @@ RETRIES: "RetryConfig" = {
 
 
 def open_bucket(url: str, scratch: Path, *, env: Mapping[str, str]) -> BucketBlobs:
-    """The blobs at *url* (s3://bucket or s3://bucket/prefix), with the folder *scratch* for files without a name.
+    """The blobs at *url* (s3://bucket or s3://bucket/prefix). It sends no request yet.
 
-    It sends no request yet. Raises StorageError if *url* has another form, or if audio would travel without encryption
-    to an endpoint on a public address. *env* is the environment of this process, which obstore reads as well.
+    *scratch* is a folder for files without a name. *env* is the environment of this process, which obstore reads as
+    well. Raises StorageError if *url* has another form, or if audio would travel to a public address unencrypted.
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or parts.username:
@@ -54,7 +54,7 @@ def open_bucket(url: str, scratch: Path, *, env: Mapping[str, str]) -> BucketBlo
 
 
 def _is_public(host: str) -> bool:
-    """Whether *host* is, or stands for, an address of the internet. A name that nobody knows is not."""
+    """Whether *host* is, or resolves to, a public address. False for a name that does not resolve."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:

@@ -1,4 +1,4 @@
-"""One blob on its way into a bucket. Everything here blocks, and raises obstore's errors."""
+"""The upload of one blob into a bucket. Everything here blocks, and raises obstore's errors."""
 
 import secrets
 
@@ -8,13 +8,13 @@ from obstore.store import S3Store
 
 from server.model.errors import BlobExists
 
-PART_BYTES = 5 * 1024 * 1024  # a larger blob is sent in parts of this size; S3 takes none smaller, and 10,000 of these
+PART_BYTES = 5 * 1024 * 1024  # a larger blob is sent in parts of this size: the smallest that S3 takes, 10,000 at most
 PARTS_AT_ONCE = 1  # in addition to the one being filled: an upload holds 10 MiB of memory
 WRITER = "writer"  # in the blob's metadata: which upload made it
 
 
 class Upload:
-    """A blob that is kept in memory up to PART_BYTES, and from then on sent as a multipart upload.
+    """Keeps a blob in memory up to PART_BYTES; a larger one is sent as a multipart upload.
 
     A multipart upload that nobody completes is invisible. A process that is killed leaves its parts in the bucket
     until the bucket's rule for unfinished uploads deletes them.
@@ -46,11 +46,11 @@ class Upload:
             self._held.clear()
 
     def finish(self) -> None:
-        """Give the blob its name. Raises BlobExists.
+        """Store the blob under its name. Raises BlobExists.
 
-        It first checks whether the name is taken. A multipart upload cannot be completed on a condition, and some
-        services support no conditions. If the answer to the last request is lost, the blob's mark shows whether the
-        blob under this name is this one.
+        It first asks whether the name is taken, because a multipart upload cannot be completed on condition that it is
+        free, and some services support no conditions at all. If the answer to the last request is lost, the mark in the
+        stored blob's metadata shows whether it is this one.
         """
         if size_of(self._bucket, self._key) is not None:
             raise BlobExists(f"{self._key} is already stored")

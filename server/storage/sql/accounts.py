@@ -1,4 +1,4 @@
-"""The AccountStore: accounts and their API keys, which are stored as SHA-256: random bytes need no slow hash."""
+"""The AccountStore: accounts and their API keys. Keys are stored as SHA-256, since random bytes need no slow hash."""
 
 import base64
 import hmac
@@ -10,7 +10,7 @@ import orjson
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
-from server.storage.remembered import Remembered
+from server.storage.answer_cache import AnswerCache
 from server.storage.sql.database import (
     Database,
     SqlStore,
@@ -24,15 +24,15 @@ from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
 TOPIC = "accounts"
-"""Announced by whatever ends a key or changes an account."""
+"""Announced by every write that ends a key or changes an account."""
 
 KEYS_KEPT_S = 60.0  # in memory
 MAX_KEYS_KEPT = 10_000
-MAX_TOUCHED = 10_000  # keys whose last write is remembered; beyond it all are forgotten and written once more
+MAX_TOUCHED = 10_000  # keys whose last write is in memory; then all are dropped and each is written once more
 
 
 def _add(tx: Transaction, key: ApiKey) -> None:
-    """Store *key*. Raises TooManyKeys if the account has MAX_KEYS that work; forgets the oldest of those that ended."""
+    """Store *key* and delete the account's oldest ended ones. Raises TooManyKeys if it has MAX_KEYS valid ones."""
     owner = {"account": key.account, "now": tx.now, "kept": MAX_ENDED_KEYS, "all": UNBOUNDED}
     tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (key.account,))  # nobody else counts its keys meanwhile
     working = select_number(
@@ -71,7 +71,7 @@ def _account_of(row: SqlRow) -> Account:
 
 
 def _for_sandbox(secret: WebhookSecret) -> WebhookSecret:
-    """The sandbox's secret of an old account that has one secret for both. It does not reveal the production secret."""
+    """Derive the sandbox's secret of an old account, which has only one. It does not reveal the production secret."""
     chance = hmac.digest(secret.current.encode(), b"sandbox webhooks", "sha256")
     return WebhookSecret(current="whsec_" + base64.b64encode(chance).decode(), created_at=secret.created_at)
 
@@ -140,7 +140,7 @@ class SqlAccounts(SqlStore):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._touched: dict[str, int] = {}
-        self._keys: Remembered[tuple[ApiKey, Account] | None] = Remembered(
+        self._keys: AnswerCache[tuple[ApiKey, Account] | None] = AnswerCache(
             database.version, max_kept=MAX_KEYS_KEPT, kept_s=KEYS_KEPT_S
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from server.model.accounts import Count, Quota
-from server.storage.remembered import Remembered
+from server.storage.answer_cache import AnswerCache
 from server.storage.sql.database import Database, SqlStore, Transaction, write_method
 from server.storage.sql.rows import UNBOUNDED
 
@@ -59,7 +59,7 @@ def _topic(subject: str) -> str:
 class SqlCounter(SqlStore):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._used: Remembered[list[int]] = Remembered(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
+        self._used: AnswerCache[list[int]] = AnswerCache(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
 
     take = write_method(take)
     give_back = write_method(lambda tx, subject, quota: change(tx, subject, quota, -quota.amount))

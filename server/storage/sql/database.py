@@ -1,4 +1,4 @@
-"""The interface of a database for the statements of this folder. Each backend implements it.
+"""The interface of a database that runs the statements of this folder. Each backend implements it.
 
 The statements use what SQLite and PostgreSQL have in common, with three exceptions that a backend translates:
 - Parameters are `?` or `:name`, as in SQLite.
@@ -21,11 +21,11 @@ Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
 
 
 class Transaction(Protocol):
-    """What a function given to read() or write() can do."""
+    """The argument of a function that read() or write() runs."""
 
     @property
     def now(self) -> int:
-        """The store's time (ms since 1970 UTC). It is the same instant for all of the transaction."""
+        """The store's time (ms since 1970 UTC), the same throughout the transaction."""
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
         """Execute a statement without FOR UPDATE; returns the number of changed rows."""
@@ -41,7 +41,7 @@ class Transaction(Protocol):
         """Wake everything that watches *topic*, in any process, once this is committed."""
 
     def forget_passed(self) -> None:
-        """Forget what the backend itself has noted and nobody asks for any more."""
+        """Delete old rows of the backend's own tables."""
 
 
 class Database(Protocol):
@@ -49,17 +49,17 @@ class Database(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that sweeps, of all that have the database open."""
+        """See Storage.leads."""
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* in a transaction. Its changes are durable when this returns; none are left if it raises.
 
-        It may run again, if its transaction could not be committed. Raises what it raises, DiskFull, StorageBusy,
-        StorageError.
+        *function* may run again, if its transaction could not be committed. Raises what *function* raises, DiskFull,
+        StorageBusy, StorageError.
         """
 
     async def write_together(self, function: Callable[[Transaction], T]) -> T:
-        """Run *function* as write() does. It locks no rows but those of one job, so many may share one commit."""
+        """Run *function* as write() does. It may lock only rows of one job, so that many can share one commit."""
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* on all committed data. It cannot write."""
@@ -67,11 +67,11 @@ class Database(Protocol):
     def version(self, topic: str) -> int | None:
         """A number that changes with every commit, of any process, that announces *topic*. It does not wait.
 
-        None if it is unknown. Then nothing that was read before may be used as an answer.
+        None if it is unknown. Then no cached answer may be used.
         """
 
     async def scrub(self) -> bool:
-        """Leave no byte of deleted rows in the database's files, as Upkeep.scrub() says."""
+        """See Upkeep.scrub()."""
 
     def watch(self, topic: str) -> AbstractContextManager[Watch]:
         """A Watch that is woken when *topic* is announced, while the block lasts.
@@ -116,9 +116,10 @@ def write_method(
 async def wait_for_due(
     database: Database, topic: str, wait_s: float, claim: Callable[[], Awaitable[tuple[T, float | None]]]
 ) -> T:
-    """What *claim* finds, as soon as it finds anything, or after *wait_s* seconds what it finds then.
+    """Call *claim* until it finds something or *wait_s* seconds have passed. Returns what it found last.
 
-    It also returns the seconds until more comes due. Before that it is only called again when *topic* is announced.
+    *claim* returns what it found and the seconds until something comes due, None if that is unknown. It is called again
+    when these seconds have passed or *topic* is announced.
     """
     ends = time.monotonic() + wait_s
     with database.watch(topic) as watch:
@@ -131,16 +132,16 @@ async def wait_for_due(
 
 
 def marks(values: Collection[object]) -> str:
-    """The parameters of an IN list for *values*, which must not be empty."""
+    """The question marks of an IN list for *values*, which must not be empty."""
     return ", ".join("?" * len(values))
 
 
 def select_number(tx: Transaction, sql: str, parameters: Parameters = ()) -> int:
-    """The one number that *sql* selects, as n."""
+    """The number that *sql* selects under the name n."""
     (row,) = tx.all(sql, parameters)
     return int(row["n"])
 
 
 def insert(tx: Transaction, table: str, **values: object) -> None:
-    """Insert a row of these *values*, by the names of its columns."""
+    """Insert a row. *values* are named like the columns."""
     tx.run(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks(values)})", tuple(values.values()))  # noqa: S608  names of ours

@@ -42,7 +42,7 @@ HOSTS_OF_ACCOUNT = """
         SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND account = :account AND host = known.host
     ) AS next_at FROM known WHERE host IS NOT NULL
 """
-"""The hosts that the account's deliveries wait for, and when the oldest of each came or comes due."""
+"""The hosts to which the account has pending deliveries, and when the oldest of each came or comes due."""
 
 PAGE = 32
 HOSTS_TRIED = 64
@@ -68,7 +68,7 @@ def choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
 
 
 def _turns(tx: Transaction, crowding: Crowding) -> list[tuple[int, int, int, str]]:
-    """A heap of the accounts that have due deliveries: fewest on their way first, then by turn, then the oldest."""
+    """A heap of the accounts with due deliveries: (deliveries under way, turn, when the oldest came due, account)."""
     turns = [
         (
             crowding.accounts.get(row["account"], 0),
@@ -83,11 +83,11 @@ def _turns(tx: Transaction, crowding: Crowding) -> list[tuple[int, int, int, str
 
 
 def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> Iterator[SqlRow]:
-    """Yield the account's due deliveries, the oldest first. A host that is full when its turn comes is passed over."""
+    """Yield the account's due deliveries, the oldest first, without those to a host that is full by then."""
     place = (0, "")
     while True:
         full = [host for host, busy in hosts.items() if busy >= per_host]
-        if not _is_worth_a_look(tx, account, full):
+        if not _may_find_due(tx, account, full):
             return
         elsewhere = f" AND host NOT IN ({marks(full)})" if full else ""
         page = tx.all(DUE_OF_ACCOUNT.format(elsewhere=elsewhere), (account, tx.now, *place, *full, PAGE))
@@ -99,7 +99,7 @@ def _due(tx: Transaction, account: str, hosts: Counter[str], per_host: int) -> I
         place = (page[-1]["next_at"], page[-1]["id"])
 
 
-def _is_worth_a_look(tx: Transaction, account: str, full: Sequence[str]) -> bool:
+def _may_find_due(tx: Transaction, account: str, full: Sequence[str]) -> bool:
     """Whether the account may have a due delivery to a host that is not *full*.
 
     If all its deliveries go to one dead host the answer is False, and its long queue is not read.

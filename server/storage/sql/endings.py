@@ -1,4 +1,4 @@
-"""The two ways in which a lease or a wait ends: the job is over, or back in the queue. Every change uses step()."""
+"""How a lease or a wait in the queue ends: the job is over, or goes back into the queue. step() checks each change."""
 
 import math
 
@@ -16,10 +16,9 @@ QUEUE_TOPIC = "queue"
 
 
 def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
-    """End the job of *row*: state, artifacts, usage, quotas, last event and webhook, all in this transaction.
+    """End the job of *row* in this transaction, as JobStore.finish() describes.
 
-    If a client may have read a word, the allowance is not returned, whatever the outcome says. Raises ImpossibleStep
-    unless *cause* leads from the row's state to the outcome's.
+    Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
     """
     state = step(State(row["state"]), cause)
     if state is not outcome.state:
@@ -82,7 +81,7 @@ def _is_unread(tx: Transaction, row: SqlRow) -> bool:
 
 
 def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:
-    """Return the reserved allowance, or adjust it to the audio that was used."""
+    """Give the reserved allowance back, or adjust it to the audio that was used."""
     for quota in quotas_of(row["quotas"]):
         if returned:
             change(tx, row["account"], quota, -quota.amount)
@@ -99,7 +98,7 @@ def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
 
 
 def lapse(tx: Transaction, row: SqlRow) -> None:
-    """The lease of *row* ran out. The job goes back to the queue, or ends if it was canceled or has no attempt left."""
+    """End an expired lease. The job goes back into the queue, or ends if it was canceled or has no attempt left."""
     if row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
         last = error_of(row["last_error"])
         message = f"the engine stopped answering; {row['attempt']} attempts were made"

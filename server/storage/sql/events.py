@@ -66,7 +66,7 @@ class SqlEvents(SqlStore):
 
 
 class Tail:
-    """A stream's events from a position on. It is no generator, so a cancelled wait can be asked again."""
+    """Iterates over a stream's events from a position on. Unlike a generator, it survives a cancelled wait."""
 
     def __init__(self, database: Database, stream: str, after: int) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class Tail:
                 await watch.wait()
 
     def _look(self, tx: Transaction) -> tuple[list[Event], bool]:
-        """The new events, and whether nothing can follow them."""
+        """Read the new events, and whether none can follow them."""
         job = tx.one("SELECT state FROM jobs WHERE id = ?", (self._stream,))
         events = _read(tx, self._stream, after=self._after, limit=PAGE)
         return events, job is None or State(job["state"]) in TERMINAL

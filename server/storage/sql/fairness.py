@@ -9,25 +9,25 @@ from server.model.jobs import State
 from server.storage.sql.database import Transaction
 from server.storage.sql.rows import BATCH, SqlRow
 
-ASSUMED_AUDIO_S = 300.0  # assumed for a source of unknown length, for its place in the queue
+ASSUMED_AUDIO_S = 300.0  # for a source of unknown length
 MIN_COUNTED_AUDIO_S = 1.0  # each file counts at least this much: a thousand tiny ones are work too
 LAST_CLAIMED = ""  # the row of the fairness table that belongs to no account
 
 
 def counted_s(audio_s: float | None) -> float:
-    """The seconds that a job of *audio_s* counts when it enters the queue."""
+    """The seconds that a job with *audio_s* seconds of audio counts when it enters the queue."""
     return max(MIN_COUNTED_AUDIO_S, ASSUMED_AUDIO_S if audio_s is None else audio_s)
 
 
 def enter(tx: Transaction, account: str, cost: float) -> float:
-    """The virtual time of the account's next job, which costs *cost* (seconds / weight)."""
+    """Enter a job of the account that costs *cost* (seconds / weight). Returns its virtual time."""
     virtual_time = _next_virtual_time(tx, account) + cost
     _advance(tx, account, virtual_time)
     return virtual_time
 
 
 def remember_claimed(tx: Transaction, virtual_time: float) -> None:
-    """Note that the queue has reached *virtual_time*. An account that was away does not start before it."""
+    """Note that the queue has reached *virtual_time*. An account that was idle does not start before it."""
     _advance(tx, LAST_CLAIMED, virtual_time)
 
 
@@ -38,7 +38,7 @@ def charge_attempt(tx: Transaction, row: SqlRow) -> float:
 
 
 def charge_end(tx: Transaction, row: SqlRow, state: State, duration_s: float | None) -> None:
-    """Charge the cost of the job of *row*, which ends in *state*, beyond the cost that was counted at its start."""
+    """Charge what the job of *row*, which ends in *state*, cost beyond the seconds counted when it was queued."""
     if row["class"] != BATCH or row["lease_until"] is None:
         return
     if state is State.COMPLETED:
@@ -55,7 +55,7 @@ def _charge(tx: Transaction, row: SqlRow, more_s: float) -> float:
 
 
 def _next_virtual_time(tx: Transaction, account: str) -> float:
-    """Where the account's next job would stand if it cost nothing."""
+    """The virtual time at which the account's next job would stand if it cost nothing."""
     (row,) = tx.all(
         "SELECT coalesce(max(virtual_time), 0) AS reached FROM fairness WHERE account IN (?, ?)",
         (account, LAST_CLAIMED),

@@ -1,4 +1,4 @@
-"""Jobs that keep no results: notes their delivery, and erases them."""
+"""Results that are not kept: notes that the client has them, and erases them."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from server.storage.sql.database import Transaction
 from server.storage.sql.rows import job_of, order_of, text_of
 from server.storage.sql.upkeep import note_erasure
 
-PASSING = """
+ERASABLE = """
     SELECT * FROM jobs WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL
         AND (answered_at IS NOT NULL OR state != 'completed')
         AND NOT EXISTS (SELECT 1 FROM deliveries WHERE job = jobs.id AND state = 'pending')
@@ -24,12 +24,12 @@ def note_answered(tx: Transaction, job_id: str) -> None:
         tx.announce(job_id)
 
 
-def to_erase(tx: Transaction, *, limit: int) -> list[Job]:
-    return [job_of(row) for row in tx.all(f"{PASSING} LIMIT ?", (limit,))]
+def list_to_erase(tx: Transaction, *, limit: int) -> list[Job]:
+    return [job_of(row) for row in tx.all(f"{ERASABLE} LIMIT ?", (limit,))]
 
 
 def erase_outputs(tx: Transaction, job_id: str) -> str | None:
-    row = tx.one(f"{PASSING} AND id = ? FOR UPDATE", (job_id,))
+    row = tx.one(f"{ERASABLE} AND id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None
     tx.run(

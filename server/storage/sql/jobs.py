@@ -1,4 +1,4 @@
-"""The JobStore: each call is one transaction, made of submission, leases, endings and listing."""
+"""The JobStore. Each call is one transaction, whose statements are in the other files of this folder."""
 
 import asyncio
 import secrets
@@ -15,7 +15,7 @@ from server.model.errors import StorageError
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
 from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
-from server.storage.remembered import Remembered
+from server.storage.answer_cache import AnswerCache
 from server.storage.sql import handover, leases, listing, submission
 from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
@@ -23,7 +23,7 @@ from server.storage.sql.rows import job_of, read_row
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
-MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, which are asked for again and again by those who poll
+MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, for clients that poll
 ENDED_KEPT_S = 10.0
 MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
 
@@ -33,7 +33,7 @@ def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
     return None if row is None else read_row(Artifact, row)
 
 
-def _spent(tx: Transaction, *, limit: int) -> list[str]:
+def _list_with_audio(tx: Transaction, *, limit: int) -> list[str]:
     rows = tx.all("SELECT id FROM jobs WHERE finished_at IS NOT NULL AND blob IS NOT NULL LIMIT ?", (limit,))
     return [row["id"] for row in rows]
 
@@ -43,7 +43,7 @@ def _find_expired(tx: Transaction, *, limit: int) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def _audio_deleted(tx: Transaction, job_ids: Sequence[str]) -> None:
+def _note_audio_deleted(tx: Transaction, job_ids: Sequence[str]) -> None:
     tx.run_many("UPDATE jobs SET blob = NULL WHERE id = ?", [(job_id,) for job_id in job_ids])
 
 
@@ -62,14 +62,16 @@ class SqlJobs(SqlStore):
         boot: str | None = None,
         is_alive: submission.Liveness = lambda _tx, _boot: False,
     ) -> None:
-        """*boot* names this process in its reservations, which end with it; *is_alive* asks whether a process lives."""
+        """*boot* names this process in its reservations; *is_alive* says whether the process of that name is alive."""
         super().__init__(database)
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of accounts that search
-        self._ended: Remembered[Job | None] = Remembered(database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S)
+        self._ended: AnswerCache[Job | None] = AnswerCache(
+            database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S
+        )
 
     # --- acceptance ---
 
@@ -126,22 +128,22 @@ class SqlJobs(SqlStore):
     release = write_method(leases.release)
     reap = write_method(leases.reap)
     lapse = write_method(leases.lapse_all)
-    stale_live = read_method(leases.stale_live)
+    list_stale_live = read_method(leases.list_stale_live)
 
-    # --- looking ---
+    # --- reading ---
 
     async def get(self, job_id: str) -> Job | None:
         def get(tx: Transaction) -> Job | None:
             row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
             return None if row is None else job_of(row)
 
-        return await self._ended.get(job_id, job_id, lambda: self.database.read(get), keep=_stays)
+        return await self._ended.get(job_id, job_id, lambda: self.database.read(get), keep=_is_cacheable)
 
     chunks = read_method(leases.chunks)
     artifact = read_method(_artifact)
-    spent = read_method(_spent)
+    list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
-    to_erase = read_method(handover.to_erase)
+    list_to_erase = read_method(handover.list_to_erase)
     counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
@@ -163,7 +165,7 @@ class SqlJobs(SqlStore):
 
     # --- ending from outside ---
 
-    audio_deleted = write_method(_audio_deleted)
+    note_audio_deleted = write_method(_note_audio_deleted)
     cancel = write_method(leases.request_cancel)
     note_answered = write_method(handover.note_answered)
     erase_outputs = write_method(handover.erase_outputs)
@@ -174,7 +176,7 @@ class SqlJobs(SqlStore):
             if row is None:
                 return None
             if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
-                cancel(tx, row, return_quota=leases.unspent(row))
+                cancel(tx, row, return_quota=leases.is_unspent(row))
             tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
             note_erasure(tx, job_id, ErasedPart.JOB, why)
             tx.announce(job_id)
@@ -184,6 +186,6 @@ class SqlJobs(SqlStore):
         return await self.database.write(delete)
 
 
-def _stays(job: Job | None) -> bool:
-    """Whether the record may be kept in memory: it will hardly change, and it is small."""
+def _is_cacheable(job: Job | None) -> bool:
+    """Whether the record is small and will hardly change."""
     return job is not None and job.terminal and job.order.keeps_results and len(job.text or "") <= MAX_TEXT_KEPT

@@ -1,7 +1,7 @@
-"""Everything that a worker writes about its job. Each write begins with the fence.
+"""Claims jobs, and writes what their workers report. Each write of a worker begins with the fence.
 
 The fence reads the job's lease inside the write transaction and locks the row. So the lease stays valid until the
-commit, and the statements after it may name the job by its id alone.
+commit, and the statements after the fence may name the job by its id alone.
 """
 
 import secrets
@@ -22,7 +22,7 @@ FENCE = (
     "SELECT * FROM jobs"
     " WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now FOR UPDATE"
 )
-"""The job's row while the lease is still its own. One that has run out is refused even before it was reaped."""
+"""Selects the job's row if the lease is valid. An expired lease is refused even before reap() has ended it."""
 
 UNFETCHED = "(blob IS NULL AND json_extract(source, '$.type') = 'url')"
 """Whether the job's audio must be downloaded before it can be transcribed; written as in the index jobs_queue."""
@@ -49,7 +49,7 @@ def claim(
         )
         if row is not None:
             lease = _grant(tx, row, worker, lease_s)
-            remember_claimed(tx, row["virtual_time"])  # last: every claim changes this row, so it is locked shortly
+            remember_claimed(tx, row["virtual_time"])  # last, because every claim locks this row
             return lease
     return None
 
@@ -150,14 +150,14 @@ def reap(tx: Transaction, *, limit: int) -> int:
     )
     for row in expired:
         lapse(tx, row)
-    too_old = _waited_too_long(tx, limit - len(expired))
+    too_old = _find_overdue(tx, limit - len(expired))
     for row in too_old:
         error = JobError(code="queue_timeout", message="no worker was free for 24 hours", retryable=True)
         fail(tx, row, Cause.TOO_OLD, error)
     return len(expired) + len(too_old)
 
 
-def _waited_too_long(tx: Transaction, limit: int) -> list[SqlRow]:
+def _find_overdue(tx: Transaction, limit: int) -> list[SqlRow]:
     before = tx.now - QUEUE_BOUND_MS
     found = tx.all(
         "SELECT * FROM jobs WHERE state = 'queued' AND class = ? AND queued_at <= ? LIMIT ? FOR UPDATE SKIP LOCKED",
@@ -180,7 +180,7 @@ def lapse_all(tx: Transaction, owner: str) -> int:
     return len(held)
 
 
-def stale_live(tx: Transaction, *, limit: int) -> list[Job]:
+def list_stale_live(tx: Transaction, *, limit: int) -> list[Job]:
     rows = tx.all(
         "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND queued_at <= ? ORDER BY queued_at LIMIT ?",
         (LIVE, tx.now - LIVE_GRACE_MS, limit),
@@ -189,12 +189,11 @@ def stale_live(tx: Transaction, *, limit: int) -> list[Job]:
 
 
 def request_cancel(tx: Transaction, job_id: str) -> Job | None:
-    """Cancel a queued job, or request it of a processing one. Returns the job afterwards."""
     row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None
     if row["state"] == State.QUEUED:
-        cancel(tx, row, return_quota=unspent(row))
+        cancel(tx, row, return_quota=is_unspent(row))
     elif row["state"] == State.PROCESSING and row["cancel_requested_at"] is None:
         tx.run("UPDATE jobs SET cancel_requested_at = ? WHERE id = ?", (tx.now, job_id))
         tx.announce(job_id)
@@ -202,8 +201,8 @@ def request_cancel(tx: Transaction, job_id: str) -> Job | None:
     return None if found is None else job_of(found)
 
 
-def unspent(row: SqlRow) -> bool:
-    """Whether cancelling the job may return its allowance. A live session that had a writer has been used."""
+def is_unspent(row: SqlRow) -> bool:
+    """Whether cancelling the job may return its allowance: not if it is a live session that had a writer."""
     return row["started_at"] is None or row["class"] == BATCH
 
 
@@ -235,7 +234,7 @@ def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:
 
 
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
-    """Extend the lease. It never gets shorter."""
+    """Let the lease end *lease_s* seconds from now, or later if it did before."""
     tx.run(
         "UPDATE jobs SET lease_until = CASE WHEN lease_until < :until THEN :until ELSE lease_until END WHERE id = :id",
         {"id": lease.job.id, "until": tx.now + round(lease_s * 1000)},

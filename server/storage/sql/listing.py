@@ -1,4 +1,4 @@
-"""A page of one account's jobs."""
+"""Finds a page of one account's jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ SEARCHED_AT_ONCE = 200  # rows that a search for text holds in memory
 
 
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
-    """At most *limit* jobs after the cursor. Jobs made meanwhile do not shift them."""
+    """At most *limit* jobs behind the cursor which.after. Jobs made after the first page shift no page."""
     if which.text is None:
         return [job_of(row) for row in _page(tx, which, limit)]
     folded, found = which.text.casefold(), list[str]()
@@ -28,7 +28,7 @@ def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
 
 
 def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str = "*") -> Sequence[SqlRow]:
-    """At most *limit* rows after the cursor, whatever their text is."""
+    """At most *limit* rows behind the cursor. The text is not compared here."""
     conditions, values = _conditions(which)
     direction = "DESC" if which.descending else "ASC"
     return tx.all(

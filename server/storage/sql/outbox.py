@@ -1,4 +1,4 @@
-"""The Outbox. Messages are written in the commit that ends the job, so that none can be forgotten."""
+"""The Outbox. Messages are written in the commit that ends the job, so that none can get lost."""
 
 import secrets
 from collections.abc import Awaitable, Sequence
@@ -30,7 +30,7 @@ CLAIM = """
         SELECT id FROM deliveries WHERE id = ? AND state = 'pending' AND next_at <= ? FOR UPDATE SKIP LOCKED
     ) RETURNING *
 """
-"""Puts off a due delivery that nobody else is claiming."""
+"""Claims a due delivery by moving its time, unless another process is claiming it."""
 
 EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a canceled job sends nothing
 
@@ -38,13 +38,14 @@ EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a can
 def enqueue(tx: Transaction, job: Job) -> None:
     """Add the ended job's webhook message, if its client chose the event.
 
-    It is disabled if its address is, and failed if too many deliveries are pending. redeliver() can send it later.
+    Its state is "disabled" if its address is disabled, and "failed" if too many deliveries are pending. redeliver() can
+    send it later.
     """
     event, url = EVENTS.get(job.state), job.order.webhook_url
     if url is None or event is None or event not in job.order.webhook_events:
         return
-    off = _disabled(tx, job.account, url)
-    full = None if off else _full(tx, job.account, url)
+    off = _is_disabled(tx, job.account, url)
+    full = None if off else _refusal(tx, job.account, url)
     state = "disabled" if off else "pending" if full is None else "failed"
     delivery_id = _id(Prefix.DELIVERY, tx)
     insert(
@@ -69,8 +70,8 @@ def enqueue(tx: Transaction, job: Job) -> None:
     tx.announce(TOPIC)
 
 
-def _full(tx: Transaction, account: str, url: str) -> str | None:
-    """Why no further delivery may wait for this address; None if one may."""
+def _refusal(tx: Transaction, account: str, url: str) -> str | None:
+    """Why no further delivery to this address may wait; None if one may."""
     if _count_pending(tx, "account = ? AND url = ?", account, url) >= deliveries.MAX_PENDING_PER_URL:
         return f"{deliveries.MAX_PENDING_PER_URL} deliveries to this address are waiting"
     if _count_pending(tx, "account = ?", account) >= deliveries.MAX_PENDING_PER_ACCOUNT:
@@ -88,17 +89,17 @@ def _id(prefix: Prefix, tx: Transaction) -> str:
 
 
 def _snapshot(crowding: Crowding | None) -> Crowding:
-    """The numbers of *crowding* as they are now. Called in the event loop, where they change."""
+    """A copy of *crowding*, made in the event loop, where its numbers change."""
     if crowding is None:
         return Crowding(per_host=UNBOUNDED, per_account=UNBOUNDED)
     return replace(crowding, hosts=dict(crowding.hosts), accounts=dict(crowding.accounts), turns=dict(crowding.turns))
 
 
 def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
-    """The due deliveries that there is room for, and the seconds until the next one comes due."""
+    """Claim the due deliveries that there is room for. Also returns the seconds until the next one comes due."""
     busy_until = tx.now + round(busy_s * 1000)
     claimed = [row for due in choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
-    # Deliveries that are due but had no room wait for a record, not for a time.
+    # Deliveries that are due but had no room wait until an attempt is recorded, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
     next_at = None if later is None else later["at"]
     return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
@@ -120,7 +121,7 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) 
 
 
 def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
-    # Two senders may use the same number, if one was taken for dead: the log keeps both attempts.
+    # Two senders may use the same number, if one was taken for dead. Both attempts are kept.
     last = select_number(tx, "SELECT coalesce(max(n), 0) AS n FROM attempts WHERE delivery = ?", (delivery_id,))
     insert(tx, "attempts", delivery=delivery_id, **asdict(replace(attempt, n=max(attempt.n, last + 1))))
 
@@ -148,7 +149,7 @@ def _note_health(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhauste
     return AddressHealth(exhausted=row["exhausted"], failures=row["failures"], failing_since=row["failing_since"])
 
 
-def _disabled(tx: Transaction, account: str, url: str) -> bool:
+def _is_disabled(tx: Transaction, account: str, url: str) -> bool:
     found = tx.one("SELECT 1 FROM addresses WHERE account = ? AND url = ? AND disabled_at IS NOT NULL", (account, url))
     return found is not None
 
@@ -179,7 +180,7 @@ def _redeliver(tx: Transaction, job_id: str, delivery_id: str) -> Delivery | Non
     row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ? FOR UPDATE", (delivery_id, job_id))
     if row is None:
         return None
-    if row["state"] != "pending" and (full := _full(tx, row["account"], row["url"])) is not None:
+    if row["state"] != "pending" and (full := _refusal(tx, row["account"], row["url"])) is not None:
         raise QueueFull(full)
     rows = tx.all(
         "UPDATE deliveries SET state = 'pending', next_at = ?, tried = 0 WHERE id = ? AND job = ? RETURNING *",
@@ -225,5 +226,5 @@ class SqlOutbox(SqlStore):
     redeliver = write_method(_redeliver)
     disable = write_method(_disable)
     enable = write_method(_enable)
-    disabled = read_method(_disabled)
+    is_disabled = read_method(_is_disabled)
     backlog = read_method(_backlog)

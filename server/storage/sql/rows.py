@@ -1,4 +1,4 @@
-"""Converting rows of the job table to values and back. Pure."""
+"""Converts rows of the job table to values and back. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -19,23 +19,23 @@ LIVE, BATCH = 0, 1  # the column `class`
 
 CONVERTED = frozenset({"state", "order", "source", "error", "warnings", "speakers"})
 PLAIN = tuple(member.name for member in fields(Job) if member.name not in CONVERTED)
-"""Columns that are members of Job as they are."""
+"""Columns whose values are members of Job without conversion."""
 
 FIRST_DIALECT = "deepgram"
-"""That of callbacks which name none: they were stored when there was one dialect with callbacks."""
+"""The dialect of stored callbacks that name none: they are from a time when only one dialect had callbacks."""
 
-UNBOUNDED = 2**62  # rows, where SQL wants a number and there is no limit
+UNBOUNDED = 2**62  # for SQL that needs a number where there is no limit
 
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
     for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer)
 }
-"""The members of values that are stored as JSON."""
+"""The names of the members of each kind of value that is stored as JSON."""
 
 TUPLES: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind) if isinstance(field.default, tuple)) for kind in MEMBERS
 }
-"""Of them, those that are tuples, for which JSON has lists."""
+"""The members among these that are tuples; JSON stores them as lists."""
 
 
 class SqlRow(Protocol):
@@ -47,7 +47,7 @@ class SqlRow(Protocol):
 
 
 def read_row(kind: type[T], row: SqlRow) -> T:
-    """Make a dataclass of the columns that have the names of its members."""
+    """Make a dataclass from the columns named like its members."""
     return kind(**{member.name: row[member.name] for member in fields(kind)})  # type: ignore[arg-type]  # a dataclass
 
 
@@ -84,7 +84,7 @@ def quotas_of(text: str) -> list[Quota]:
 
 
 def make(kind: type[T], members: dict[str, Any]) -> T:
-    """Make a dataclass from its stored members. During an update a newer node may have stored unknown ones."""
+    """Make a dataclass from its stored members. Unknown ones, which a newer node may have stored, are ignored."""
     for name in TUPLES[kind]:
         if name in members:
             members[name] = tuple(members[name])
@@ -102,4 +102,4 @@ PARTS: dict[str, tuple[type[Any], Any, Any]] = {
     name: (type(usual), usual, orjson.loads(text_of(usual)))
     for name, usual in (("subtitles", Order().subtitles), ("text", Order().text))
 }
-"""Parts of an order, what they usually are, and how that is stored: most orders have those, and share them."""
+"""Parts of an order: type, default, and the default as it is stored. All orders with the default share one object."""

@@ -1,4 +1,4 @@
-"""The Storage of either database: all stores over it, and the blobs."""
+"""The Storage over either database."""
 
 from typing import Protocol
 
@@ -15,14 +15,12 @@ from server.storage.sql.upkeep import SqlUpkeep
 
 
 class ClosableBlobs(BlobStore, Protocol):
-    """A BlobStore that belongs to the storage from now on."""
+    """A BlobStore that the storage closes."""
 
     async def close(self) -> None: ...
 
 
 class SqlStorage(Storage):
-    """All stores of one database."""
-
     def __init__(
         self,
         database: Database,

@@ -1,4 +1,4 @@
-"""Accepting a job: everything that may refuse it and everything that must come with it, in one transaction."""
+"""Accepts a job in one transaction: checks everything that may refuse it, and stores what belongs to it."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -14,14 +14,13 @@ from server.storage.sql.events import append, status_event
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
 
 Liveness: TypeAlias = Callable[[Transaction, str], bool]
-"""Tells by the name of a process whether it is alive and has this storage open."""
+"""Whether the process of this name is alive and has this storage open."""
 
 KEY_KEPT_MS = 24 * 60 * 60 * 1000
 
 
 def begin(tx: Transaction, key: IdempotencyKey, boot: str, is_alive: Liveness) -> str | None:
-    """Reserve *key* for this process and return None, or return the id of the job that it already made."""
-    row = _claimed_key(tx, key)
+    row = _lock_key(tx, key)
     if row["job"] is not None:
         return str(row["job"])
     if row["boot"] == boot or is_alive(tx, row["boot"]):
@@ -39,7 +38,7 @@ def abandon(tx: Transaction, key: IdempotencyKey, boot: str) -> None:
 
 def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, max_queued: int) -> Submitted:
     if key is not None:
-        earlier = _claimed_key(tx, key)
+        earlier = _lock_key(tx, key)
         if earlier["job"] is not None:
             if earlier["fingerprint"] != key.fingerprint:
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
@@ -70,7 +69,6 @@ def check_room(
     max_active: int | None,
     max_queued: int,
 ) -> None:
-    """Raise what submit() would raise now for a file of this account. Takes nothing."""
     for quota in quotas:
         look(tx, account, quota).check(quota.name)
     _check_queue(tx, environment, kind=BATCH, max_queued=max_queued)
@@ -78,7 +76,7 @@ def check_room(
 
 
 def _check_queue(tx: Transaction, environment: str, *, kind: int, max_queued: int) -> None:
-    """Raise QueueFull if as many files of the environment wait as may: the sandbox takes no room from production."""
+    """Raise QueueFull if the environment has *max_queued* waiting files. The sandbox takes no room from production."""
     if kind == BATCH:
         waiting = "SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ? AND environment = ?"
         if (queued := select_number(tx, waiting, (BATCH, environment))) >= max_queued:
@@ -100,7 +98,7 @@ def _check_active(tx: Transaction, account: str, environment: str, *, max_active
 
 
 def _check_live(tx: Transaction, new: NewJob) -> None:
-    """Raise ConcurrencyLimited if the account has no room for a session, which counts once for each of its channels."""
+    """Raise ConcurrencyLimited if the account may open no further session. Each channel of a session counts as one."""
     if new.max_active is None:
         return
     rows = tx.all(
@@ -146,8 +144,8 @@ def _class(new: NewJob) -> int:
     return BATCH if new.order.live is None else LIVE
 
 
-def _claimed_key(tx: Transaction, key: IdempotencyKey) -> SqlRow:
-    """Lock the key's row and return it. A missing row, or one that has expired, is made new, without a process."""
+def _lock_key(tx: Transaction, key: IdempotencyKey) -> SqlRow:
+    """Lock the key's row and return it. If it is missing or has expired, make a new one with an empty `boot`."""
     row = tx.one(
         "INSERT INTO idempotency (account, path, key, fingerprint, job, boot, created_at)"
         " VALUES (?, ?, ?, ?, NULL, '', ?)"
@@ -158,11 +156,11 @@ def _claimed_key(tx: Transaction, key: IdempotencyKey) -> SqlRow:
     if row["created_at"] > tx.now - KEY_KEPT_MS:
         return row
     tx.run("DELETE FROM idempotency WHERE account = ? AND path = ? AND key = ?", (key.account, key.path, key.key))
-    return _claimed_key(tx, key)
+    return _lock_key(tx, key)
 
 
 def _keep_key(tx: Transaction, key: IdempotencyKey, job_id: str | None, boot: str) -> None:
-    """Write the process *boot* that handles the request, or the job that it made, into the row of the locked key."""
+    """Write the process *boot* that reads the request, or the job that it made, into the key's row."""
     tx.run(
         "UPDATE idempotency SET fingerprint = ?, job = ?, boot = ?, created_at = ?"
         " WHERE account = ? AND path = ? AND key = ?",

@@ -22,11 +22,11 @@ FORGOTTEN_ACCOUNTS = """
             )
         )
 """
-"""An operator's account goes when it has no key left, a stranger's also when none of its keys is used any more."""
+"""Selects accounts without jobs: those from open signup if no key was used lately, others if they have no key."""
 
 
 def note_erasure(tx: Transaction, job_id: str, what: ErasedPart, why: ErasureReason) -> None:
-    """Write down that something of the job is erased, in the transaction that erases it."""
+    """Record that a part of the job is erased, in the transaction that erases it."""
     tx.run("INSERT INTO erasures (job, at, what, why) VALUES (?, ?, ?, ?)", (job_id, tx.now, what, why))
 
 
@@ -65,7 +65,7 @@ class SqlUpkeep(SqlStore):
 
     async def forget_old(self) -> int:
         forgotten = await self.database.write(_forget_rows)
-        while accounts := await self.database.read(_forgotten_accounts):
+        while accounts := await self.database.read(_select_forgotten):
             forgotten += await self.database.write(partial(_forget_accounts, accounts=accounts))
         return forgotten
 
@@ -84,7 +84,7 @@ def _forget_rows(tx: Transaction) -> int:
             {"before": now - erasures.KEYS_KEPT_MS},
         )
         + tx.run("DELETE FROM erasures WHERE at <= ?", (now - erasures.ERASURES_KEPT_MS,))
-        # An account that starts anew begins where the queue is, so a row that lies behind says nothing.
+        # An account never starts before the time that the queue has reached, so an earlier time means nothing.
         + tx.run(
             "DELETE FROM fairness WHERE account != '' AND virtual_time <="
             " (SELECT virtual_time FROM fairness WHERE account = '')"
@@ -92,8 +92,8 @@ def _forget_rows(tx: Transaction) -> int:
     )
 
 
-def _forgotten_accounts(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
-    """Accounts to be forgotten, at most AT_ONCE. If some are named, those of them that still are, which it locks."""
+def _select_forgotten(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
+    """Select at most AT_ONCE accounts that may be deleted. With *among*, select and lock those of these that may be."""
     ends = f" AND id IN ({marks(among)}) FOR UPDATE" if among else f" LIMIT {AT_ONCE}"
     untried = tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS
     idle = tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS
@@ -102,8 +102,8 @@ def _forgotten_accounts(tx: Transaction, among: Sequence[str] = ()) -> list[str]
 
 
 def _forget_accounts(tx: Transaction, accounts: Sequence[str]) -> int:
-    """Delete those of *accounts* that are still to be forgotten, with their keys."""
-    still = _forgotten_accounts(tx, accounts)
+    """Delete *accounts* with their keys, without those that have been used again."""
+    still = _select_forgotten(tx, accounts)
     tx.announce(TOPIC)
     tx.run_many("DELETE FROM accounts WHERE id = ?", [(account,) for account in still])
     return len(still)

@@ -1,4 +1,4 @@
-"""SQLite behind one writing thread and a few reading ones. No other file uses sqlite3.
+"""SQLite with one thread that writes and a few that read. No other file uses sqlite3.
 
 A commit costs an fsync, so all writes that wait at one moment share one commit. Each write has a savepoint of its own,
 so one that fails does not undo the others. Several processes may open the folder. A waiting task wakes at once after a
@@ -27,7 +27,7 @@ from server.storage.vital import start_vital
 from server.storage.watching import Watch, Watches
 
 Clock: TypeAlias = Callable[[], int]
-"""Milliseconds since 1970 UTC."""
+"""Returns milliseconds since 1970 UTC."""
 
 T = TypeVar("T")
 
@@ -72,13 +72,13 @@ class SqliteTransaction:
             self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
 
     def forget_passed(self) -> None:
-        """Forget announcements that every process has read by now."""
+        """Delete announcements that every process has read by now."""
         self.run("DELETE FROM changes WHERE at < ?", (self.now - CHANGES_KEPT_MS,))
 
 
 @lru_cache(maxsize=1024)
 def _without_locks(sql: str) -> str:
-    """The statement as SQLite takes it: a transaction that writes is alone, so it locks no rows."""
+    """*sql* without row locks, which SQLite does not have: only one transaction at a time may write."""
     return sql.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR UPDATE", "")
 
 
@@ -92,7 +92,10 @@ class _Write(Generic[T]):
         self.future: Future[T] = Future()
 
     def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
-        """Run in a savepoint of the open transaction. A failure is kept for settle(), unless it undid everything."""
+        """Run the function in a savepoint and keep its result or error for settle().
+
+        Raises the error only if it undid the whole transaction.
+        """
         connection.execute("SAVEPOINT one")
         transaction = SqliteTransaction(connection, clock())
         try:
@@ -116,7 +119,7 @@ class _Write(Generic[T]):
 
 
 class _Chore:
-    """Something that the writing thread does between two commits, and the future for its result."""
+    """A function that the writing thread runs between two commits, and the future for its result."""
 
     __slots__ = ("_function", "future")
 
@@ -152,8 +155,8 @@ class SqliteDatabase:
             try:
                 self._writing = stack.enter_context(closing(_connect(path)))
                 _migrate(self._writing, path)
-                self._glancing = stack.enter_context(closing(_connect(path, busy_s=0)))
-                self._glancing.execute("PRAGMA query_only = ON")
+                self._versioning = stack.enter_context(closing(_connect(path, busy_s=0)))
+                self._versioning.execute("PRAGMA query_only = ON")
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
             except sqlite3.Error as error:
@@ -161,8 +164,8 @@ class SqliteDatabase:
             stack.pop_all()
         self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
         self._seen_version = -1
-        self._glanced = False  # whether the event loop has not turned since the last look
-        self._newest = -1  # revision that the last look found
+        self._is_looked_up = False  # whether version() has read the newest revision in this turn of the event loop
+        self._newest_revision = -1  # when it was last read
         self._versions: dict[str, int] = {}  # of topics, as long as that revision is the newest
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
@@ -186,35 +189,35 @@ class SqliteDatabase:
     def version(self, topic: str) -> int | None:
         """A revision that changes with every commit, of any process, that announces *topic*; None if it is busy.
 
-        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only the thread of the
-        event loop may call it. One lookup per turn of the event loop serves all requests of that turn. A commit after
-        the lookup happened while these requests were already being answered, so they may miss it.
+        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only the event loop's
+        thread may call it. The newest revision is read once in each turn of the event loop. So a request may miss a
+        commit that another process made in the turn in which the request was answered.
         """
         if self._closing:
             return None
         try:
-            if not self._glanced:
-                self._glance()
+            if not self._is_looked_up:
+                self._look_up_newest()
             if topic not in self._versions:
-                self._versions[topic] = self._look("SELECT revision FROM changes WHERE topic = ?", topic)
+                self._versions[topic] = self._read_revision("SELECT revision FROM changes WHERE topic = ?", topic)
             return self._versions[topic]
         except sqlite3.Error:  # the caller reads the answer itself, and gets the error if it lasts
             return None
 
-    def _glance(self) -> None:
-        """Learn whether anything was announced since the last look."""
-        newest = self._look("SELECT max(revision) AS revision FROM changes")
-        if newest != self._newest or len(self._versions) >= MAX_VERSIONS:
-            self._newest = newest
+    def _look_up_newest(self) -> None:
+        """Read the newest revision, and drop all versions if anything was announced since the last one."""
+        newest = self._read_revision("SELECT max(revision) AS revision FROM changes")
+        if newest != self._newest_revision or len(self._versions) >= MAX_VERSIONS:
+            self._newest_revision = newest
             self._versions.clear()
-        self._glanced = True
+        self._is_looked_up = True
         asyncio.get_running_loop().call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._glanced = False
+        self._is_looked_up = False
 
-    def _look(self, sql: str, *parameters: str) -> int:
-        rows = self._glancing.execute(sql, parameters).fetchall()
+    def _read_revision(self, sql: str, *parameters: str) -> int:
+        rows = self._versioning.execute(sql, parameters).fetchall()
         return (rows[0]["revision"] or 0) if rows else 0
 
     async def scrub(self) -> bool:
@@ -224,7 +227,7 @@ class SqliteDatabase:
         """
         if not await self._do(self._scrubber.truncate_log):
             return False
-        found = await asyncio.to_thread(self._scrubber.used_gaps)
+        found = await asyncio.to_thread(self._scrubber.find_used_gaps)
         return not found or await self._do(partial(self._scrubber.overwrite_gaps, found))
 
     async def _do(self, function: Callable[[], bool]) -> bool:
@@ -238,7 +241,7 @@ class SqliteDatabase:
     def watch(self, topic: str) -> Iterator[Watch]:
         first = not self._watches
         with self._watches.watch(topic) as watch:
-            self._glanced = False  # what was committed between the last look and here woke nobody
+            self._is_looked_up = False  # an earlier commit of this turn woke nobody, so the next version() must see it
             if first:
                 self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
             yield watch
@@ -251,7 +254,7 @@ class SqliteDatabase:
     def _join(self) -> None:
         self._writer.join()
         self._readers.shutdown()
-        for connection in (*self._reading, self._glancing, self._writing):
+        for connection in (*self._reading, self._versioning, self._writing):
             connection.close()
         self._scrubber.close()
 
@@ -292,10 +295,10 @@ class SqliteDatabase:
                 return
             if self._watches and time.monotonic() - looked >= POLL_S:
                 looked = time.monotonic()
-                self._look_at_other_processes()
+                self._wake_for_other_processes()
 
     def _next_batch(self) -> list[_Write[Any]]:
-        """The writes that wait, or come within POLL_S while something is watched; possibly none."""
+        """Take the waiting writes. If there are none, wait for one, but only POLL_S while a topic is watched."""
         batch: list[_Write[Any]] = []
         with suppress(Empty):
             item = self._queue.get(timeout=0 if self._closing else POLL_S if self._watches else None)
@@ -323,9 +326,9 @@ class SqliteDatabase:
                 write.attempt(connection, self._clock)
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  the caller's to judge; this thread has to go on
-            with suppress(sqlite3.Error):  # the next commit tries again, and tells its callers
+            with suppress(sqlite3.Error):  # the next commit rolls back again, and fails if that is impossible
                 self._roll_back()
-            self._commit_failed(batch, error)
+            self._retry_alone(batch, error)
             return
         for write in batch:
             write.settle()
@@ -335,16 +338,16 @@ class SqliteDatabase:
         if self._writing.in_transaction:
             self._writing.execute("ROLLBACK")
 
-    def _commit_failed(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
-        """Try each write alone: perhaps only the largest of them did not fit."""
+    def _retry_alone(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
+        """Commit each write alone: perhaps only the largest of them did not fit on the disk."""
         if len(batch) == 1:
             batch[0].future.set_exception(_translate(error))
         else:
             for write in batch:
                 self._commit([write])
 
-    def _look_at_other_processes(self) -> None:
-        """Wake watchers of other processes' commits, which move data_version on this connection."""
+    def _wake_for_other_processes(self) -> None:
+        """Wake the watches of topics that other processes announced. Their commits change data_version here."""
         try:
             (version,) = self._writing.execute("PRAGMA data_version").fetchone()
             if version == self._seen_version:
@@ -367,11 +370,9 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
 
 
-def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
+def _connect(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     # Each connection is used by one thread; only close() touches it from another, after that thread has ended.
-    connection = sqlite3.connect(
-        path, timeout=BUSY_S if busy_s is None else busy_s, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     with ExitStack() as stack:
         stack.callback(connection.close)
         connection.row_factory = sqlite3.Row

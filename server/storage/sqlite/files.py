@@ -1,4 +1,4 @@
-"""The BlobStore: files below one folder. A file appears under its name complete and durable, or not at all."""
+"""The BlobStore as files. A file appears under its name complete and durable, or not at all."""
 
 import asyncio
 import errno
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from server.model.errors import BlobExists, NoSuchBlob
 from server.storage.ports import Sink
-from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, checked_key, run_in, sweep
+from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, check_key, run_in, sweep
 from server.storage.sqlite.folder import PRIVATE_FOLDER, sync_folder
 
 THREADS = 8  # waiting for disks, not computing
@@ -57,7 +57,7 @@ class FileBlobs:
         return await self._run(size)
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:
-        file = _Opened(self._path(key))
+        file = _BlobFile(self._path(key))
         try:
             await self._run(file.open)
             at = start
@@ -103,11 +103,11 @@ class FileBlobs:
         return await run_in(self._threads, function, *arguments)
 
     def _path(self, key: str) -> Path:
-        return self._blobs / checked_key(key)
+        return self._blobs / check_key(key)
 
 
 def _publish(half: HalfWritten, path: Path, top: Path) -> None:
-    """Name the file *path*: its bytes and every name on the way to it from *top* survive a power cut."""
+    """Give the file the name *path*. Its bytes, and every folder from *top* down to it, survive a power cut."""
     half.sync()
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     try:
@@ -128,8 +128,8 @@ def _sync_names(folder: Path, top: Path) -> None:
     sync_folder(top)
 
 
-class _Opened:
-    """A blob's file for reading. It is closed by close() even if nobody waited for open(). Its methods block."""
+class _BlobFile:
+    """A blob's file for reading. Its methods block. close() is also right if open() has failed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -152,7 +152,7 @@ class _Opened:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file or a folder, also while others delete from the folder, still write into it or make it anew."""
+    """Delete a file or a folder, even while other threads delete it, write into it or make it anew."""
     while path.exists():
         try:
             if path.is_dir():

@@ -1,4 +1,4 @@
-"""The data folder: made private, claimed by one server, with signing secrets. File locks end with their process."""
+"""The data folder: makes it private, claims it for one server, reads its signing secrets. Locks end with a process."""
 
 import base64
 import fcntl

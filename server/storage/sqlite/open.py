@@ -16,7 +16,7 @@ FILE_NAME = "scribewire.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The content of a data folder that is being copied elsewhere, until close()."""
+    """The content of a data folder, open to be copied elsewhere."""
 
     database: SqliteDatabase = field(repr=False)
     blobs: FileBlobs
@@ -40,7 +40,7 @@ def open_installation(folder: Path, *, clock: Clock) -> Installation:
 
 
 def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqlStorage:
-    """Open the storage in *folder*, creating it on first use. Any number of processes may. It blocks for a moment.
+    """Open the storage in *folder*, or create it. It blocks. Any number of processes may have it open.
 
     Incoming audio that would leave less than *reserve_bytes* of the disk free is refused (DiskFull). Raises
     StorageError if the folder's content cannot be used.

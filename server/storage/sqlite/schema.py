@@ -13,6 +13,6 @@ CHANGES = """
     CREATE INDEX changes_at ON changes (at);
 """
 OLDEST = 3
-"""The number of the first script. Files with a lower one were written by programs of before the first release."""
+"""The number of the first script. Files with a lower number were written before the first release."""
 
 MIGRATIONS = (CHANGES + FIRST, CHANNELS, SANDBOX_SECRETS, SPEAKERS)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
-from server.storage.sqlite.slack import HEADER_BYTES, MAX_PAGES, Layout, gap, layout, used_gaps
+from server.storage.sqlite.slack import HEADER_BYTES, MAX_PAGES, Layout, find_used_gaps, gap, layout
 
 READ_BYTES = 4 * 1024 * 1024
 
@@ -22,10 +22,10 @@ class Connection(Protocol):
 
 
 class Scrubber:
-    """Scrubs one database file. Its methods block. The writing thread of the database calls those that write.
+    """Scrubs one database file. Its methods block. Only the database's writing thread may call those that write.
 
-    *connect* opens a connection that waits only briefly for others. Each use opens one and closes it, together with its
-    cache.
+    *connect* opens a connection that waits only briefly for others. Each use opens one and closes it, so that no cache
+    of pages stays.
     """
 
     def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
@@ -35,30 +35,31 @@ class Scrubber:
         self._file = path.open("r+b", buffering=0)
 
     def close(self) -> None:
-        """To be called after the last connection was closed."""
+        """Close the file. Call it after the last connection was closed."""
         self._file.close()
 
     def truncate_log(self) -> bool:
-        """Write the log into the database and cut it to nothing. False if another connection is reading from it."""
+        """Write the log into the database and empty it. Returns False if another connection is reading from it."""
         with closing(self._connect()) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
 
-    def used_gaps(self) -> list[int]:
-        """The numbers of pages with data in their gaps. Others may write at the same time, so it may miss some."""
+    def find_used_gaps(self) -> list[int]:
+        """The numbers of pages with data in their gaps. It may miss some that others write at the same time."""
         shape = self._layout()
         found: list[int] = []
         at = 0
         while at < MAX_PAGES * shape.page_bytes and (data := os.pread(self._file.fileno(), READ_BYTES, at)):
-            found += used_gaps(data, shape, first_page=at // shape.page_bytes + 1)
+            found += find_used_gaps(data, shape, first_page=at // shape.page_bytes + 1)
             at += READ_BYTES
         return found
 
     def overwrite_gaps(self, numbers: list[int]) -> bool:
-        """Overwrite the gaps of these pages, if the log is empty: then the file has the newest state of each page.
+        """Overwrite the gaps of these pages. Returns False if other processes prevented it.
 
-        The write lock keeps it empty meanwhile. A small change is committed at the end, so that every connection reads
-        its pages anew and none writes an old gap back from its cache. Returns False if other processes prevented it.
+        The log must be empty, so that the file has the newest state of each page. The write lock keeps it empty
+        meanwhile. A small change is committed at the end, so that every connection reads its pages anew and none writes
+        an old gap back from its cache.
         """
         if not self.truncate_log():
             return False

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.accounts.limits import MINUTE_MS, Calendar, Limits, RateTable, SlidingWindow, day_of, month_of, overridden
+from server.accounts.limits import (
+    MINUTE_MS,
+    Calendar,
+    Limits,
+    RateTable,
+    SlidingWindow,
+    day_of,
+    month_of,
+    with_overrides,
+)
 from server.http.headers import limit_headers, seconds_until
 from server.model.accounts import Plan, WindowUse
 from server.model.errors import BadLimits
@@ -89,7 +98,7 @@ def test_a_plan_nobody_knows_is_refused():
 )
 def test_an_override_that_cannot_be_used_is_refused(overrides, message):
     with pytest.raises(BadLimits, match=re.escape(message)):
-        overridden(LIMITS.plans["free"], overrides)
+        with_overrides(LIMITS.plans["free"], overrides)
 
 
 # An operator's file
@@ -142,7 +151,7 @@ JSON = (
 @given(st.dictionaries(NAMES | st.text(max_size=3), JSON, max_size=3))
 def test_any_override_is_used_as_it_is_or_refused(overrides):
     try:
-        own = overridden(LIMITS.plans["free"], overrides)
+        own = with_overrides(LIMITS.plans["free"], overrides)
     except BadLimits:
         return
     for name, value in overrides.items():

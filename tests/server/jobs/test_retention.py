@@ -318,12 +318,12 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
         job_id = await end_job(storage, completion())
-        assert await storage.jobs.to_erase(limit=9) == []
+        assert await storage.jobs.list_to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
         await storage.jobs.note_answered(job_id)
         clock.advance(s=1)
         await storage.jobs.note_answered(job_id)
-        [job] = await storage.jobs.to_erase(limit=9)
+        [job] = await storage.jobs.list_to_erase(limit=9)
         assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
         assert await storage.jobs.erase_outputs(job_id) == job_id
         job = await storage.jobs.get(job_id)
@@ -333,7 +333,7 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
         assert await storage.jobs.artifact(job_id, "json") is None
         assert "word" not in await types_of(storage, job_id)
         assert (await types_of(storage, job_id))[-1] == "job.completed"
-        assert await storage.jobs.to_erase(limit=9) == []
+        assert await storage.jobs.list_to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
         told = Erasure(job_id=job_id, at=clock.now, what=ErasedPart.OUTPUTS, why=ErasureReason.NOT_KEPT)
         assert await storage.upkeep.erasures(limit=9) == [told]
@@ -348,14 +348,14 @@ async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_pat
         [row] = await storage.outbox.of_job(job_id)
         tried = Attempt(n=1, at=NOON, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
         await storage.outbox.record(row.id, tried, state="failed")
-        assert [job.id for job in await storage.jobs.to_erase(limit=9)] == [job_id]
+        assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
 
 
 @in_a_loop
 async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp_path):
     async with backend.stored(tmp_path) as storage:
         job_id = await end_job(storage, failure())
-        assert [job.id for job in await storage.jobs.to_erase(limit=9)] == [job_id]
+        assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
         await storage.jobs.erase_outputs(job_id)
         assert "word" not in await types_of(storage, job_id)
 
@@ -367,7 +367,7 @@ async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
         await storage.jobs.note_answered(job_id)
         await storage.jobs.finish(await claim(storage), completion())
         await storage.jobs.note_answered(job_id)
-        assert await storage.jobs.to_erase(limit=9) == []
+        assert await storage.jobs.list_to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
         job = await storage.jobs.get(job_id)
         assert job is not None

@@ -9,7 +9,7 @@ from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.http.problems import problem_of
-from server.jobs.sandbox import SLOW_S, Canceled, OrderedFailure, delay_of, refuse_at_the_door, rehearse
+from server.jobs.sandbox import SLOW_S, Canceled, OrderedFailure, delay_of, raise_ordered_limit, rehearse
 from server.model import bounds
 from server.model.errors import QuotaExceeded, RateLimited
 from tests.server.serving import chunk
@@ -74,13 +74,13 @@ async def test_who_leaves_early_closes_the_recording():
 
 def test_ordered_refusals_are_those_of_real_limits():
     with pytest.raises(QuotaExceeded) as quota:
-        refuse_at_the_door("quota_exceeded")
+        raise_ordered_limit("quota_exceeded")
     assert quota.value.resets_at == month_of(now_ms()).resets_at
     problem = problem_of(quota.value)
     assert problem is not None
     assert problem.headers["x-should-retry"] == "false"
     with pytest.raises(RateLimited) as rate:
-        refuse_at_the_door("rate_limited")
+        raise_ordered_limit("rate_limited")
     problem = problem_of(rate.value)
     assert problem is not None
     assert (problem.code, problem.headers["Retry-After"]) == ("rate_limited", "1")
@@ -90,4 +90,4 @@ def test_ordered_refusals_are_those_of_real_limits():
 def test_every_other_scenario_becomes_a_job():
     for scenario in (None, *bounds.SCENARIOS):
         if scenario not in ("quota_exceeded", "rate_limited"):
-            refuse_at_the_door(scenario)
+            raise_ordered_limit(scenario)

@@ -19,7 +19,7 @@ async def job_of(storage, job_id):
 async def test_the_end_of_the_job_ends_the_wait(tmp_path):
     async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         job = await job_of(storage, await submit(storage))
-        held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).until_over(job, wait_s=MOST_S))
+        held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).wait_for_end(job, wait_s=MOST_S))
         lease = await claim(storage)
         await checkpoint(storage, lease)
         await asyncio.sleep(0.05)
@@ -34,7 +34,7 @@ async def test_a_job_that_is_over_is_not_waited_for(tmp_path):
         job_id = await submit(storage)
         await storage.jobs.finish(await claim(storage), CANCELED)
         job = await job_of(storage, job_id)
-        assert await JobWaiter(storage.jobs, asyncio.Event()).until_over(job, wait_s=MOST_S) == job
+        assert await JobWaiter(storage.jobs, asyncio.Event()).wait_for_end(job, wait_s=MOST_S) == job
 
 
 @in_a_loop
@@ -42,9 +42,9 @@ async def test_after_the_wait_the_job_is_as_it_is(tmp_path):
     async with stored(tmp_path) as storage:
         job = await job_of(storage, await submit(storage))
         waiter = JobWaiter(storage.jobs, asyncio.Event())
-        assert await waiter.until_over(job, wait_s=0) is job
+        assert await waiter.wait_for_end(job, wait_s=0) is job
         await claim(storage)
-        assert (await waiter.until_over(job, wait_s=0.05)).state is State.PROCESSING
+        assert (await waiter.wait_for_end(job, wait_s=0.05)).state is State.PROCESSING
 
 
 @in_a_loop
@@ -52,7 +52,7 @@ async def test_a_server_that_stops_answers_whom_it_holds(tmp_path):
     async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         closing = asyncio.Event()
         job = await job_of(storage, await submit(storage))
-        held = tasks.create_task(JobWaiter(storage.jobs, closing).until_over(job, wait_s=60))
+        held = tasks.create_task(JobWaiter(storage.jobs, closing).wait_for_end(job, wait_s=60))
         await asyncio.sleep(0.05)
         closing.set()
         assert await asyncio.wait_for(held, MOST_S) == job
@@ -62,7 +62,7 @@ async def test_a_server_that_stops_answers_whom_it_holds(tmp_path):
 async def test_a_job_deleted_meanwhile_is_answered_as_it_was_last(tmp_path):
     async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         job = await job_of(storage, await submit(storage))
-        held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).until_over(job, wait_s=60))
+        held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).wait_for_end(job, wait_s=60))
         await asyncio.sleep(0.05)
         await storage.jobs.delete(job.id)
         assert await asyncio.wait_for(held, MOST_S) == job

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.speakers.excerpts import Excerpts
-from server.live.excerpts import KeptExcerpts
+from server.live.excerpts import ExcerptStore
 from server.model.errors import BlobsAway, DiskFull
 from server.model.leases import LeaseLost
 from server.storage.sqlite.files import FileBlobs
@@ -59,7 +59,7 @@ class Failing(FileBlobs):
 @pytest.mark.parametrize("kind", ["create", "publish", "delete"])
 async def test_excerpts_that_cannot_be_stored_are_stored_the_next_time(tmp_path, caplog, kind, error) -> None:
     held, blobs = Held(), Failing(tmp_path)
-    kept = KeptExcerpts(held, blobs)
+    kept = ExcerptStore(held, blobs)
     await kept.write(EXCERPTS)
     blobs.broken = kind, error
     await kept.write(EXCERPTS)
@@ -67,7 +67,7 @@ async def test_excerpts_that_cannot_be_stored_are_stored_the_next_time(tmp_path,
     blobs.broken = None
     await kept.write(EXCERPTS)
     assert held.named[-1] == "job_1/voices/1-3"
-    again = await KeptExcerpts(make_held(held.named[-1]), blobs).read()
+    again = await ExcerptStore(make_held(held.named[-1]), blobs).read()
     assert list(again[None]) == ["S1"]
     await blobs.close()
 
@@ -83,6 +83,6 @@ async def test_who_lost_the_lease_keeps_nothing(tmp_path) -> None:
     held, blobs = Held(), FileBlobs(tmp_path)
     held.lost = True
     with pytest.raises(LeaseLost):
-        await KeptExcerpts(held, blobs).write(EXCERPTS)
+        await ExcerptStore(held, blobs).write(EXCERPTS)
     assert not [*(tmp_path / "blobs").rglob("*-1")]
     await blobs.close()

@@ -35,9 +35,9 @@ async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(b
             assert await storage.jobs.reap(limit=10) == 1
             assert await storage.jobs.claim("w2", environments=["production"], lease_s=LEASE_S) is None
         clock.advance(ms=LIVE_GRACE_MS - 1)
-        assert await storage.jobs.stale_live(limit=10) == []
+        assert await storage.jobs.list_stale_live(limit=10) == []
         clock.advance(ms=1)
-        assert [job.id for job in await storage.jobs.stale_live(limit=10)] == [job_id]
+        assert [job.id for job in await storage.jobs.list_stale_live(limit=10)] == [job_id]
 
 
 @in_a_loop

@@ -245,10 +245,10 @@ async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(back
         canceled = await submit(storage, blob="job_2/source")
         await storage.jobs.cancel(canceled)
         await submit(storage, blob="job_3/source")  # still needed
-        assert sorted(await storage.jobs.spent(limit=10)) == sorted([done, canceled])
-        assert len(await storage.jobs.spent(limit=1)) == 1
-        await storage.jobs.audio_deleted([done])
-        assert await storage.jobs.spent(limit=10) == [canceled]
+        assert sorted(await storage.jobs.list_with_audio(limit=10)) == sorted([done, canceled])
+        assert len(await storage.jobs.list_with_audio(limit=1)) == 1
+        await storage.jobs.note_audio_deleted([done])
+        assert await storage.jobs.list_with_audio(limit=10) == [canceled]
 
 
 @in_a_loop

@@ -148,8 +148,8 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend
         sending = await end_job(storage)
         (_, on_its_way) = await due(storage)
         await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
-        assert await storage.outbox.disabled("acct_1", HOOK)
-        assert not await storage.outbox.disabled("acct_2", HOOK)
+        assert await storage.outbox.is_disabled("acct_1", HOOK)
+        assert not await storage.outbox.is_disabled("acct_2", HOOK)
         await storage.outbox.record(on_its_way.id, attempt(next_attempt_at=NOON), state="pending")
         after = await end_job(storage)
         for job_id in (before, sending, after):
@@ -157,7 +157,7 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend
         other = await end_job(storage, account="acct_2")
         assert [row.job_id for row in await due(storage)] == [other]
         await storage.outbox.enable("acct_1", HOOK)
-        assert not await storage.outbox.disabled("acct_1", HOOK)
+        assert not await storage.outbox.is_disabled("acct_1", HOOK)
         assert [row.job_id for row in await due(storage)] == []
         assert [row.state for row in await storage.outbox.of_job(await end_job(storage))] == ["pending"]
 

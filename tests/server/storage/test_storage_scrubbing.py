@@ -10,7 +10,7 @@ import pytest
 
 from server.storage.sqlite import database as database_module
 from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction
-from server.storage.sqlite.slack import Layout, gap, layout, used_gaps
+from server.storage.sqlite.slack import Layout, find_used_gaps, gap, layout
 from tests.server.storing import ManualClock, completion, in_a_loop, stored, submit
 from tests.server.storing import claim as claimed
 
@@ -50,7 +50,7 @@ def test_the_gap_lies_between_the_list_of_cells_and_the_cells(kind, cells, conte
 
 def test_pages_with_something_in_their_gaps_are_found():
     pages = [page(13, 2, 400), page(13, 2, 400, stale=b"words"), page(0, 2, 400, stale=b"words")]
-    assert list(used_gaps(b"".join(pages), PAGE, first_page=7)) == [8]
+    assert list(find_used_gaps(b"".join(pages), PAGE, first_page=7)) == [8]
 
 
 def test_maps_of_auto_vacuum_are_not_taken_for_trees():

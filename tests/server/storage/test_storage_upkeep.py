@@ -54,10 +54,10 @@ async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, t
         await storage.outbox.record(row.id, late, state="failed")
         clock.advance(ms=ADDRESSES_KEPT_MS - 1)
         await storage.upkeep.forget_old()
-        assert await storage.outbox.disabled("acct_1", HOOK)
+        assert await storage.outbox.is_disabled("acct_1", HOOK)
         clock.advance(ms=1)
         await storage.upkeep.forget_old()
-        assert not await storage.outbox.disabled("acct_1", HOOK)
+        assert not await storage.outbox.is_disabled("acct_1", HOOK)
 
 
 @in_a_loop

@@ -227,7 +227,7 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
         async with delivering(it):
             for _ in range(2):
                 await it.wait_for_attempts(await it.end_job(target.url))
-            assert not await it.storage.outbox.disabled(it.account.id, target.url)
+            assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
             await it.wait_for_attempts(await it.end_job(target.url))
             await it.wait_until_disabled(target.url)
             later = await it.delivery(await it.end_job(target.url))
@@ -242,7 +242,7 @@ async def test_one_success_starts_the_count_of_exhausted_deliveries_anew(tmp_pat
         async with delivering(it):
             states = [(await it.wait_for_attempts(await it.end_job(target.url))).state for _ in range(3)]
         assert states == ["failed", "delivered", "failed"]
-        assert not await it.storage.outbox.disabled(it.account.id, target.url)
+        assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
 
 
 @in_a_loop
@@ -269,7 +269,7 @@ async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tm
             (MAX_FAILURES, FAILING_MS, True),
         ):
             health = AddressHealth(failures=failures, failing_since=at - since_ms)
-            assert (loop._hopeless(health, at) is not None) is given_up
+            assert (loop._reason_to_disable(health, at) is not None) is given_up
 
 
 @in_a_loop
@@ -282,7 +282,7 @@ async def test_an_address_without_a_success_for_long_is_disabled_with_all_that_w
         )
         for _ in range(MAX_FAILURES - 1):
             await it.storage.outbox.record(first.id, old, state="pending")
-        assert not await it.storage.outbox.disabled(it.account.id, target.url)
+        assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
         await it.deliveries()._record(second, Reply(500, 1, "status 500"))
-        assert await it.storage.outbox.disabled(it.account.id, target.url)
+        assert await it.storage.outbox.is_disabled(it.account.id, target.url)
         assert {(await it.delivery(job_id)).state for job_id in jobs} == {"disabled"}

@@ -1,8 +1,8 @@
-"""A cache of a store's answers. An answer is given again only if its topic has not changed.
+"""A cache of a store's answers. A cached answer is used only as long as the version of its topic stays the same.
 
 This needs a backend that knows the newest version of a topic without waiting. SQLite reads it from memory that all
-processes share. A backend behind a network learns of changes a moment too late, so it has no versions, and every answer
-is read anew.
+processes share. A backend behind a network learns of changes a moment too late, so it has no versions, and nothing is
+cached.
 """
 
 import time
@@ -14,13 +14,13 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept(Generic[V]):
+class _Entry(Generic[V]):
     value: V
     version: int
     until: float
 
 
-class Remembered(Generic[V]):
+class AnswerCache(Generic[V]):
     """Answers by key. *version* returns the newest version of a topic, or None if it is unknown at the moment.
 
     At most *max_kept* answers are kept, each for at most *kept_s* seconds. The backend must keep versions much longer.
@@ -30,12 +30,12 @@ class Remembered(Generic[V]):
         self._version = version
         self._max_kept = max_kept
         self._kept_s = kept_s
-        self._kept: dict[Hashable, _Kept[V]] = {}  # the oldest first
+        self._kept: dict[Hashable, _Entry[V]] = {}  # the oldest first
 
     async def get(self, key: Hashable, topic: str, read: Callable[[], Awaitable[V]], *, keep: Callable[[V], bool]) -> V:
         """The answer for *key*, with every change of *topic* that was committed before this call.
 
-        *read* reads it if it is not in memory, and *keep* decides whether it is then kept.
+        If it is not cached, *read* reads it, and *keep* decides whether it is cached.
         """
         version, now = self._version(topic), time.monotonic()
         kept = self._kept.get(key)
@@ -45,11 +45,10 @@ class Remembered(Generic[V]):
         self._kept.pop(key, None)
         self._forget_old(now)
         if version is not None and keep(value):
-            self._kept[key] = _Kept(value, version, now + self._kept_s)
+            self._kept[key] = _Entry(value, version, now + self._kept_s)
         return value
 
     def forget(self, key: Hashable) -> None:
-        """Keep nothing for *key* in memory any longer."""
         self._kept.pop(key, None)
 
     def _forget_old(self, now: float) -> None:

@@ -1,8 +1,8 @@
-"""Tests of remembered.py: an answer in memory is given as long as nothing has changed it, and not a moment longer."""
+"""Tests of answer_cache.py: an answer in memory is given as long as nothing has changed it, and not a moment longer."""
 
 import asyncio
 
-from server.storage.remembered import Remembered
+from server.storage.answer_cache import AnswerCache
 from tests.server.storing import in_a_loop
 
 
@@ -21,8 +21,8 @@ class Source:
         await asyncio.sleep(0)
         return read
 
-    def remember(self, *, max_kept: int = 10, kept_s: float = 60) -> Remembered[str]:
-        return Remembered(self.version, max_kept=max_kept, kept_s=kept_s)
+    def remember(self, *, max_kept: int = 10, kept_s: float = 60) -> AnswerCache[str]:
+        return AnswerCache(self.version, max_kept=max_kept, kept_s=kept_s)
 
 
 @in_a_loop
