@@ -8,8 +8,9 @@ of speech, on a clock on which no computation takes time. transcribe() and Batch
 get the same files with the same weights. A unit is a word, a figure of a number, or a letter of a spelled word, so
 that "830-166" and "eight three zero one six six" are six units both. A phrase is "told twice" if a system has two or
 more units more than transcribe() has, "lost" if it has two or more fewer, and its digits are exact if all its figures
-come out, in order and no others. transcribe() itself repeats and loses some, so a system that is right has "fewer" or
-"more" than it: "more than said" and "fewer than said" compare each system with what was said.
+come out, in order and no others. transcribe() itself repeats and loses some, so even a perfect transcript counts as
+"told twice" and "lost" in some phrases: the system "what was said" shows in how many. "more than said" and "fewer than
+said" compare each system with what was said.
 """
 
 import argparse
@@ -32,6 +33,9 @@ from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.words import join_words
 
 BATCHED, LIVE = "faster-whisper BatchedInferencePipeline", "scribewire live"
+SAID = "what was said"
+"""The exact text of the phrases, as if a system had no fault."""
+
 MANY = 2  # units more or fewer with which a phrase counts as told twice or lost
 
 _LEFT_OUT = frozenset({"dot", "at", "oclock", "o'clock", "and", "dollars", "cents"})  # also written as marks, or not
@@ -80,6 +84,7 @@ def main() -> None:
     choices = choices_of(given)
     made = [phrase for phrase in phrases(given.seed, given.kinds) if given.half in (None, half(phrase))]
     texts = heard_by_all(choices.model, [record_phrase(phrase, given.seed) for phrase in made])
+    texts[SAID] = [phrase.text for phrase in made]
     result = {**choices.about(), "seed": given.seed, "phrases": len(made)}
     for name, group in both_halves(made):
         if not group:
