@@ -188,7 +188,11 @@ class SlidingWindow:
         self._instants: deque[int] = deque()
 
     def hit(self, now: int, limit: int) -> WindowUse:
-        """Count a request at *now* if it fits. If the clock has gone back, the last request's time is used."""
+        """Count a request at *now* if it fits.
+
+        If the clock has gone back, the last request's time is used. If it has gone back by more than a minute, counting
+        begins anew: otherwise nobody could ask for anything before the clock has caught up.
+        """
         now = self._forget(now)
         allowed = len(self._instants) < limit
         if allowed:
@@ -206,6 +210,8 @@ class SlidingWindow:
         return not self._instants
 
     def _forget(self, now: int) -> int:
+        if self._instants and now < self._instants[-1] - MINUTE_MS:
+            self._instants.clear()
         if self._instants:
             now = max(now, self._instants[-1])
         while self._instants and self._instants[0] <= now - MINUTE_MS:

@@ -59,7 +59,7 @@ def _hit(tx: Transaction, subject: str, *, limit: int) -> WindowUse:
     )
     assert row is not None
     second = tx.now // 1000
-    seconds = [(at, n) for at, n in orjson.loads(row["seconds"]) if at > second - MINUTE_S]
+    seconds = [(at, n) for at, n in orjson.loads(row["seconds"]) if abs(second - at) < MINUTE_S]
     used = sum(n for _, n in seconds)
     allowed = used < limit
     if allowed:

@@ -13,6 +13,7 @@ from server.storage.sql.rows import BATCH, SqlRow, error_of, job_of, quotas_of, 
 
 MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
+AT_ONCE = 0  # as run_after: a clock that is set back delays no job that waits for a worker alone
 
 
 def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
@@ -121,14 +122,14 @@ def put_back(
     state = step(State(row["state"]), cause)
     cost = fairness.charge_attempt(tx, row) if counted and row["class"] == BATCH else 0.0
     tx.run(
-        "UPDATE jobs SET state = :state, queued_at = :now, run_after = :now + :delay_ms,"
+        "UPDATE jobs SET state = :state, queued_at = :now, run_after = :run_after,"
         " attempt = attempt - :uncounted, virtual_time = virtual_time + :cost, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, last_error = coalesce(:error, last_error) WHERE id = :id",
         {
             "id": row["id"],
             "state": state,
             "now": tx.now,
-            "delay_ms": delay_ms,
+            "run_after": tx.now + delay_ms if delay_ms else AT_ONCE,
             "uncounted": int(not counted),
             "cost": cost,
             "error": None if error is None else text_of(error),

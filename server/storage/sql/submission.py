@@ -9,7 +9,7 @@ from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
 from server.storage.sql import fairness
 from server.storage.sql.counters import look, take
 from server.storage.sql.database import Transaction, insert, select_number
-from server.storage.sql.endings import QUEUE_TOPIC
+from server.storage.sql.endings import AT_ONCE, QUEUE_TOPIC
 from server.storage.sql.events import append, status_event
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
 
@@ -128,7 +128,7 @@ def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:
         "counted_s": fairness.counted_s(new.audio_s),
         "created_at": tx.now,
         "queued_at": tx.now,
-        "run_after": tx.now + round(new.delay_s * 1000),
+        "run_after": tx.now + round(new.delay_s * 1000) if new.delay_s else AT_ONCE,
         "duration_s": new.audio_s,
         "warnings": text_of(new.warnings),
         "kept": int(new.order.keeps_results),

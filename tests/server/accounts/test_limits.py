@@ -218,12 +218,20 @@ def test_refused_requests_do_not_keep_the_door_shut():
     assert window.hit(MINUTE_MS, 1).allowed
 
 
-def test_a_clock_that_goes_back_frees_nothing_and_locks_nobody_out():
+def test_a_clock_that_goes_back_for_less_than_a_minute_frees_nothing():
     window = SlidingWindow()
     assert window.hit(1_000_000, 2).allowed
-    assert window.hit(0, 2).allowed
-    assert not window.hit(0, 2).allowed
+    assert window.hit(1_000_000 - MINUTE_MS, 2).allowed
+    assert not window.hit(1_000_000 - MINUTE_MS, 2).allowed
     assert window.hit(1_000_000 + MINUTE_MS, 2).allowed
+
+
+def test_a_clock_that_is_set_back_by_an_hour_locks_nobody_out():
+    window = SlidingWindow()
+    assert window.hit(60 * MINUTE_MS, 1).allowed
+    assert window.hit(0, 1).allowed
+    assert not window.hit(0, 1).allowed
+    assert window.hit(MINUTE_MS, 1).allowed
 
 
 def test_a_limit_of_nothing_lets_nothing_through():
