@@ -10,7 +10,7 @@ import termios
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from server.accounts.addresses import address_key, client_address
 from server.accounts.limits import RateTable, Tally
@@ -35,6 +35,7 @@ class ConnectionRules:
     max_of_address: int
     max_of_account: int
     head_s: float = 15.0  # until the whole head of a request has come
+    rest_s: float = 75.0  # between two requests, or a second more
     unread_s: float = 60.0  # in which MIN_READ_BYTES or all of what is sent must be taken
 
 
@@ -91,6 +92,15 @@ class Connections:
             self._metrics.refused.labels("too_many_connections").inc()
             tracked.abort()
 
+    def close_rested(self) -> None:
+        """Close the connections that have rested for too long. To be called about once a second.
+
+        A timer for each answer would cost more than all else that is counted here.
+        """
+        since = asyncio.get_running_loop().time() - self.rules.rest_s
+        for tracked in [*takewhile(lambda tracked: tracked.rests_since < since, self.resting)]:
+            tracked.close()
+
     def take_account(self, account: str) -> bool:
         """Count one more connection of *account*. Returns False if it has too many, or was cut off too often."""
         if self._of_account[account] >= self.rules.max_of_account:
@@ -135,6 +145,7 @@ class TrackedConnection:
     def __init__(self, connections: Connections, address: str | None) -> None:
         self._connections = connections
         self.account: str | None = None  # for which it is counted at the moment
+        self.rests_since = 0.0  # in the time of the event loop, if it is between two requests
         self._address = address
         self._party = address or self  # many clients come through one proxy
         self._fair_queue = connections.fair_queue
@@ -205,6 +216,7 @@ class TrackedConnection:
         self._forget_idleness()
         self._leave_account()
         self._leave_forwarded()
+        self.rests_since = asyncio.get_running_loop().time()
         self._list_in(self._connections.resting)
         self._connections.on_room()
 
@@ -218,6 +230,11 @@ class TrackedConnection:
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+
+    def close(self) -> None:
+        """End the connection once all that was sent has been taken."""
+        if self._transport is not None:
+            self._transport.close()
 
     def abort(self) -> None:
         """End the connection at once, without sending the rest."""

@@ -5,14 +5,14 @@ that would take unbounded memory or work, or that could be understood in two way
 """
 
 import asyncio
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
-from httptools import HttpRequestParser
-from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.flow_control import FlowControl
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
+from uvicorn._types import ASGI3Application, HTTPScope
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from server.accounts.issuing import fresh_id
@@ -20,6 +20,7 @@ from server.http.problems import Problem, raw_answer
 from server.model.ids import Prefix
 from server.transport.bulk import FROM_BYTES, BulkReads
 from server.transport.connections import TrackedConnection, TrackedProtocol
+from server.transport.response_cycle import ResponseCycle
 from server.waiting import TokenBucket
 
 MAX_TARGET_BYTES = 4 * 1024
@@ -50,45 +51,8 @@ PIECE_BYTES = 1024
 """Of heads and short chunks that are parsed before others get their turn. Headers of four bytes each take 0.3 ms."""
 
 FIELD_BYTES = 4  # of a header line in addition to its name and value
-HEAD = b"HTTP/1."
-
 
 NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
-
-
-class JoinedWrites(asyncio.Transport):
-    """A transport that sends the head of an answer together with the body that is written in the same moment.
-
-    Two writes would be two system calls, two packets, and two wake-ups of the client.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._transport = transport
-        self._loop = loop
-        self._head = b""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._head:
-            self._transport.writelines((self._head, data))
-            self._head = b""
-        elif data[: len(HEAD)] == HEAD:
-            self._head = bytes(data)
-            self._loop.call_soon(self._send_head)
-        else:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        self._send_head()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def _send_head(self) -> None:
-        if self._head:
-            self._transport.write(self._head)
-            self._head = b""
 
 
 class PatientFlow(FlowControl):
@@ -133,7 +97,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._waits = False  # for its turn to parse that
         self._parsing = False
         self._upgraded = False  # to a WebSocket, which has another protocol
-        self._ignores_upgrade = False  # to anything else, which the head that was just read asks for
+        self._opens_websocket = False  # by the head that was just read
+        self._ignores_upgrade = False  # to anything else, which that head asks for
         self._after_head = 0  # where that ends in the data that is parsed
         self._in_head = False
         self._in_message = False
@@ -190,11 +155,11 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     def _parse_piece(self, data: bytes | memoryview) -> None:
         self._idle_bytes += len(data)
         self._parsing = True
-        super().data_received(data)  # type: ignore[arg-type]  # httptools takes either
+        self._feed(data)
         while self._ignores_upgrade and not self.transport.is_closing():
             data = data[self._after_head :]
             self._repeat_head()
-            super().data_received(data)  # type: ignore[arg-type]  # as above
+            self._feed(data)
         self._parsing = False
         if self._idle_bytes > MAX_IDLE_BYTES and not self.transport.is_closing():
             self.send_400_response("Invalid HTTP request received.")
@@ -206,6 +171,18 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self.tracked.work()
         else:
             self.tracked.start_head_timer()
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        """Give *data* to the parser, which calls the methods at the end of this class."""
+        try:
+            self.parser.feed_data(data)
+        except HttpParserError:
+            self.send_400_response("")
+        except HttpParserUpgrade as upgrade:
+            if self._opens_websocket:
+                self.handle_websocket_upgrade()
+            else:
+                self._after_head = upgrade.args[0]
 
     def _hold(self, data: bytes) -> None:
         """Keep *data*, and read no more until it is parsed."""
@@ -240,12 +217,6 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self._upgraded = True
             super().handle_websocket_upgrade()
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Called where a request asks for another protocol than WebSocket."""
-        upgrade = sys.exception()
-        assert upgrade is not None
-        self._after_head = upgrade.args[0]
-
     def _repeat_head(self) -> None:
         """Parse the head of a request again, without its wish for HTTP/2, say, which a server may ignore (RFC 9110).
 
@@ -255,7 +226,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = HttpRequestParser(self)
-        super().data_received(b"\r\n".join([*lines, b"", b""]))
+        self._feed(b"\r\n".join([*lines, b"", b""]))
 
     def send_400_response(self, _msg: str) -> None:
         """Refuse data that is not HTTP. If an answer has begun, close the connection without another one.
@@ -275,11 +246,16 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self.transport.close()
 
     def on_response_complete(self) -> None:
+        """Called when an answer has been written. Begin with the next request, if one has come already."""
         self._running = None
-        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
         if self._held:
             self._parse_later()
-        if not self._is_answering:  # the next request may have come already
+        if not self._is_answering:
             self.tracked.rest()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -301,10 +277,9 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     # --- what the parser calls ---
 
     def on_message_begin(self) -> None:
-        self._in_head = True
+        self.url, self.headers, self.expect_100_continue = b"", [], False
         self._head_bytes = self._headers = self._hosts = 0
-        super().on_message_begin()
-        self.scope["state"]["connection"] = self.tracked
+        self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         self._head_bytes += len(url)
@@ -312,7 +287,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             raise self._parser_error(f"path and query may have {MAX_TARGET_BYTES} bytes", "uri_too_long")
         if self._head_bytes > MAX_PATH_BYTES and b"?" not in (self.url + url)[: MAX_PATH_BYTES + 1]:
             raise self._parser_error(f"a path may have {MAX_PATH_BYTES} bytes", "uri_too_long")
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_bytes += len(name) + len(value) + FIELD_BYTES
@@ -322,22 +297,70 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             raise self._parser_error(f"the head of a request may have {MAX_HEAD_BYTES} bytes", "headers_too_large")
         if self._in_head:  # a trailer comes when the headers are in use already
-            super().on_header(name, value.rstrip(b" \t"))
-            self._hosts += self.headers[-1][0] == b"host"
+            name = name.lower()
+            self.headers.append((name, value.rstrip(b" \t")))
+            if name == b"host":
+                self._hosts += 1
+            elif name == b"expect" and value.strip().lower() == b"100-continue":
+                self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
-        if self._hosts > 1 or (not self._hosts and self.parser.get_http_version() == "1.1"):
+        version = self.parser.get_http_version()
+        if self._hosts > 1 or (not self._hosts and version == "1.1"):
             raise self._parser_error("a request must name its host once")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise self._parser_error("too many requests at once")
-        if self.parser.should_upgrade() and not self._should_upgrade() and b"upgrade" in dict(self.headers):
-            self._ignores_upgrade = True
-            return
+        self.scope = self._make_scope(version)
+        if self.parser.should_upgrade():
+            self._opens_websocket = self._should_upgrade()
+            self._ignores_upgrade = not self._opens_websocket and b"upgrade" in dict(self.headers)
+            if self._ignores_upgrade:
+                return
         self._in_head, self._in_message, self._idle_bytes = False, True, 0
         self._chunk_bytes, self._cut = CHUNK_BYTES, False
-        super().on_headers_complete()
-        if self.cycle is not None:
-            self.cycle.transport = JoinedWrites(self.transport, self.loop)
+        if not self._opens_websocket:
+            self._begin_cycle(keep_alive=version != "1.0" and self.parser.should_keep_alive())
+
+    def _make_scope(self, version: str) -> HTTPScope:
+        url = parse_url(self.url)
+        path = url.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "scheme": self.scheme or "http",
+            "server": self.server,
+            "client": self.client,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+            "state": {"connection": self.tracked},
+        }
+
+    def _begin_cycle(self, *, keep_alive: bool) -> None:
+        """Start the request whose head has come, or let it wait behind the one that is being answered."""
+        waits = self._is_answering
+        cycle = self.cycle = ResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
+        if waits:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+        else:
+            self._start_asgi_task(cycle, self.app)
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
@@ -347,19 +370,26 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self._chunk_bytes += before
         elif before < CHUNK_BYTES and self._chunks.take(1 - before / CHUNK_BYTES) > 0:
             raise self._parser_error(f"a body must come in chunks of {CHUNK_BYTES} bytes or more, or slowly")
-        kept = self.cycle.body
-        if not kept:
-            self.cycle.body = b""  # type: ignore[assignment]  # plus *body* is *body* itself, which is taken uncopied
-        elif isinstance(kept, bytes):
-            self.cycle.body = bytearray(kept)
-        super().on_body(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        if not cycle.body:
+            cycle.body = body  # type: ignore[assignment]  # the application takes it uncopied
+        else:
+            cycle.body = bytearray(cycle.body) if isinstance(cycle.body, bytes) else cycle.body
+            cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if self._ignores_upgrade:
             return
         self._in_message, self._idle_bytes = False, 0
         self._stop_bulk_reads()
-        super().on_message_complete()
+        if not self._opens_websocket and not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
 
     def _stop_bulk_reads(self) -> None:
         if self._end_bulk is not None:

@@ -31,7 +31,6 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,  # access_control.py reads X-Forwarded-For, and only from trusted proxies
         server_header=False,
         lifespan="off",
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
         http=TrackedHttp,
         ws=PatientWebSocket,
@@ -66,6 +65,12 @@ class HttpServer(uvicorn.Server):
         self._acceptor.start()
         for line in self._ready:
             log.info(line)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second."""
+        if counter % 10 == 0:
+            self.connections.close_rested()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._acceptor.close()

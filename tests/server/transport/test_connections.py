@@ -27,12 +27,18 @@ STRANGER = "127.0.0.2"
 
 @contextmanager
 def hurried(
-    folder: Path, *, head_s: float = 15, unread_s: float = 60, limits: Limits = LIMITS, **variables: str
+    folder: Path,
+    *,
+    head_s: float = 15,
+    rest_s: float = 75,
+    unread_s: float = 60,
+    limits: Limits = LIMITS,
+    **variables: str,
 ) -> Iterator[Served]:
     """A server with less patience for connections."""
     with served(folder, limits=limits, **variables) as server:
         connections = server.answering.connections
-        connections.rules = replace(connections.rules, head_s=head_s, unread_s=unread_s)
+        connections.rules = replace(connections.rules, head_s=head_s, rest_s=rest_s, unread_s=unread_s)
         yield server
 
 
@@ -111,6 +117,17 @@ def test_a_slow_answer_and_a_rest_between_two_requests_are_no_silence(tmp_path):
         time.sleep(1)
         assert open_connections(server) == before
         assert client.get("/v1/jobs").status_code == 200
+
+
+def test_a_connection_that_rests_for_long_between_two_requests_is_closed(tmp_path):
+    with hurried(tmp_path, rest_s=1) as server, connect(server) as resting:
+        for _ in range(3):
+            resting.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert resting.recv(10_000).endswith(b"}")
+            time.sleep(0.5)
+        began = time.monotonic()
+        assert ended(resting)
+        assert 0.4 < time.monotonic() - began < 5
 
 
 # --- too many --------------------------------------------------------------------------------------------------------
