@@ -6,6 +6,7 @@ The signature is compared first, in constant time, before any other part of the 
 """
 
 import base64
+import binascii
 import hmac
 import re
 from enum import StrEnum
@@ -17,6 +18,7 @@ TAG_BYTES = 16  # of HMAC-SHA256's 32, so that tokens are short; enough accordin
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _EXPIRY = re.compile(r"[0-9]{1,12}")
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Scope(StrEnum):
@@ -162,7 +164,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 def _base64url_bytes(text: str) -> bytes:

@@ -9,7 +9,7 @@ import orjson
 from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import SCHEMA, search_members, word_object
 from pipeline.documents.stored import unpack_chunk
-from pipeline.text.options import TextOptions
+from pipeline.text.options import NO_CHANGES, TextOptions
 from pipeline.words import words_in_time
 from server.background import compute, total_bytes
 from server.clock import now_ms
@@ -22,8 +22,6 @@ from server.storage.ports import BlobStore
 
 MAX_NOTICE_TEXT = 4096  # bytes of a transcript in the body of a webhook
 MAX_PARTING_BYTES = 1024 * 1024  # of a body with all results, which are erased afterwards
-
-USUAL_TEXT = TextOptions()
 
 CallbackBody: TypeAlias = Callable[[Job, Sequence[bytes] | None], dict[str, Any]]
 """Makes the body of a dialect's callback from an ended job and its stored chunks; None: the results were erased."""
@@ -186,7 +184,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S) -> dict[str, 
 
 def _text_options(text: TextOptions) -> Mapping[str, Any]:
     """The order's text options that differ from their defaults, as members of a request."""
-    if text == USUAL_TEXT:
+    if text is NO_CHANGES or text == NO_CHANGES:  # most orders share it
         return {}
     given = without_defaults(text)
     return {**given, "sounds_like": True} if text.sounds_like else given

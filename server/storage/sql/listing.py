@@ -6,7 +6,7 @@ from typing import Any
 
 from server.model.jobs import Job, JobFilter
 from server.storage.sql.database import Transaction, marks
-from server.storage.sql.rows import SqlRow, job_of
+from server.storage.sql.rows import JOB_COLUMNS, SqlRow, job_of
 
 SEARCHED_AT_ONCE = 200  # rows that a search for text holds in memory
 
@@ -14,7 +14,7 @@ SEARCHED_AT_ONCE = 200  # rows that a search for text holds in memory
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
     """At most *limit* jobs behind the cursor which.after. Jobs made after the first page shift no page."""
     if which.text is None:
-        return [job_of(row) for row in _page(tx, which, limit)]
+        return [job_of(row) for row in _page(tx, which, limit, columns=JOB_COLUMNS)]
     folded, found = which.text.casefold(), list[str]()
     while len(found) < limit:  # the databases do not agree on upper case, so the text is compared here
         page = _page(tx, which, SEARCHED_AT_ONCE, columns="id, created_at, text")
@@ -23,11 +23,11 @@ def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
         if len(page) < SEARCHED_AT_ONCE:
             break
         which = replace(which, after=(page[-1]["created_at"], page[-1]["id"]))
-    rows = [tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,)) for job_id in found]
+    rows = [tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,)) for job_id in found]  # noqa: S608  a constant
     return [job_of(row) for row in rows if row is not None]
 
 
-def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str = "*") -> Sequence[SqlRow]:
+def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str) -> Sequence[SqlRow]:
     """At most *limit* rows behind the cursor. The text is not compared here."""
     conditions, values = _conditions(which)
     direction = "DESC" if which.descending else "ASC"
