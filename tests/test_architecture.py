@@ -80,6 +80,7 @@ HOMES = {
     "uvicorn": {
         "server/transport/http_protocol.py",
         "server/transport/http_server.py",
+        "server/transport/response_cycle.py",
         "server/transport/websocket.py",
     },
     "prometheus_client": {"server/metrics.py"},
