@@ -50,6 +50,11 @@ class Seat:
         self._check()
         self._writers.note_sign_of_life()
 
+    @property
+    def pausing(self) -> bool:
+        """Whether no audio has come for LiveRules.pause_s."""
+        return self._writers.pausing
+
     def end(self) -> None:
         self._check()
         self._session.end()
@@ -122,6 +127,11 @@ class Writers:
     def note_sign_of_life(self) -> None:
         """Begin to count the writer's silence now."""
         self._sign_of_life = time.monotonic()
+
+    @property
+    def pausing(self) -> bool:
+        """See Seat.pausing. Audio that waits for recognition has come."""
+        return not self._taking and time.monotonic() - self._audio_at >= self._rules.pause_s
 
     @property
     def gone(self) -> bool:

@@ -93,7 +93,9 @@ class LiveSockets:
                 await socket.take_order()
                 kind = _control(message.get("text") or "", seat)
                 ended |= kind == "close"
-                if kind == "finalize" and await live.has_finalized(seat.finalize()):
+                if kind == "keep_alive" and seat.pausing and not live.job.order.text.redact:
+                    seat.finalize()  # what is redacted may go on after the pause; other words need not wait for audio
+                elif kind == "finalize" and await live.has_finalized(seat.finalize()):
                     await socket.send(orjson.dumps({"type": "finalized", "at": live.finalized}))
             elif ended:
                 raise finished_refusal()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from server.engines import MAX_SANDBOX_SESSIONS, open_engines
 from server.live.session import LiveSession
 from tests.server.receiving import receiver
-from tests.server.serving import config
+from tests.server.serving import config, served
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, check_refusal, durable, script_words, silence, talking
+from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, script_words, silence, talking
 
 
 @in_a_loop
@@ -191,6 +192,29 @@ async def test_finalize_decides_what_was_said_so_far(me):
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     assert talk.words == script_words(3)
+
+
+def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
+    async def main(me: Caller) -> None:
+        record = await me.start()
+        async with talking(record["live"]["ingest_ws"]) as talk:
+            await talk.send(silence(1))
+            await talk.say("keep_alive")  # audio came a moment ago
+            await talk.send(silence(1))
+            await asyncio.sleep(0.6)
+            await talk.say("keep_alive")
+            segment = await talk.until("segment")
+            assert segment["text"] == " ".join(script_words(2))
+            assert (await talk.until("finalized"))["at"] == 1.984
+            await talk.say("keep_alive")
+            await talk.send(silence(1))
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        assert talk.words == script_words(3)
+        assert len(talk.of("finalized")) == 1
+
+    with served(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
+        asyncio.run(main(Caller(server, server.key())))
 
 
 @in_a_loop
