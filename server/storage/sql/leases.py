@@ -24,6 +24,8 @@ FENCE = (
 )
 """Selects the job's row if the lease is valid. An expired lease is refused even before reap() has ended it."""
 
+LONGEST_LEASE_MS = 10 * 60 * 1000  # one that seems to end later was granted before the clock was set back
+
 UNFETCHED = "(blob IS NULL AND json_extract(source, '$.type') = 'url')"
 """Whether the job's audio must be downloaded before it can be transcribed; written as in the index jobs_queue."""
 
@@ -56,7 +58,7 @@ def claim(
 
 def claim_live(tx: Transaction, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
     row = _live(tx, job_id)
-    if row is not None and row["state"] == State.PROCESSING and row["lease_until"] <= tx.now:
+    if row is not None and row["state"] == State.PROCESSING and _is_expired(row, tx.now):
         lapse(tx, row)
         row = _live(tx, job_id)
     return None if row is None or row["state"] != State.QUEUED else _grant(tx, row, worker, lease_s)
@@ -144,9 +146,9 @@ def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | 
 
 def reap(tx: Transaction, *, limit: int) -> int:
     expired = tx.all(
-        "SELECT * FROM jobs WHERE state = 'processing' AND lease_until <= ? ORDER BY lease_until LIMIT ?"
-        " FOR UPDATE SKIP LOCKED",
-        (tx.now, limit),
+        "SELECT * FROM jobs WHERE state = 'processing' AND (lease_until <= ? OR lease_until > ?)"
+        " ORDER BY lease_until LIMIT ? FOR UPDATE SKIP LOCKED",
+        (tx.now, tx.now + LONGEST_LEASE_MS, limit),
     )
     for row in expired:
         lapse(tx, row)
@@ -206,6 +208,11 @@ def is_unspent(row: SqlRow) -> bool:
     return row["started_at"] is None or row["class"] == BATCH
 
 
+def _is_expired(row: SqlRow, now: int) -> bool:
+    """Whether the lease of *row* has run out. One that was granted while the clock was far ahead counts as run out."""
+    return not now < row["lease_until"] <= now + LONGEST_LEASE_MS
+
+
 def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float) -> Lease:
     state = step(State(row["state"]), Cause.CLAIMED)
     until = tx.now + round(lease_s * 1000)
@@ -236,8 +243,9 @@ def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
     """Let the lease end *lease_s* seconds from now, or later if it did before."""
     tx.run(
-        "UPDATE jobs SET lease_until = CASE WHEN lease_until < :until THEN :until ELSE lease_until END WHERE id = :id",
-        {"id": lease.job.id, "until": tx.now + round(lease_s * 1000)},
+        "UPDATE jobs SET lease_until ="
+        " CASE WHEN lease_until < :until OR lease_until > :longest THEN :until ELSE lease_until END WHERE id = :id",
+        {"id": lease.job.id, "until": tx.now + round(lease_s * 1000), "longest": tx.now + LONGEST_LEASE_MS},
     )
 
 

@@ -216,6 +216,31 @@ async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(bac
 
 
 @in_a_loop
+async def test_a_lease_from_before_the_clock_was_set_back_is_reaped(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        job_id = await submit(storage)
+        lost = await claim(storage)
+        clock.advance(s=-3600)
+        assert await storage.jobs.reap(limit=10) == 1
+        assert all(await refusals(storage, lost))
+        assert (await claim(storage)).job.id == job_id
+
+
+@in_a_loop
+async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.stored(tmp_path, clock) as storage:
+        await submit(storage)
+        lease = await claim(storage)
+        clock.advance(s=-3600)
+        assert await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.OK
+        assert await storage.jobs.reap(limit=10) == 0
+        clock.advance(s=LEASE_S)
+        assert await storage.jobs.reap(limit=10) == 1
+
+
+@in_a_loop
 async def test_renewing_and_checkpointing_keep_a_lease_alive(backend, tmp_path):
     clock = ManualClock()
     async with backend.stored(tmp_path, clock) as storage:
