@@ -33,7 +33,7 @@ from benchmarks.flood_items import FRAMES, OPENING_FRAMES, handshake, requests
 from benchmarks.measure import ROOT, spread, write
 from benchmarks.serving import Serving, serving
 from tests.server.buckets import bucket_service
-from tests.server.clustering import clustered
+from tests.server.clustering import start_cluster
 
 ASK_EVERY_S = 0.02
 PIECE_S = 0.1
@@ -319,7 +319,7 @@ def two_nodes() -> Iterator[tuple[Serving, Serving]]:
     with (
         tempfile.TemporaryDirectory() as name,
         bucket_service(Path(name)) as bucket,
-        clustered(Path(name), bucket, ENGINE="scripted") as cluster,
+        start_cluster(Path(name), bucket, ENGINE="scripted") as cluster,
     ):
         made = []
         for node in cluster.nodes:

@@ -191,7 +191,7 @@ def disturb(machines: Machines, seconds: int, chance: random.Random) -> None:
 
 
 def _take_away(bucket: BucketService, away_s: float) -> None:
-    with ONE_AT_A_TIME, bucket.failing("away"):
+    with ONE_AT_A_TIME, bucket.fail_with("away"):
         time.sleep(away_s)
 
 

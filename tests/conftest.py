@@ -83,7 +83,7 @@ STARTED = frozenset(
 
 IMPORT = re.compile(r"^(?:from \S+ )?import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
-STARTS = frozenset({"Server", "Served", "served", "shared_cluster", "subprocess", "output_of", "BACKENDS"})
+STARTS = frozenset({"Server", "AppServer", "serve", "shared_cluster", "subprocess", "output_of", "BACKENDS"})
 """What the files of tests import that start processes."""
 
 

@@ -20,7 +20,7 @@ def output_of(program: str, *arguments: str, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Return whether the process has ended, even if its parent has not waited for it (Linux)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"

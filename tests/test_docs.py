@@ -15,7 +15,7 @@ from server.accounts.plans import BUILT_IN
 from server.config import VARIABLES
 from server.http.codes import CODES
 from server.model.jobs import JOB_CODES, TERMINAL
-from tests.server.running import ROOT, Server, environment, running
+from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
 SETTINGS = (ROOT / "server" / "settings.md").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def fill_in(block: str, server: Server) -> str:
     return block.replace(".venv/bin/scribewire", f"{sys.executable} -m server")
 
 
-def done(command: list[str], server: Server) -> str:
+def run_documented(command: list[str], server: Server) -> str:
     """Run *command* as a user of *server* would, and return what it prints."""
     result = subprocess.run(
         command, cwd=ROOT, env=environment(server.data_dir, WHISPER_MODEL="tiny.en"),
@@ -65,7 +65,7 @@ def words(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("docs") / "data", WHISPER_MODEL="tiny.en") as started:
+    with run_server(tmp_path_factory.mktemp("docs") / "data", WHISPER_MODEL="tiny.en") as started:
         yield started
 
 
@@ -110,7 +110,7 @@ def test_the_plans_are_documented() -> None:
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if not any(word in block for word in NOT_TRIED)])
 def test_every_command_of_the_guides_runs(block: str, server: Server) -> None:
-    printed = done(["sh", "-euc", fill_in(block, server)], server)
+    printed = run_documented(["sh", "-euc", fill_in(block, server)], server)
     assert printed.strip()
     assert not re.search(r'"status":[45][0-9][0-9]', printed)
 
@@ -118,14 +118,14 @@ def test_every_command_of_the_guides_runs(block: str, server: Server) -> None:
 @pytest.mark.parametrize("block", blocks("python"))
 def test_the_python_of_the_guides_runs(block: str, server: Server) -> None:
     strict = [] if "deepgram" in block else ["-W", "error"]  # its package uses what websockets will give up
-    assert done([sys.executable, *strict, "-c", fill_in(block, server)], server).strip()
+    assert run_documented([sys.executable, *strict, "-c", fill_in(block, server)], server).strip()
 
 
 def test_the_python_of_the_guides_prints_the_text(server: Server) -> None:
     own = [block for block in blocks("python") if "jfk.flac" in block]
     assert len(own) == 3
     for block in own:
-        assert words(JFK) == words(done([sys.executable, "-c", fill_in(block, server)], server))
+        assert words(JFK) == words(run_documented([sys.executable, "-c", fill_in(block, server)], server))
 
 
 def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server) -> None:
@@ -134,7 +134,7 @@ def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server)
         GUIDES[0].read_text(encoding="utf-8"),
         re.MULTILINE | re.DOTALL,
     )
-    expected, answer = json.loads(shown), json.loads(done(["sh", "-euc", fill_in(command, server)], server))
+    expected, answer = json.loads(shown), json.loads(run_documented(["sh", "-euc", fill_in(command, server)], server))
     assert expected.keys() <= answer.keys()
     assert expected["formats"].keys() == answer["formats"].keys()
     assert words(expected["text"]) == words(answer["text"]) == words(JFK)
@@ -144,7 +144,7 @@ def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server)
 
 def test_the_subtitles_that_the_api_page_prints_are_the_ones_that_come(server: Server) -> None:
     [(command, shown)] = re.findall(r"^```sh\n([^`]*?)^```\s*^```text\n(.*?)^```", WIRE, re.MULTILINE | re.DOTALL)
-    assert words(shown) == words(done(["sh", "-euc", fill_in(command, server)], server)) == words(JFK)
+    assert words(shown) == words(run_documented(["sh", "-euc", fill_in(command, server)], server)) == words(JFK)
 
 
 PAGES = [ROOT / "README.md", *(page for place in PLACES for page in sorted((ROOT / place).rglob("*.md")))]

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.receiving import Got, receiver
-from tests.server.running import CLIP, ROOT, Server, free_port, running, until_over
+from tests.server.receiving import ReceivedRequest, receiver
+from tests.server.running import CLIP, ROOT, Server, free_port, run_server, until_over
 
 BLOCKS = re.findall(
     r"^```py\n(.*?)^```", (ROOT / "server" / "recipes.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
@@ -31,7 +31,7 @@ def block(mark: str) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("recipes") / "data") as started:
+    with run_server(tmp_path_factory.mktemp("recipes") / "data") as started:
         yield started
 
 
@@ -41,7 +41,7 @@ def operator_key(server: Server) -> Path:
 
 
 @contextlib.contextmanager
-def started_receiver(secret: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def start_receiver(secret: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Yield the address and the process of the receiver that the page prints."""
     port = free_port()
     program = block("BaseHTTPRequestHandler").replace("9000", str(port))
@@ -73,7 +73,7 @@ def test_every_python_recipe_compiles(number: int) -> None:
 def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(server: Server) -> None:
     client = server.client(operator_key(server).read_text().strip())
     secret = client.post("/v1/webhook-secret/rotate").json()["webhook_secret"]
-    with started_receiver(secret) as (address, process):
+    with start_receiver(secret) as (address, process):
         headers = {"webhook-id": "msg_1", "webhook-timestamp": str(int(time.time())), "webhook-signature": "v1,AAAA"}
         assert httpx.post(address, content=b"{}", headers=headers).status_code == 401
         assert httpx.post(address, content=b"{}").status_code == 401
@@ -102,7 +102,7 @@ def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypat
     assert callable(summary)
     with receiver() as model:
 
-        def answer(got: Got) -> tuple[int, dict[str, str], bytes]:
+        def answer(got: ReceivedRequest) -> tuple[int, dict[str, str], bytes]:
             if got.method == "GET":
                 return 200, {}, b"a very long talk"
             body = json.dumps({**answered, "choices": [choice]}).encode()
@@ -123,7 +123,7 @@ needs_ffmpeg = pytest.mark.skipif(
 
 
 @contextlib.contextmanager
-def ingesting(server: Server, key: Path, *inputs: str) -> Iterator["subprocess.Popen[str]"]:
+def start_ingest(server: Server, key: Path, *inputs: str) -> Iterator["subprocess.Popen[str]"]:
     """Run scripts/ingest in a process group of its own, as MediaMTX does."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
     process = subprocess.Popen(
@@ -160,7 +160,7 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
     client = server.client(key.read_text().strip())
     if client.get("/v1/channels").json()["data"] == []:
         assert client.post("/v1/channels", json={"name": "main-stage"}).status_code == 201
-    with ingesting(server, key, "-re", "-stream_loop", "-1", "-i", str(CLIP)) as process:
+    with start_ingest(server, key, "-re", "-stream_loop", "-1", "-i", str(CLIP)) as process:
         assert process.stdout is not None
         job_id = json.loads(process.stdout.readline())["job_id"]
         record = client.get(f"/v1/jobs/{job_id}").json()
@@ -180,7 +180,7 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
 def test_a_session_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("sw_live_wrong")
-    with ingesting(server, key, "-i", str(CLIP)) as process:
+    with start_ingest(server, key, "-i", str(CLIP)) as process:
         _, told = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "invalid_key" in told

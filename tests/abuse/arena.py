@@ -19,7 +19,7 @@ import httpx
 
 from server.client import Client
 from tests.server.receiving import Receiver, receiver
-from tests.server.running import Server, running
+from tests.server.running import Server, run_server
 from tests.server.serving import TLS, wav
 from tests.server.talking import script_words, silence
 
@@ -164,7 +164,7 @@ def arena(folder: Path, *, before: Sequence[str] = (), hook_host: str = "127.0.0
     *before* is a command that starts the server, *hook_host* what the innocent calls this machine in webhook addresses.
     """
     folder.mkdir(exist_ok=True)
-    with running(folder / "data", *before, ENGINE="scripted") as server, receiver() as hook:
+    with run_server(folder / "data", *before, ENGINE="scripted") as server, receiver() as hook:
         innocent = Innocent(server, server.new_key("pro"), hook, f"http://{hook_host}:{hook.port}", folder)
         assert innocent.undisturbed
         ring = Arena(server, innocent)

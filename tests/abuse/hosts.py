@@ -11,14 +11,14 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: 10000000\
 
 
 @contextmanager
-def silent() -> Iterator[int]:
+def silent_host() -> Iterator[int]:
     """A port, on every address of this machine, where connections are taken and nothing is ever answered."""
     with socket.create_server(("0.0.0.0", 0), backlog=4096) as listening:
         yield listening.getsockname()[1]
 
 
 @contextmanager
-def _answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+def _host(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
     """The address of a host whose thread is *answer*, with a listening socket, and an event that ends it."""
     with ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
@@ -31,9 +31,9 @@ def _answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iter
 
 
 @contextmanager
-def dripping() -> Iterator[str]:
+def dripping_host() -> Iterator[str]:
     """The address of a host that promises a recording and sends a byte of it every second."""
-    with _answering(_drip) as address:
+    with _host(_drip) as address:
         yield address
 
 
@@ -56,7 +56,7 @@ def _drip(listening: socket.socket, stop: threading.Event) -> None:
 @contextmanager
 def never_ready() -> Iterator[str]:
     """The address of a host that sends interim answers (`100 Continue`) as fast as they are read, and no other."""
-    with _answering(_send_interim_answers) as address:
+    with _host(_send_interim_answers) as address:
         yield address
 
 

@@ -14,7 +14,7 @@ LARGE = " ".join(map(str, range(280_000)))  # nearly as much as an estimate take
 
 
 @contextmanager
-def meanwhile(act: Callable[[], object], times: int) -> Iterator[list[object]]:
+def run_meanwhile(act: Callable[[], object], times: int) -> Iterator[list[object]]:
     """Do *act* so many times side by side while the block runs. The list has the results after the block."""
     results: list[object] = []
     with ThreadPoolExecutor(times) as threads:
@@ -58,7 +58,7 @@ def test_wrong_keys_are_not_looked_up_for_ever(ring: Arena) -> None:
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_large_estimates_hold_up_nobody_else(ring: Arena, *, sandbox: bool) -> None:
     client = ring.stranger().new_client(sandbox=sandbox)
-    with meanwhile(lambda: client.post("/v1/estimate", json={"prompt": LARGE}).status_code, 28) as statuses:
+    with run_meanwhile(lambda: client.post("/v1/estimate", json={"prompt": LARGE}).status_code, 28) as statuses:
         ring.innocent.is_unharmed()
     assert set(statuses) <= {200, 413, 429, 503}
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx
 
 from tests.abuse.arena import Arena
-from tests.abuse.hosts import dripping, never_ready
+from tests.abuse.hosts import dripping_host, never_ready
 from tests.abuse.recordings import long_and_unstated, of_negative_length, without_a_frame
 from tests.server.peers import RawClient
 from tests.server.serving import until, wav
@@ -32,7 +32,7 @@ def post_audio(client: httpx.Client, audio: bytes, **members: object) -> httpx.R
 
 def test_slow_downloads_hold_up_nobody_else(ring: Arena) -> None:
     client = ring.stranger().new_client()
-    with dripping() as url, jobs_of(client):
+    with dripping_host() as url, jobs_of(client):
         for number in range(5):
             client.post("/v1/transcribe", json={"url": f"{url}/{number}.wav"}, headers=AT_ONCE).raise_for_status()
         ring.innocent.is_unharmed()
@@ -91,7 +91,7 @@ def test_uploads_that_stand_still_are_few(ring: Arena) -> None:
     for upload in stalled:
         upload.send(head_of_upload(key, 400_000_000))
     ring.innocent.is_unharmed()
-    assert sum(map(refused, stalled)) >= 10
+    assert sum(map(is_refused, stalled)) >= 10
     for upload in stalled:
         upload.__exit__()
 
@@ -110,9 +110,9 @@ def test_a_file_of_negative_length_gives_nothing_back(ring: Arena) -> None:
     client = ring.stranger().client(ring.server.new_key("pro"))
     with jobs_of(client):
         assert post_audio(client, wav(60)).status_code == 202
-        before = used(client, "audio_seconds")
+        before = usage_of(client, "audio_seconds")
         assert post_audio(client, of_negative_length(-3_600_000.0)).status_code in (202, 422)
-        assert used(client, "audio_seconds") >= before
+        assert usage_of(client, "audio_seconds") >= before
 
 
 def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring: Arena) -> None:
@@ -123,7 +123,7 @@ def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring: Arena
             if line == "event: word":
                 break
         client.delete(f"/v1/jobs/{job}", params={"force": True})
-    assert used(client, "transcriptions") == 1
+    assert usage_of(client, "transcriptions") == 1
 
 
 def test_a_list_with_a_thousand_filters_is_refused(ring: Arena) -> None:
@@ -147,7 +147,7 @@ def blobs(ring: Arena) -> set[str]:
     return {path.name for path in (ring.server.data_dir / "blobs").iterdir()}
 
 
-def used(client: httpx.Client, name: str) -> float:
+def usage_of(client: httpx.Client, name: str) -> float:
     """What the account has used of an allowance."""
     return float(next(row["used"] for row in client.get("/v1/usage").json()["usage"] if row["name"] == name))
 
@@ -161,7 +161,7 @@ def head_of_upload(key: str, size: int) -> str:
     )
 
 
-def refused(upload: RawClient) -> bool:
+def is_refused(upload: RawClient) -> bool:
     """Whether the server answered before the body came."""
     try:
         return upload.answer()[0] in (429, 503)

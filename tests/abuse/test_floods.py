@@ -16,7 +16,7 @@ from benchmarks.flood_items import FRAMES, HTTP_KINDS
 from benchmarks.floods import Bystander, Flood, strangers
 from server.app import EntryPoint
 from tests.abuse.arena import Arena, Stranger
-from tests.server.serving import served
+from tests.server.serving import serve
 
 SECONDS = 4.0
 ROUNDS = 3  # at most, where other tests take the processor; what a flood costs without a price shows in each of them
@@ -28,7 +28,7 @@ MAX_P95_MS, MAX_WAIT_MS = 250.0, 1500.0  # without a price it is seconds
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> tuple[EntryPoint, ...]:
-    with served(tmp_path_factory.mktemp("doors")) as server:
+    with serve(tmp_path_factory.mktemp("doors")) as server:
         return server.service.entry_points
 
 

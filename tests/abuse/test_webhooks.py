@@ -3,7 +3,7 @@
 import httpx
 
 from tests.abuse.arena import Arena
-from tests.abuse.hosts import silent
+from tests.abuse.hosts import silent_host
 from tests.server.receiving import receiver
 from tests.server.serving import until, wav
 
@@ -27,7 +27,7 @@ def attempts(client: httpx.Client, job: str) -> list[object]:
 
 
 def test_receivers_that_never_answer_hold_up_nobody_elses_webhooks(ring: Arena) -> None:
-    with silent() as port:
+    with silent_host() as port:
         clients = [ring.stranger().new_client(sandbox=True) for _ in range(4)]
         jobs = [
             (client, submit_with_webhook(client, f"http://127.0.3.{host + 1}:{port}/"))

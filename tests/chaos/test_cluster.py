@@ -31,7 +31,7 @@ async def test_what_a_superseded_process_writes_is_found_where_the_store_lets_it
     tmp_path, monkeypatch, capsys, fence, faults
 ):
     clock = ManualClock()
-    async with BACKENDS["postgres"].stored(tmp_path, clock) as storage:
+    async with BACKENDS["postgres"].storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         early = await storage.jobs.claim_live(job_id, "one", lease_s=LEASE_S)
         clock.advance(s=LEASE_S)

@@ -18,7 +18,7 @@ def ask(estimator: Estimator, now: datetime = NOON, **members: object) -> dict[s
     return orjson.loads(orjson.dumps(estimator.estimate(request, now=now, estimate_id="est_1")))
 
 
-def only(estimator: Estimator, model: str, **members: object) -> dict[str, Any]:
+def row_of(estimator: Estimator, model: str, **members: object) -> dict[str, Any]:
     """Return the row of the only model that is asked about."""
     (row,) = ask(estimator, models=[model], **members)["models"]
     return row

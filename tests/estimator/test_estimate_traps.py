@@ -3,7 +3,7 @@
 import pytest
 
 from estimator import Estimator, UnknownModels
-from tests.estimator.asking import PROMPT_2000, ask, codes, only, usd
+from tests.estimator.asking import PROMPT_2000, ask, codes, row_of, usd
 
 
 def test_an_unknown_id_gets_a_row_without_cost_and_suggestions(estimator: Estimator) -> None:
@@ -53,9 +53,9 @@ def test_a_model_asked_for_twice_is_one_row_also_by_alias(estimator: Estimator) 
 
 
 def test_the_resolved_id_stands_beside_the_requested_one(estimator: Estimator) -> None:
-    row = only(estimator, "gpt-4o-2024-08-06")
+    row = row_of(estimator, "gpt-4o-2024-08-06")
     assert (row["requested_id"], row["model"], row["provider"]) == ("gpt-4o-2024-08-06", "openai/gpt-4o", "openai")
-    assert only(estimator, row["model"])["cost_usd"] == row["cost_usd"]
+    assert row_of(estimator, row["model"])["cost_usd"] == row["cost_usd"]
 
 
 def test_prices_are_those_of_priced_at_which_is_echoed(estimator: Estimator) -> None:
@@ -70,19 +70,19 @@ def test_prices_are_those_of_priced_at_which_is_echoed(estimator: Estimator) -> 
 
 
 def test_an_announced_change_of_price_is_dated(estimator: Estimator) -> None:
-    row = only(estimator, "gemini-4-argon", cache="off")
-    later = only(estimator, "gemini-4-argon", cache="off", priced_at="2026-12-01T00:00:00Z")
+    row = row_of(estimator, "gemini-4-argon", cache="off")
+    later = row_of(estimator, "gemini-4-argon", cache="off", priced_at="2026-12-01T00:00:00Z")
     assert row["price_changes_on"] == "2026-12-01"
     assert later["price_changes_on"] is None
     assert usd(later["cost_usd"]) == 2 * usd(row["cost_usd"])
 
 
 def test_a_missing_batch_price_is_said_not_replaced(estimator: Estimator) -> None:
-    row = only(estimator, "grok-4.7")
+    row = row_of(estimator, "grok-4.7")
     assert row["batch_cost_usd"] is None
     assert "no_batch_price" in codes(row["notes"])
     assert "batch" not in [saving["change"] for saving in row["cheaper_by"]]
-    assert "batch_cache_at_standard_price" in codes(only(estimator, "gpt-4.1")["notes"])
+    assert "batch_cache_at_standard_price" in codes(row_of(estimator, "gpt-4.1")["notes"])
 
 
 def test_an_empty_prompt_is_estimated_and_warned_of(estimator: Estimator) -> None:
@@ -104,21 +104,21 @@ def test_a_million_spaces_are_estimated_and_the_next_request_is_served(estimator
 
 
 def test_special_tokens_in_a_prompt_are_text(estimator: Estimator) -> None:
-    assert only(estimator, "gpt-5-mini", prompt="<|endoftext|>")["tokens"]["prompt"]["expected"] == 7
+    assert row_of(estimator, "gpt-5-mini", prompt="<|endoftext|>")["tokens"]["prompt"]["expected"] == 7
 
 
 def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator: Estimator) -> None:
     """With 100 tokens more a turn, 781 tokens reach the minimum of 1024 too late; with 250 the third call is cached."""
     asked = {"prompt": "a" + " a" * 780, "agent_turns": 4, "output_tokens": 1, "reasoning": "off", "complexity": "low"}
-    row = only(estimator, "gpt-6-astra", **asked)
+    row = row_of(estimator, "gpt-6-astra", **asked)
     assert row["tokens"]["input"]["low"] < row["tokens"]["input"]["expected"]
     assert row["tokens"]["cached_input"]["low"] == 0 < row["tokens"]["cached_input"]["expected"]
     assert row["cost_usd"]["low"] == row["cost_usd"]["expected"]
 
 
 def test_foreign_text_is_said_to_widen_the_bounds(estimator: Estimator) -> None:
-    assert "non_ascii_text" in codes(only(estimator, "claude-opus-5-5", prompt="Привет, мир")["notes"])
-    assert "non_ascii_text" not in codes(only(estimator, "gpt-5-mini", prompt="Привет, мир")["notes"])
+    assert "non_ascii_text" in codes(row_of(estimator, "claude-opus-5-5", prompt="Привет, мир")["notes"])
+    assert "non_ascii_text" not in codes(row_of(estimator, "gpt-5-mini", prompt="Привет, мир")["notes"])
 
 
 def test_without_rank_files_the_answer_says_it_guessed() -> None:
@@ -128,6 +128,6 @@ def test_without_rank_files_the_answer_says_it_guessed() -> None:
 
 
 def test_the_envelope_of_a_family_with_bounds_includes_them(estimator: Estimator) -> None:
-    row = only(estimator, "claude-sonnet-4-6", prompt=PROMPT_2000, output_tokens=1, reasoning="off")
+    row = row_of(estimator, "claude-sonnet-4-6", prompt=PROMPT_2000, output_tokens=1, reasoning="off")
     assert row["tokens"]["input"] == {"low": 2007, "expected": 2247, "high": 2547}
     assert (row["tokens"]["prompt"]["low"], row["tokens"]["prompt"]["high"]) == (2000, 2540)

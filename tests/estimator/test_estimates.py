@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from estimator import Estimator, estimate_id
 from estimator.tokens import BadRankFile
-from tests.estimator.asking import PROMPT_2000, ask, codes, only, usd
+from tests.estimator.asking import PROMPT_2000, ask, codes, row_of, usd
 from tests.estimator.pricing import NOON
 from tests.processes import output_of
 
@@ -21,7 +21,7 @@ from tests.processes import output_of
 
 
 def test_the_worked_example_from_prompt_to_answer(estimator: Estimator) -> None:
-    row = only(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=5)
+    row = row_of(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=5)
     assert row["tokens"]["prompt"] == {
         "low": 2000,
         "expected": 2000,
@@ -51,7 +51,7 @@ def test_the_worked_example_from_prompt_to_answer(estimator: Estimator) -> None:
     ("turns", "cache", "cost"), [(1, "auto", "0.00320175"), (20, "auto", "0.068972575"), (20, "off", "0.114385")]
 )
 def test_the_worked_example_at_other_lengths(estimator: Estimator, turns: int, cache: str, cost: str) -> None:
-    row = only(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=turns, cache=cache)
+    row = row_of(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=turns, cache=cache)
     assert row["cost_usd"]["expected"] == cost
 
 
@@ -135,7 +135,7 @@ def test_money_is_never_a_float_and_never_rounded(estimator: Estimator) -> None:
         return [value] if isinstance(value, float) else []
 
     assert floats(ask(estimator, agent_turns=200)) == []
-    tiny = only(estimator, "ministral-8b-2512", prompt="", output_tokens=1)
+    tiny = row_of(estimator, "ministral-8b-2512", prompt="", output_tokens=1)
     assert tiny["cost_usd"]["expected"] == "0.0000006"  # 3 + 1 tokens at $0.15 a million
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_fills_the_window_is_partial_and_not_ranked(estimator: Estima
     assert row["status"] == "partial"
     assert row["context_overflow"] is True
     assert (row["turns_priced"], row["rank"]) == (turn - 1, None)
-    fits = only(estimator, "claude-haiku-4-5", agent_turns=turn - 1, complexity="high")
+    fits = row_of(estimator, "claude-haiku-4-5", agent_turns=turn - 1, complexity="high")
     assert fits["status"] == "priced"
     assert fits["cost_usd"] == row["cost_usd"]
     assert fits["tokens"] == row["tokens"]
@@ -211,15 +211,15 @@ def test_a_prompt_that_does_not_fit_at_all_has_no_cost(estimator: Estimator) -> 
 
 
 def test_a_high_scenario_that_fills_the_window_is_noted(estimator: Estimator) -> None:
-    row = only(estimator, "claude-haiku-4-5", agent_turns=40)
+    row = row_of(estimator, "claude-haiku-4-5", agent_turns=40)
     assert (row["status"], row["overflow_at_turn"]) == ("priced", None)
     assert "high_overflows" in codes(row["notes"])
 
 
 def test_crossing_a_tier_is_dated_and_priced(estimator: Estimator) -> None:
-    row = only(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=20)
+    row = row_of(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=20)
     turn = row["higher_tier_at_turn"]
-    inputs = [only(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=n) for n in (turn - 1, turn)]
+    inputs = [row_of(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=n) for n in (turn - 1, turn)]
     assert [one["higher_tier_at_turn"] for one in inputs] == [None, turn]
     saving = next(one for one in row["cheaper_by"] if one["change"] == "stay_under_tier")
     assert (saving["input_tokens"], saving["from_turn"]) == (100_000, turn)
@@ -227,25 +227,25 @@ def test_crossing_a_tier_is_dated_and_priced(estimator: Estimator) -> None:
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "claude-opus-5-5", "claude-haiku-4-5"])
 def test_a_budget_is_turned_into_turns(estimator: Estimator, model: str) -> None:
-    within = only(estimator, model, budget_usd="0.10")["turns_within_budget"]
+    within = row_of(estimator, model, budget_usd="0.10")["turns_within_budget"]
     assert within["low"] >= within["expected"] >= within["high"] >= 0
-    assert usd(only(estimator, model, agent_turns=within["expected"])["cost_usd"]) <= Decimal("0.10")
-    assert usd(only(estimator, model, agent_turns=within["expected"] + 1)["cost_usd"]) > Decimal("0.10")
-    assert only(estimator, model)["turns_within_budget"] is None
+    assert usd(row_of(estimator, model, agent_turns=within["expected"])["cost_usd"]) <= Decimal("0.10")
+    assert usd(row_of(estimator, model, agent_turns=within["expected"] + 1)["cost_usd"]) > Decimal("0.10")
+    assert row_of(estimator, model)["turns_within_budget"] is None
 
 
 def test_a_budget_for_nothing_buys_no_turn_and_a_fortune_no_more_than_200(estimator: Estimator) -> None:
-    assert only(estimator, "gpt-6-astra", budget_usd="0.000001")["turns_within_budget"]["expected"] == 0
-    assert only(estimator, "gpt-6-astra", budget_usd="1000000")["turns_within_budget"]["expected"] == 200
+    assert row_of(estimator, "gpt-6-astra", budget_usd="0.000001")["turns_within_budget"]["expected"] == 0
+    assert row_of(estimator, "gpt-6-astra", budget_usd="1000000")["turns_within_budget"]["expected"] == 200
 
 
 def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimator) -> None:
     def saving_of(row: dict[str, Any], change: str) -> Decimal:
         return next(Decimal(one["saves_usd"]) for one in row["cheaper_by"] if one["change"] == change)
 
-    off = only(estimator, "claude-opus-5-5", agent_turns=10, cache="off", prompt=PROMPT_2000)
-    auto = only(estimator, "claude-opus-5-5", agent_turns=10, cache="auto", prompt=PROMPT_2000)
-    fewer = only(estimator, "claude-opus-5-5", agent_turns=9, cache="off", prompt=PROMPT_2000)
+    off = row_of(estimator, "claude-opus-5-5", agent_turns=10, cache="off", prompt=PROMPT_2000)
+    auto = row_of(estimator, "claude-opus-5-5", agent_turns=10, cache="auto", prompt=PROMPT_2000)
+    fewer = row_of(estimator, "claude-opus-5-5", agent_turns=9, cache="off", prompt=PROMPT_2000)
     assert saving_of(off, "cache") == usd(off["cost_usd"]) - usd(auto["cost_usd"])
     assert saving_of(off, "fewer_turns") == usd(off["cost_usd"]) - usd(fewer["cost_usd"])
     assert saving_of(off, "batch") == usd(off["cost_usd"]) - usd(off["batch_cost_usd"])
@@ -253,8 +253,8 @@ def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimato
 
 def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator: Estimator) -> None:
     """Below the minimum nothing is cached, but writing costs more: two short turns are cheaper without a cache."""
-    row = only(estimator, "claude-haiku-4-5", agent_turns=2)
-    without = only(estimator, "claude-haiku-4-5", agent_turns=2, cache="off")
+    row = row_of(estimator, "claude-haiku-4-5", agent_turns=2)
+    without = row_of(estimator, "claude-haiku-4-5", agent_turns=2, cache="off")
     saving = next(one for one in row["cheaper_by"] if one["change"] == "cache_off")
     assert Decimal(saving["saves_usd"]) == usd(row["cost_usd"]) - usd(without["cost_usd"])
 
@@ -319,7 +319,7 @@ def test_importing_the_package_loads_neither_prices_nor_their_dependencies() -> 
 def test_a_row_says_what_its_reader_should_know(
     estimator: Estimator, model: str, members: dict[str, object], code: str
 ) -> None:
-    assert code in codes(only(estimator, model, **members)["notes"])
+    assert code in codes(row_of(estimator, model, **members)["notes"])
 
 
 def test_warming_up_refuses_a_rank_file_that_was_changed(tmp_path: Path) -> None:

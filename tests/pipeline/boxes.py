@@ -12,17 +12,17 @@ def mp4_of_samples(count: int) -> bytes:
 
     FFmpeg makes an entry of its index for each of them before it reads the first.
     """
-    return _rebuilt(encode_audio(tone(1.0), "mp4", "aac"), count)
+    return _rebuild(encode_audio(tone(1.0), "mp4", "aac"), count)
 
 
-def _rebuilt(data: bytes, count: int) -> bytes:
+def _rebuild(data: bytes, count: int) -> bytes:
     out, at = b"", 0
     while at < len(data):
         size, kind = struct.unpack_from(">I4s", data, at)
         size = size or len(data) - at
         body = data[at + 8 : at + size]
         if kind in INSIDE:
-            body = _rebuilt(body, count)
+            body = _rebuild(body, count)
         elif kind == b"stsz":  # version and flags, the size of every sample, their number
             body = struct.pack(">III", 0, struct.unpack_from(">I", body, 12)[0], count)
         elif kind == b"stts":  # one entry: so many samples of 1024 ticks

@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass
-class Noting:
+class RecordingModel:
     """Hands everything to a model, and notes the prompts of each call and with which start words are aligned."""
 
     model: Any  # ctranslate2.models.Whisper

@@ -56,7 +56,7 @@ def respell(words: Sequence[Word], seed: int) -> tuple[Word, ...]:
     return tuple(written)
 
 
-def spelt(words: Sequence[Word]) -> list[str]:
+def units_in(words: Sequence[Word]) -> list[str]:
     """Return the units of *words*, to compare what was said."""
     return [unit.text for unit in units_of(words)]
 

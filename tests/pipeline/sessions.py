@@ -24,7 +24,7 @@ from tests.pipeline.scripted_streams import talk
 S = TypeVar("S", Session, MultichannelSession)
 
 
-def virtually(main: Coroutine[Any, Any, None]) -> None:
+def run_virtually(main: Coroutine[Any, Any, None]) -> None:
     """Run *main* on a clock that jumps instead of waiting."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main)

@@ -25,7 +25,7 @@ from pipeline.words import Chunk, Transcript
 MINUTES = 4
 
 
-class Small(ScriptedEngine):
+class SmallEngine(ScriptedEngine):
     max_batch = 2
 
 
@@ -47,7 +47,7 @@ class Recognition:
         self.tasks.add(request.task)
         self.waiting += 1
         self.most = max(self.most, self.waiting)
-        if self.waiting == BATCHES_AHEAD * Small.max_batch:
+        if self.waiting == BATCHES_AHEAD * SmallEngine.max_batch:
             self.full.set()
         try:
             await self.open.wait()
@@ -68,7 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def truncated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a WAV file whose header states twice its length. It ends at the end of a decode job."""
     path = tmp_path_factory.mktemp("files") / "cut.wav"
     soundfile.write(path, np.zeros(MINUTES * 60 * RATE, np.int16), RATE)
@@ -81,11 +81,13 @@ def use(body: Callable[[Batch, Recognition], object], *, held: bool = False) -> 
     """Run *body* with a batch whose model answers at once; if *held*, only after recognition.open is set."""
 
     async def main() -> None:
-        recognition = Recognition(Scheduler(Small()))
+        recognition = Recognition(Scheduler(SmallEngine()))
         if not held:
             recognition.open.set()
         with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            batch = Batch(engine=Small(), recogniser=recognition, voice=None, isolation=isolation, threads=threads)
+            batch = Batch(
+                engine=SmallEngine(), recogniser=recognition, voice=None, isolation=isolation, threads=threads
+            )
             await body(batch, recognition)  # type: ignore[misc]  # any coroutine
         recognition.scheduler.close()
 
@@ -103,7 +105,7 @@ def transcript(chunks: Sequence[Chunk]) -> Transcript:
     return assemble(chunks, duration=chunks[-1].end, engine="scripted", model="scripted")
 
 
-@pytest.mark.parametrize("kind", ["whole", "cut_off"])
+@pytest.mark.parametrize("kind", ["whole", "truncated_file"])
 def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -112,7 +114,7 @@ def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
     async def body(batch: Batch, _: Recognition) -> None:
         made = await chunks_of(batch, path)
         assert len(made) > 2
-        assert transcript(made).notes == ((TRUNCATED,) if kind == "cut_off" else ())
+        assert transcript(made).notes == ((TRUNCATED,) if kind == "truncated_file" else ())
         for count in range(len(made)):
             assert await chunks_of(batch, path, done=made[:count]) == made[count:]
         again = await chunks_of(batch, path, done=made)
@@ -136,10 +138,10 @@ def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> 
         making = asyncio.create_task(chunks_of(batch, whole, language="en"))
         await recognition.full.wait()
         await asyncio.sleep(0.2)  # time for what should not happen
-        assert recognition.asked == BATCHES_AHEAD * Small.max_batch
+        assert recognition.asked == BATCHES_AHEAD * SmallEngine.max_batch
         recognition.open.set()
         await making
-        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * Small.max_batch)
+        assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * SmallEngine.max_batch)
 
     use(body, held=True)
 

@@ -33,7 +33,7 @@ from pipeline.ingest.decode import TRUNCATED, recording
 from pipeline.ingest.isolation import Decoding, Isolation, _reason
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
 from tests.pipeline.sounds import CLIP, encode_audio, film, read
-from tests.processes import await_true, gone, output_of
+from tests.processes import await_true, has_ended, output_of
 
 HALF_AN_HOUR = DecodeLimits(longest_s=1800)
 
@@ -101,8 +101,8 @@ def test_leaving_early_kills_the_decoder_at_once(isolation: Isolation, long_file
     with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         next(iter(audio))
         pid = pid_of(audio)
-        assert not gone(pid)
-    assert gone(pid)
+        assert not has_ended(pid)
+    assert has_ended(pid)
 
 
 @needs_proc
@@ -116,7 +116,7 @@ def test_an_exception_of_the_consumer_kills_the_decoder_too(isolation: Isolation
 
     with pytest.raises(ZeroDivisionError):
         consume()
-    assert gone(pids[0])
+    assert has_ended(pids[0])
 
 
 @pytest.mark.parametrize("blow", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
@@ -251,7 +251,7 @@ def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_
             os.kill(first, signal.SIGKILL)
             with pytest.raises(DecoderUnavailable):
                 list(audio)
-            await_true(lambda: gone(decoder))
+            await_true(lambda: has_ended(decoder))
         assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
 
 
@@ -306,9 +306,9 @@ def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.S
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 3
-        assert not any(map(gone, pids))
+        assert not any(map(has_ended, pids))
         parent.send_signal(blow)
-    await_true(lambda: all(map(gone, pids)))
+    await_true(lambda: all(map(has_ended, pids)))
 
 
 def test_many_threads_decode_at_once_beside_a_running_event_loop(isolation: Isolation, long_file: Path) -> None:

@@ -25,7 +25,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Chunk, Word
-from tests.pipeline.sessions import Voice, committed_words, run_session, virtually
+from tests.pipeline.sessions import Voice, committed_words, run_session, run_virtually
 from tests.server.serving import isolation
 
 SPEECH = Path(__file__).parents[1] / "speech"
@@ -81,7 +81,7 @@ def test_each_turn_of_a_stream_has_its_language_and_readers_are_told_of_each_cha
         starts = [request.start for request in requests if request.start > position(4)]
         assert min(starts) >= position(4.5), "what was said before a turn may be in another language"
 
-    virtually(main())
+    run_virtually(main())
 
 
 @pytest.fixture(scope="module")

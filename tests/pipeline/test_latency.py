@@ -14,7 +14,7 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import assert_well_formed, perfect, stream, talk, voice
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, virtually
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, run_virtually
 
 CALL_S = 0.1
 WORDS = talk(45)  # 18 s without a pause
@@ -31,7 +31,7 @@ def lags_of(latency: str) -> list[float]:
         assert [word.text for word in committed_words(happened)] == [word.text for word in WORDS]
         lags.extend(lag for one in happened for lag in one.lags_s)
 
-    virtually(main())
+    run_virtually(main())
     return lags
 
 
@@ -58,7 +58,7 @@ PATIENT = with_latency(StreamOptions(), BALANCED, patient=True)
 WAIT = PATIENT.agreement.opening_settled
 
 
-def doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def make_doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return *words* as a model recognises them that is not quite sure."""
     return tuple(replace(word, probability=FIRST_SURE - 0.01) for word in words)
 
@@ -73,18 +73,18 @@ def audio_after_first_word(words: tuple[Word, ...]) -> int:
 
 def test_first_words_of_a_moderate_probability_wait_for_what_follows_and_probable_ones_do_not():
     words = talk(30)
-    assert audio_after_first_word(doubtful(words)) >= WAIT
+    assert audio_after_first_word(make_doubtful(words)) >= WAIT
     assert audio_after_first_word(words) < position(2) <= WAIT
     assert audio_after_first_word((replace(words[0], probability=FIRST_SURE), *words[1:])) < position(2), (
         "how a text begins is unclear"
     )
-    assert audio_after_first_word((*words[:2], *doubtful(words[2:3]), *words[3:])) < position(2), (
+    assert audio_after_first_word((*words[:2], *make_doubtful(words[2:3]), *words[3:])) < position(2), (
         "words before a doubtful one"
     )
 
 
 def test_later_words_do_not_wait():
-    words = doubtful(talk(30))
+    words = make_doubtful(talk(30))
     run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
     plain = stream(voice(words, position(14)), perfect(words), delays=[1])
     assert [len(request.samples) for request in run.requests[-5:]] == [len(one.samples) for one in plain.requests[-5:]]
@@ -99,14 +99,14 @@ def test_a_pause_after_the_first_words_ends_no_turn_and_one_after_many_does():
 
 
 def test_first_words_before_a_long_silence_are_final_after_it():
-    words = doubtful(talk(2))
+    words = make_doubtful(talk(2))
     run = stream(voice(words, words[-1].end + PATIENCE + 3 * WINDOW), perfect(words), options=PATIENT)
     assert len(run.only(SegmentClosed)) == 1
     assert run.core.position - words[-1].end < position(1.4)
 
 
 def test_first_words_are_final_at_once_where_the_client_says_so():
-    words, said_at = doubtful(talk(2)), 50  # 1.6 s
+    words, said_at = make_doubtful(talk(2)), 50  # 1.6 s
     run = stream(voice(words, position(4)), perfect(words), options=PATIENT, finalize_at=frozenset({said_at}))
     kinds = [type(event) for event in run.events if isinstance(event, WordsCommitted | SegmentClosed | Finalized)]
     assert kinds == [WordsCommitted, SegmentClosed, Finalized]
@@ -119,7 +119,7 @@ def test_nothing_waits_where_words_are_wanted_soon_or_turns_must_end():
 
 @given(st.lists(st.integers(1, 20), min_size=1), st.sets(st.integers(0, 300), max_size=3))
 def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, finalize_at):
-    words = doubtful((*talk(3), *talk(5, start=2.6), *talk(6, start=6.0)))
+    words = make_doubtful((*talk(3), *talk(5, start=2.6), *talk(6, start=6.0)))
     run = stream(
         voice(words, position(10)), perfect(words), options=PATIENT, delays=delays, finalize_at=frozenset(finalize_at)
     )

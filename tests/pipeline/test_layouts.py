@@ -11,7 +11,7 @@ from pipeline.recognition.engine import TASKS, DecodeRequest
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from tests.pipeline.layouts import make_model
-from tests.pipeline.noting import Noting
+from tests.pipeline.noting import RecordingModel
 from tests.pipeline.sounds import SPEECH, read
 
 bootstrap.prepare()
@@ -90,7 +90,7 @@ def prompts_of(engine: WhisperEngine, told: list[list[int]]) -> list[str]:
 def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
     layout: Layout, engine: WhisperEngine, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noting = Noting(engine._model)
+    noting = RecordingModel(engine._model)
     monkeypatch.setattr(engine, "_model", noting)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 2 * RATE]
     wanted = [(code, task) for code in ("en", "ja") if code in engine.languages for task in TASKS]

@@ -10,7 +10,7 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.merging import find_new_words, merge
 from pipeline.words import Word, join_words
-from tests.pipeline.respelling import Respelling, dictations, respell, spelt
+from tests.pipeline.respelling import Respelling, dictations, respell, units_in
 from tests.pipeline.scripted_streams import perfect, result_of, stream, timed_words, voice
 
 
@@ -105,7 +105,7 @@ def test_whatever_is_heard_again_nothing_is_told_twice_and_the_gap_is_filled(wor
     around = [word for word in words if word.end > gap[0] - position(0.2) and word.start < gap[1] + position(0.2)]
     first = (*respell(words[:begin], seeds[0]), *respell(words[end:], seeds[1]))
     result = merge(first, respell(around, seeds[1]), gap)
-    assert spelt(result) == spelt(words)
+    assert units_in(result) == units_in(words)
     assert all(one.start <= one.end <= two.start for one, two in pairwise(result))
 
 
@@ -114,7 +114,7 @@ def test_a_new_hearing_goes_on_after_the_final_words_even_within_a_number(words,
     said, rest = respell(words[:count], seeds[0]), words[count:]
     end = said[-1].end if said else 0
     fresh, _ = find_new_words(said, respell(words, seeds[1]), end)
-    assert spelt((*said, *fresh)) == spelt((*said, *rest))
+    assert units_in((*said, *fresh)) == units_in((*said, *rest))
 
 
 @settings(max_examples=150)
@@ -122,7 +122,7 @@ def test_a_new_hearing_goes_on_after_the_final_words_even_within_a_number(words,
 @example(words=timed_words(*((text, 0.5 + n, 0.9 + n) for n, text in enumerate(["five"] * 4))), delays=[2])
 def test_a_live_number_is_told_once_however_each_hypothesis_writes_it(words: tuple[Word, ...], delays: list[int]):
     run = stream(voice(words, words[-1].end + position(1)), Respelling(words), delays=delays)
-    assert spelt(run.committed) == spelt(words)
+    assert units_in(run.committed) == units_in(words)
 
 
 def fresh_text(said, heard_again, end: float) -> str:
@@ -214,7 +214,7 @@ def test_numbers_as_bigger_models_write_them_are_told_once(delay: int, pauses: t
         for frame, probability in enumerate(voice(tuple(everything), position(16)))
     )
     run = stream(speech, bigger_model, delays=[delay])
-    assert spelt(run.committed) == spelt(everything)
+    assert units_in(run.committed) == units_in(everything)
 
 
 def test_a_final_word_without_units_is_not_new():
@@ -233,8 +233,8 @@ def test_a_number_at_the_very_end_of_a_session_is_whole(whole: str, start: float
         *timed_words(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS if stop <= end)),
     ]
     run = stream(voice(tuple(everything), position(end) + WINDOW), bigger_model, delays=[delay])
-    assert spelt(run.committed) == spelt(sorted(everything, key=lambda word: word.start))
-    assert spelt(run.committed)[-len(spelt(timed_words((whole, start, end)))) :] == spelt(
+    assert units_in(run.committed) == units_in(sorted(everything, key=lambda word: word.start))
+    assert units_in(run.committed)[-len(units_in(timed_words((whole, start, end)))) :] == units_in(
         timed_words((whole, start, end))
     )
 

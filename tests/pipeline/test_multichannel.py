@@ -22,8 +22,8 @@ from tests.pipeline.sessions import (
     committed_words,
     run_session,
     run_stream,
+    run_virtually,
     session_of,
-    virtually,
 )
 
 OTHER = talk(9, start=1.3, each=0.3)
@@ -59,7 +59,7 @@ def test_each_channel_is_heard_as_if_it_were_alone():
         assert (statistics.retractions, statistics.counts.words) == (0, len(SPOKEN) + len(OTHER))
         assert {one.channel for one in happened if isinstance(one.event, Partial)} == {0, 1}
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
@@ -75,7 +75,7 @@ def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
             await asyncio.sleep(0.1)
             await session.feed(frames(min(RATE // 10, LENGTH - begin)))
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_one_event_tells_that_every_channel_is_decided():
@@ -98,7 +98,7 @@ def test_one_event_tells_that_every_channel_is_decided():
             assert not later, "words before the place came after the event"
             assert happened[number].channel is None
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_channel_that_is_further_goes_on_at_its_own_place():
@@ -118,7 +118,7 @@ def test_a_channel_that_is_further_goes_on_at_its_own_place():
         assert [word.text for word in heard_late] == [word.text for word in moved]
         assert [one.channel for one in happened if isinstance(one.event, Finalized)] == [None]
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_channels_go_on_whole_windows_apart_and_the_first_at_the_beginning():
@@ -144,4 +144,4 @@ def test_what_is_decided_counts_silence_and_not_what_is_still_open():
         assert 0 < count < len(words)
         assert decided[0] == words[count - 1].end
 
-    virtually(main())
+    run_virtually(main())

@@ -32,8 +32,8 @@ from tests.pipeline.sessions import (
     in_real_time,
     run_session,
     run_stream,
+    run_virtually,
     session_of,
-    virtually,
 )
 
 
@@ -45,7 +45,7 @@ def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
-    virtually(main())
+    run_virtually(main())
 
 
 @pytest.mark.parametrize("piece", [WINDOW, 160, 4000, RATE])
@@ -57,7 +57,7 @@ def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(pie
         assert committed_words(live) == committed_words(upload)
         assert [r.start + len(r.samples) for r in slow.requests] == [r.start + len(r.samples) for r in fast.requests]
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
@@ -71,7 +71,7 @@ def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
         started = first - happened[0].at_s
         assert started <= 0.7, "a first partial comes soon after speech began"
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_the_last_words_come_out_however_the_stream_ends():
@@ -82,7 +82,7 @@ def test_the_last_words_come_out_however_the_stream_ends():
             assert session.statistics().received == length
             assert committed_words(happened)[-1].end <= length, "padding is not audio"
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
@@ -99,7 +99,7 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
         assert session.statistics().received == LENGTH
         assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
 
-    virtually(main())
+    run_virtually(main())
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,8 +123,8 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
         runs.append((events, asked))
 
     runs: list[tuple[list[tuple[Event, float, tuple[float, ...]]], list[tuple[int, int, bool]]]] = []
-    virtually(run_with(WINDOW))
-    virtually(run_with(4 * WINDOW))
+    run_virtually(run_with(WINDOW))
+    run_virtually(run_with(4 * WINDOW))
     alone, together = runs
     assert together == alone
 
@@ -151,7 +151,7 @@ def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instan
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert session.statistics().received == LENGTH
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_while_nothing_can_change_windows_are_processed_together():
@@ -169,7 +169,7 @@ def test_while_nothing_can_change_windows_are_processed_together():
         )
         await run_session(session, in_real_time())
 
-    virtually(main())
+    run_virtually(main())
     assert sum(calls) == -(-LENGTH // WINDOW)
     assert len(calls) < 0.6 * sum(calls)
 
@@ -187,7 +187,7 @@ def test_finalize_takes_effect_where_it_stands_among_the_audio():
         assert len(closed[0].segment.words) == 4
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_flood_of_finalize_is_one_finalize():
@@ -199,7 +199,7 @@ def test_a_flood_of_finalize_is_one_finalize():
                 session.finalize()
         assert len(session._backlog) == 6
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_finalize_returned():
@@ -220,7 +220,7 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
         assert places == [0, events[at].at, events[at].at, events[at].at]
         assert places[-1] == SPOKEN[3].end // WINDOW * WINDOW + WINDOW
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
@@ -232,7 +232,7 @@ def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
         assert 1.0 <= session.statistics().round_s <= 2.5
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
@@ -249,7 +249,7 @@ def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_mea
         fresh = await mean_lag(ScriptedRecogniser(SPOKEN, queue_s=1.2))
         assert fresh <= stale - 0.6
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_sender_faster_than_the_listener_is_made_to_wait():
@@ -264,7 +264,7 @@ def test_a_sender_faster_than_the_listener_is_made_to_wait():
         assert join_words(committed_words(happened)) == join_words(words)
         assert session.statistics().waiting == 0
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
@@ -280,7 +280,7 @@ def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
     async def main() -> None:
         await run_stream(feed, ScriptedRecogniser(()), words=())
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goes_on():
@@ -294,7 +294,7 @@ def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goe
         _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
@@ -316,7 +316,7 @@ def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
         with suppress(asyncio.CancelledError):
             await running
 
-    virtually(main())
+    run_virtually(main())
 
 
 class Flicker:
@@ -337,7 +337,7 @@ def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
         assert session.statistics().counts.failures >= 3
         assert not [one for one in happened if isinstance(one.event, Warned)]
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_an_engine_that_stays_away_ends_no_session():
@@ -348,18 +348,18 @@ def test_an_engine_that_stays_away_ends_no_session():
         assert isinstance(happened[-1].event, Finalized)
         assert session.statistics().received == LENGTH
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_an_error_nobody_expected_ends_run_events_and_feed():
-    class Broken(ScriptedRecogniser):
+    class BrokenRecogniser(ScriptedRecogniser):
         async def recognise(
             self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
         ) -> RecognitionResult:
             raise ZeroDivisionError(request.start, tenant, newer)
 
     async def main() -> None:
-        session = session_of(Broken(SPOKEN))
+        session = session_of(BrokenRecogniser(SPOKEN))
         running = asyncio.create_task(session.run())
         await session.feed(np.zeros(20 * RATE, np.float32))
         with pytest.raises(ValueError, match="after the end"):
@@ -369,7 +369,7 @@ def test_an_error_nobody_expected_ends_run_events_and_feed():
         assert caught.group_contains(ZeroDivisionError)
         assert len([one async for one in session.events()]) == 1, "what happened before the error is still there"
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
@@ -384,7 +384,7 @@ def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
         _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_session_without_audio_or_speech_ends_without_events():
@@ -402,7 +402,7 @@ def test_a_session_without_audio_or_speech_ends_without_events():
             assert happened == []
             assert recogniser.requests == []
 
-    virtually(main())
+    run_virtually(main())
 
 
 def test_a_broken_promise_would_be_counted():

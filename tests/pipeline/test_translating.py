@@ -13,7 +13,7 @@ from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequ
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.gates import failed_gate
 from pipeline.words import join_words
-from tests.pipeline.noting import Noting
+from tests.pipeline.noting import RecordingModel
 from tests.pipeline.sounds import SPEECH, read
 
 bootstrap.prepare()
@@ -52,7 +52,7 @@ def test_both_tasks_share_a_call_and_neither_disturbs_the_other(engine: WhisperE
 def test_words_are_aligned_with_the_task_that_their_answer_began_with(
     engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noting = Noting(engine._model)
+    noting = RecordingModel(engine._model)
     monkeypatch.setattr(engine, "_model", noting)
     engine.recognise([DecodeRequest(samples=TWO, start=0, task=task) for task in TASKS])
     [prompts] = noting.calls
@@ -72,7 +72,7 @@ def test_speech_that_a_translation_seems_to_leave_out_is_not_heard_twice(
     asked = DecodeRequest(samples=samples, start=0, language="es", voiced=((0, len(samples)),))
     calls = {}
     for task in TASKS:
-        noting = Noting(engine._model)
+        noting = RecordingModel(engine._model)
         with monkeypatch.context() as patched:
             patched.setattr(engine, "_model", noting)
             engine.recognise([replace(asked, task=task)])
@@ -93,7 +93,7 @@ def test_each_stretch_of_speech_is_translated_once_where_the_whole_is_refused(
         return "repetition" if whole else failed_gate(text, seconds=seconds, **numbers)  # type: ignore[arg-type]  # one is a bool
 
     monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", refuse_the_whole)
-    noting = Noting(engine._model)
+    noting = RecordingModel(engine._model)
     monkeypatch.setattr(engine, "_model", noting)
     (heard,) = engine.recognise([asked])
     assert heard.rejected is None

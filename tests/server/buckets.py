@@ -51,7 +51,7 @@ class BucketService:
         return listing.count(f"<Key>{url.removeprefix(f's3://{BUCKET}/')}/")
 
     @contextmanager
-    def failing(self, mode: str) -> Iterator[None]:
+    def fail_with(self, mode: str) -> Iterator[None]:
         """Make the service fail while the block lasts: "away", "lost" or "unconditional", as bucket_process says."""
         written = self.switch.with_suffix(".new")
         written.write_text(mode)
@@ -62,7 +62,7 @@ class BucketService:
             self.switch.unlink()
 
     @contextmanager
-    def guarded(self, *allowed: str) -> Iterator[dict[str, str]]:
+    def check_keys(self, *allowed: str) -> Iterator[dict[str, str]]:
         """Check keys while the block lasts, which gets the variables of a user who may do what is *allowed*."""
         iam = boto3.client("iam", endpoint_url=self.env["AWS_ENDPOINT_URL"], **_as_words(self.env))
         user = f"user-{next(_numbers)}"
@@ -81,7 +81,7 @@ class BucketService:
         httpx.post(f"http://127.0.0.1:{self.port}/moto-api/reset-auth", content=str(requests)).raise_for_status()
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
+    def stop_answering(self) -> Iterator[None]:
         """Stop the service while the block lasts: it takes connections and answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
@@ -100,7 +100,7 @@ def bucket_service(folder: Path) -> Iterator[BucketService]:
     program = [sys.executable, str(ROOT / "tests" / "server" / "bucket_process.py"), str(port), str(switch)]
     running = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while not _made_bucket(port):
+        while not _make_bucket(port):
             assert running.poll() is None, "the bucket service did not start"
             time.sleep(0.05)
         yield BucketService(port, running.pid, switch)
@@ -118,7 +118,7 @@ def _as_words(env: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _made_bucket(port: int) -> bool:
+def _make_bucket(port: int) -> bool:
     try:
         return httpx.put(f"http://127.0.0.1:{port}/{BUCKET}").is_success
     except httpx.TransportError:

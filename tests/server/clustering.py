@@ -117,7 +117,7 @@ class Cluster(Server):
 
 
 @contextlib.contextmanager
-def clustered(
+def start_cluster(
     folder: Path,
     bucket: BucketService,
     *,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.server.buckets import BucketService, bucket_service
-from tests.server.clustering import clustered
-from tests.server.running import ROOT, Server, running
-from tests.server.serving import Served, served
+from tests.server.clustering import start_cluster
+from tests.server.running import ROOT, Server, run_server
+from tests.server.serving import AppServer, serve
 from tests.server.storing import BACKENDS, Backend
 from tests.server.talking import HASTY, IMPATIENT, Caller
 
@@ -41,10 +41,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def in_form(request: pytest.FixtureRequest, folder: Path, **variables: str) -> Iterator[Server]:
     """Start a server of the form that the test asks for: one machine, or two nodes behind a balancer."""
     if getattr(request, "param", FORMS[0]) == FORMS[0]:
-        with running(folder, **variables) as started:
+        with run_server(folder, **variables) as started:
             yield started
     else:
-        with clustered(folder, request.getfixturevalue("bucket"), **variables) as cluster:
+        with start_cluster(folder, request.getfixturevalue("bucket"), **variables) as cluster:
             yield cluster
 
 
@@ -58,7 +58,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with the model of the installation."""
-    with running(tmp_path_factory.mktemp("bundled"), ENGINE="auto", WHISPER_MODEL="tiny.en") as started:
+    with run_server(tmp_path_factory.mktemp("bundled"), ENGINE="auto", WHISPER_MODEL="tiny.en") as started:
         yield started
 
 
@@ -73,38 +73,38 @@ def small_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
     """Yield a server in this process, whose live sessions use the scripted engine."""
-    with served(tmp_path_factory.mktemp("live")) as started:
+    with serve(tmp_path_factory.mktemp("live")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
     """Yield the same server with short polling intervals."""
-    with served(tmp_path_factory.mktemp("hasty"), live=HASTY) as started:
+    with serve(tmp_path_factory.mktemp("hasty"), live=HASTY) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
     """Yield the same server, on which a session ends after a second without its writer."""
-    with served(tmp_path_factory.mktemp("impatient"), live=IMPATIENT) as started:
+    with serve(tmp_path_factory.mktemp("impatient"), live=IMPATIENT) as started:
         yield started
 
 
 @pytest.fixture
-def me(live_server: Served) -> Caller:
+def me(live_server: AppServer) -> Caller:
     return Caller(live_server, live_server.key())
 
 
 @pytest.fixture
-def hasty_caller(hasty_server: Served) -> Caller:
+def hasty_caller(hasty_server: AppServer) -> Caller:
     return Caller(hasty_server, hasty_server.key())
 
 
 @pytest.fixture
-def impatient_caller(impatient_server: Served) -> Caller:
+def impatient_caller(impatient_server: AppServer) -> Caller:
     return Caller(impatient_server, impatient_server.key())
 
 

@@ -3,9 +3,9 @@
 from deepgram.environment import DeepgramClientEnvironment
 
 from tests.server.running import Server
-from tests.server.serving import Served
+from tests.server.serving import AppServer
 
 
-def environment(server: Server | Served) -> DeepgramClientEnvironment:
+def environment(server: Server | AppServer) -> DeepgramClientEnvironment:
     socket = "ws" + server.base.removeprefix("http")
     return DeepgramClientEnvironment(base=server.base, production=socket, agent=socket, agent_rest=server.base)

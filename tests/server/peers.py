@@ -119,7 +119,7 @@ class RawClient:
         body, self._read = self._read[: int(headers.get("content-length", 0))], b""
         return int(first.split(" ")[1]), headers, body
 
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Return whether the server ends the connection."""
         return self._socket.recv(1) == b""
 

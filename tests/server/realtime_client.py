@@ -12,7 +12,7 @@ from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from websockets.asyncio.client import connect
 
 from tests.server.running import Server
-from tests.server.serving import Served
+from tests.server.serving import AppServer
 
 RATE = 24_000
 INTENT = {"intent": "transcription"}
@@ -35,7 +35,7 @@ PIPECAT = {
 """What Pipecat 1.14 sends when it has seen session.created. It commits by its own voice detection."""
 
 
-def url(server: Server | Served, **query: str) -> str:
+def url(server: Server | AppServer, **query: str) -> str:
     asked = "&".join(f"{name}={value}" for name, value in {**INTENT, **query}.items())
     return f"ws{server.base.removeprefix('http')}/v1/realtime?{asked}"
 
@@ -45,7 +45,7 @@ def append(data: bytes) -> str:
 
 
 @asynccontextmanager
-async def talking(server: Server | Served, key: str, **query: str) -> AsyncIterator["Talk"]:
+async def open_talk(server: Server | AppServer, key: str, **query: str) -> AsyncIterator["Talk"]:
     headers = {"Authorization": f"Bearer {key}"}
     async with connect(url(server, **query), additional_headers=headers, proxy=None, max_queue=None) as socket:
         yield Talk(socket)
@@ -83,7 +83,7 @@ class Talk:
 
 
 @asynccontextmanager
-async def connected(server: Server | Served, key: str) -> AsyncIterator[AsyncRealtimeConnection]:
+async def connect_client(server: Server | AppServer, key: str) -> AsyncIterator[AsyncRealtimeConnection]:
     async with (
         openai.AsyncOpenAI(base_url=server.base + "/v1", api_key=key) as client,
         client.realtime.connect(extra_query=INTENT) as connection,

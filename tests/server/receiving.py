@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Got:
+class ReceivedRequest:
     """One request as it was received."""
 
     method: str
@@ -22,14 +22,14 @@ class Got:
 @dataclass
 class Receiver:
     port: int
-    got: list[Got] = field(default_factory=list)
-    answer: Callable[[Got], tuple[int, dict[str, str], bytes]] = lambda _got: (204, {}, b"")
+    got: list[ReceivedRequest] = field(default_factory=list)
+    answer: Callable[[ReceivedRequest], tuple[int, dict[str, str], bytes]] = lambda _got: (204, {}, b"")
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def wait_for(self, count: int, *, max_s: float = 15) -> list[Got]:
+    def wait_for(self, count: int, *, max_s: float = 15) -> list[ReceivedRequest]:
         """Wait for *count* requests and return all so far."""
         until = time.monotonic() + max_s
         while len(self.got) < count and time.monotonic() < until:
@@ -44,7 +44,7 @@ def receiver() -> Iterator[Receiver]:
         def _take(self) -> None:
             length = int(self.headers.get("content-length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            got = Got(self.command, self.path, headers, self.rfile.read(length))
+            got = ReceivedRequest(self.command, self.path, headers, self.rfile.read(length))
             receiving.got.append(got)
             status, fields, body = receiving.answer(got)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -73,10 +73,10 @@ def receiver() -> Iterator[Receiver]:
 
 
 @contextlib.contextmanager
-def hosting(folder: Path) -> Iterator[str]:
+def host_folder(folder: Path) -> Iterator[str]:
     """Yield the address of a web server with the files of *folder*."""
 
-    def answer(got: Got) -> tuple[int, dict[str, str], bytes]:
+    def answer(got: ReceivedRequest) -> tuple[int, dict[str, str], bytes]:
         file = folder / Path(got.path).name
         return (200, {}, file.read_bytes()) if file.is_file() else (404, {}, b"")
 

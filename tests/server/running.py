@@ -158,7 +158,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, *before: str, program: str = "server", **variables: str) -> Iterator[Server]:
+def run_server(data_dir: Path, *before: str, program: str = "server", **variables: str) -> Iterator[Server]:
     server = Server(data_dir, variables, before=before, program=program).start()
     try:
         yield server

@@ -137,7 +137,7 @@ def config(**variables: str) -> Config:
 
 
 @dataclass
-class Served:
+class AppServer:
     """A server that runs in a thread of this process."""
 
     base: str
@@ -184,7 +184,7 @@ class Served:
 
 
 @contextmanager
-def served(
+def serve(
     folder: Path,
     *,
     limits: Limits = LIMITS,
@@ -194,15 +194,15 @@ def served(
     script: Sequence[str] = SCRIPT,  # what the engine says
     dialects: Sequence[Dialect] = DIALECTS,
     **variables: str,
-) -> Iterator[Served]:
+) -> Iterator[AppServer]:
     """Run a server with its storage in *folder*; *variables* are as in config()."""
     started = threading.Event()
-    out: list[Served] = []
+    out: list[AppServer] = []
     failed: list[BaseException] = []
     stop = threading.Event()
 
     async def main() -> None:
-        async with _serving(
+        async with _serve(
             folder, limits, live, headroom, storage=storage, script=script, dialects=dialects, variables=variables
         ) as server:
             out.append(server)
@@ -232,7 +232,7 @@ def served(
 
 
 @asynccontextmanager
-async def _serving(
+async def _serve(
     folder: Path,
     limits: Limits,
     live: LiveRules,
@@ -242,7 +242,7 @@ async def _serving(
     script: Sequence[str],
     dialects: Sequence[Dialect],
     variables: Mapping[str, str],
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[AppServer]:
     usual = {
         "PORT": "0",
         "EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
@@ -277,7 +277,7 @@ async def _serving(
                 serving = asyncio.create_task(answering.serve())
                 while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
                     await asyncio.sleep(0.005)
-                yield Served(base, stores, service, batch, answering, asyncio.get_running_loop())
+                yield AppServer(base, stores, service, batch, answering, asyncio.get_running_loop())
                 service.begin_stop()
                 answering.should_exit = True
                 await serving

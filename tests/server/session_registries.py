@@ -89,7 +89,7 @@ async def begin_session(storage: Storage, job_id: str) -> Lease:
     return lease
 
 
-async def over(storage: Storage, job_id: str) -> State:
+async def is_over(storage: Storage, job_id: str) -> State:
     async with asyncio.timeout(20):
         while True:
             job = await storage.jobs.get(job_id)

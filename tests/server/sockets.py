@@ -19,20 +19,20 @@ HANDSHAKE = (
 
 
 @asynccontextmanager
-async def connected_to(app: Callable[..., Awaitable[None]]) -> AsyncIterator[tuple[HttpServer, ClientConnection]]:
+async def connect_to(app: Callable[..., Awaitable[None]]) -> AsyncIterator[tuple[HttpServer, ClientConnection]]:
     """A client of a server that the test stops itself. Nobody has to answer pings."""
-    async with started(app, ping_s=60) as (server, url), connect(url, proxy=None) as client:
+    async with start_server(app, ping_s=60) as (server, url), connect(url, proxy=None) as client:
         yield server, client
 
 
 @asynccontextmanager
-async def serving(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
-    async with started(app) as (_, url):
+async def serve_url(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
+    async with start_server(app) as (_, url):
         yield url
 
 
 @asynccontextmanager
-async def started(
+async def start_server(
     app: Callable[..., Awaitable[None]], *, ping_s: float = PING_S
 ) -> AsyncIterator[tuple[HttpServer, str]]:
     with socket.create_server(("127.0.0.1", 0)) as listening:

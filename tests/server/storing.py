@@ -86,7 +86,7 @@ class Backend:
         return self.open(folder / "data", clock=clock or ManualClock(), **options)
 
     @asynccontextmanager
-    async def stored(
+    async def storage_in(
         self, folder: Path, clock: Callable[[], int] | None = None, **options: int
     ) -> AsyncIterator[Storage]:
         storage = self.new_storage(folder, clock, **options)
@@ -107,7 +107,7 @@ def open_in_postgres(folder: Path, *, clock: Callable[[], int], reserve_bytes: i
 
 
 @asynccontextmanager
-async def opened_at(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[SqlStorage]:
+async def open_at(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[SqlStorage]:
     """Open the database at *url* as a node does, with blobs in *folder*."""
     make_private(folder)
     storage = open_cluster_storage(url, FileBlobs(folder), name="test", notify=notify)
@@ -124,7 +124,7 @@ def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:
 
 
 BACKENDS = {"sqlite": Backend(open_storage, remembers=True), "postgres": Backend(open_in_postgres, remembers=False)}
-opened, stored = BACKENDS["sqlite"].new_storage, BACKENDS["sqlite"].stored
+new_storage, storage_in = BACKENDS["sqlite"].new_storage, BACKENDS["sqlite"].storage_in
 """For tests that need any storage, and for those that look inside of SQLite's."""
 
 

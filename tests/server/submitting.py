@@ -10,16 +10,16 @@ import httpx
 
 from pipeline.errors import InvalidAudio
 from pipeline.words import Chunk
-from tests.server.serving import Served, chunk, served, until, wav
+from tests.server.serving import AppServer, chunk, serve, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 ASYNC = {"Prefer": "respond-async"}
 
 
 @contextmanager
-def serving_gates(folder: Path) -> Iterator[Served]:
+def serve_gates(folder: Path) -> Iterator[AppServer]:
     """Start a server whose engine waits for a prompt's word "gate", and fails for "fail"."""
-    with served(folder, WAIT_MAX="30", WORKERS="3") as server:
+    with serve(folder, WAIT_MAX="30", WORKERS="3") as server:
         server.batch.scripts |= {"gate": gate, "fail": fail}
         yield server
 
@@ -46,7 +46,7 @@ def submit(client: httpx.Client, *, headers: dict[str, str] | None = None, **dat
     return response.json()
 
 
-def when(client: httpx.Client, job_id: str, holds) -> dict:
+def wait_for_record(client: httpx.Client, job_id: str, holds) -> dict:
     """Wait until *holds* is true of the job's record, and return it."""
 
     def look() -> dict | None:

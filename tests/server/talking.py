@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
 from tests.server.running import Server
-from tests.server.serving import Served
+from tests.server.serving import AppServer
 
 HASTY = LiveRules(look_s=0.05, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
 """A server that looks often."""
@@ -45,7 +45,7 @@ def script_words(duration_s: float) -> list[str]:
 class Caller:
     """A client with an API key."""
 
-    served: Served | Server
+    served: AppServer | Server
     secret: str
 
     @property
@@ -145,7 +145,7 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(url: str, headers: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Talk]:
+async def open_talk(url: str, headers: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Talk]:
     # With a bounded queue a client that has stopped reading would wait ten seconds for the answer to its close.
     async with connect(url, additional_headers=headers, proxy=None, **{"max_queue": None, **more}) as socket:
         yield Talk(socket)
@@ -169,7 +169,7 @@ async def write_with_drops(url: str, audio: bytes, chance: random.Random, *, dro
     moments = sorted(chance.randrange(len(audio)) for _ in range(drops))
     while True:
         with suppress(ConnectionClosed):
-            async with talking(url) as talk:
+            async with open_talk(url) as talk:
                 ready = await talk.next()
                 if ready["type"] == "error":
                     assert ready["error"]["code"] == "ingest_busy"  # the broken connection is still being read

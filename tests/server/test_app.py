@@ -20,7 +20,7 @@ from pipeline.words import Chunk
 from server.storage.sqlite import database
 from server.storage.sqlite.open import FILE_NAME
 from tests.server.peers import RawClient
-from tests.server.serving import LIMITS, ScriptedBatch, Served, chunk, served, until, wav
+from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 BIG = 200 * 1024 * 1024
@@ -28,7 +28,7 @@ BIG = 200 * 1024 * 1024
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served")) as it:
+    with serve(tmp_path_factory.mktemp("served")) as it:
         yield it
 
 
@@ -46,7 +46,7 @@ def test_alive_and_ready_say_what_runs(server):
 
 
 def test_a_server_that_stops_is_alive_but_not_ready_and_takes_nothing_new(tmp_path):
-    with served(tmp_path) as it, it.new_client() as client:
+    with serve(tmp_path) as it, it.new_client() as client:
         it.call(it.service.begin_stop)
         assert client.get("/healthz").status_code == 200
         ready = client.get("/readyz")
@@ -58,7 +58,7 @@ def test_a_server_that_stops_is_alive_but_not_ready_and_takes_nothing_new(tmp_pa
 
 def test_while_another_process_holds_the_database_reading_goes_on_and_writing_is_refused_for_now(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "BUSY_S", 0.05)
-    with served(tmp_path, WORKERS="0") as it, it.client(it.key()) as client:
+    with serve(tmp_path, WORKERS="0") as it, it.client(it.key()) as client:
         with closing(sqlite3.connect(tmp_path / "data" / FILE_NAME, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             assert client.get("/v1/jobs").json()["data"] == []
@@ -70,7 +70,7 @@ def test_while_another_process_holds_the_database_reading_goes_on_and_writing_is
 
 
 def test_requests_that_are_held_are_answered_when_the_server_stops(tmp_path):
-    with served(tmp_path, WORKERS="0") as it:
+    with serve(tmp_path, WORKERS="0") as it:
         key, answers = it.key(), []
 
         def hold() -> None:
@@ -203,7 +203,7 @@ def test_too_many_bytes_are_413_whether_declared_or_not_and_leave_nothing(server
     assert server.wait(leftovers(server)) == []
 
 
-async def leftovers(server: Served) -> list[str]:
+async def leftovers(server: AppServer) -> list[str]:
     """Return the bytes in the data folder that belong to no job."""
     folder = server.storage.blobs._incoming  # type: ignore[attr-defined]  # of the embedded store
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
@@ -223,7 +223,7 @@ def test_a_client_that_vanishes_while_sending_leaves_nothing(server):
     until(lambda: not server.wait(leftovers(server)))
 
 
-def test_the_sandbox_is_there_with_and_without_its_slash(server: Served):
+def test_the_sandbox_is_there_with_and_without_its_slash(server: AppServer):
     answers = [
         httpx.get(server.base + path, headers={"Accept": "application/json"}) for path in ("/sandbox", "/sandbox/")
     ]
@@ -268,7 +268,7 @@ def test_any_request_gets_a_documented_answer(open_door, method, path, query, he
 def open_door(tmp_path_factory) -> Iterator[httpx.Client]:
     """Yield a client of a server with hardly any limits."""
     limits = replace(LIMITS, keyless=replace(LIMITS.keyless, requests_per_minute=10_000, signups_per_day=10_000))
-    with served(tmp_path_factory.mktemp("open"), limits=limits) as it, it.new_client("enterprise") as client:
+    with serve(tmp_path_factory.mktemp("open"), limits=limits) as it, it.new_client("enterprise") as client:
         yield client
 
 
@@ -288,14 +288,14 @@ def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tm
     async def resume(_path: object, _options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
         yield chunk(len(done), "fellow")
 
-    with served(tmp_path) as first:
+    with serve(tmp_path) as first:
         first.batch.scripts["work"] = stuck
         key = first.key()
         with first.client(key) as client:
             job_id = client.post("/v1/transcribe", files=AUDIO, data={"prompt": "work", "wait": "0"}).json()["job_id"]
             assert reached.wait(10)
     monkeypatch.setattr(ScriptedBatch, "known", {"work": resume})
-    with served(tmp_path) as second, second.client(key) as client:
+    with serve(tmp_path) as second, second.client(key) as client:
         record = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
         assert (record["status"], record["text"], record["attempt"]) == ("completed", "so my fellow", 1)
         assert client.get("/v1/usage").json()["usage"][0]["used"] == 1

@@ -16,15 +16,15 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from server.capacity import CAPACITY_FILE, Capacity, capacity_of, measure, write
 from tests.pipeline.conversations import models
-from tests.server.running import Server, running
+from tests.server.running import Server, run_server
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, silence, talking
+from tests.server.talking import Caller, open_talk, silence
 
 SPEECH = np.zeros(RATE, np.float32)
 
 
 @dataclass
-class Slow:
+class SlowEngine:
     """An engine whose calls take a fixed time, however many requests are in them."""
 
     call_s: float
@@ -52,7 +52,7 @@ class Slow:
 
 
 def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> None:
-    found = measure(Slow(call_s=0.1, max_batch=8), SPEECH)
+    found = measure(SlowEngine(call_s=0.1, max_batch=8), SPEECH)
     assert 12 <= found.sessions <= 36, (
         "8 windows in 0.1 s and one each half second, at 90 %: 36, less what sleeping overslept"
     )
@@ -60,8 +60,8 @@ def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> Non
 
 
 def test_telling_speakers_apart_counts_as_a_part_of_a_session() -> None:
-    assert measure(Slow(call_s=0.01, max_batch=1), SPEECH).speakers_load == 0
-    assert 0.2 < measure(Slow(call_s=0.01, max_batch=1), SPEECH, models()).speakers_load < 40
+    assert measure(SlowEngine(call_s=0.01, max_batch=1), SPEECH).speakers_load == 0
+    assert 0.2 < measure(SlowEngine(call_s=0.01, max_batch=1), SPEECH, models()).speakers_load < 40
 
 
 def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
     if seccomp.missing_support() is None:
         assert "ok decoders system calls are filtered" in said
     write(Capacity("scripted", "scripted", 1, 1.0, 2.0), tmp_path)
-    with running(tmp_path, ENGINE="scripted") as server:
+    with run_server(tmp_path, ENGINE="scripted") as server:
         one_too_many(server)
 
 
@@ -98,7 +98,7 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
 async def one_too_many(server: Server) -> None:
     me = Caller(server, server.new_key())
     first = await me.start()
-    async with talking(first["live"]["ingest_ws"]) as talk:
+    async with open_talk(first["live"]["ingest_ws"]) as talk:
         await talk.until("session.started")
         async with me.client() as client:
             refused = await client.post("/v1/live", json={})

@@ -30,7 +30,7 @@ class Wire:
         self.away = 0
 
     @contextlib.asynccontextmanager
-    async def laid(self) -> AsyncIterator["Wire"]:
+    async def lay(self) -> AsyncIterator["Wire"]:
         server = await asyncio.start_server(self._join, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
@@ -91,7 +91,7 @@ def words(heard: list[dict[str, object]]) -> list[object]:
 def test_a_cut_wire_loses_no_word_and_repeats_none(small_server: Server) -> None:
     async def body() -> None:
         server, key = small_server, small_server.new_key("pro")
-        async with Wire(server.base).laid() as wire, Client(wire.url, key) as client:
+        async with Wire(server.base).lay() as wire, Client(wire.url, key) as client:
             async with client.live(sample_rate=16_000, language="en") as stream:
                 plain = await speak(stream, None)
             async with client.live(sample_rate=16_000, language="en") as stream:
@@ -136,7 +136,7 @@ def test_events_go_on_where_the_stream_broke(server: Server, monkeypatch: pytest
 
     async def body() -> None:
         key = server.new_key("pro")
-        async with Wire(server.base).laid() as wire, Client(wire.url, key) as client:
+        async with Wire(server.base).lay() as wire, Client(wire.url, key) as client:
             job = await client.submit(SPEECH / "espeak" / "en_long.flac", word_timestamps=True)
             seen = []
             async for event in client.events(job["job_id"]):

@@ -14,19 +14,19 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server import __version__
 from server.config import Config, ConfigError
-from tests.server.clustering import Cluster, clustered
+from tests.server.clustering import Cluster, start_cluster
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import CLIP, Server, free_port
 from tests.server.serving import until
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, Frame, Talk, durable, script_words, silence, talking
+from tests.server.talking import SECOND, Caller, Frame, Talk, durable, open_talk, script_words, silence
 
 TAKE_OVER_S = 20
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory, bucket):
-    with clustered(
+    with start_cluster(
         tmp_path_factory.mktemp("nodes"), bucket, ENGINE="scripted", TRUSTED_PROXIES="127.0.0.0/8"
     ) as cluster:
         yield cluster
@@ -47,7 +47,7 @@ async def resume(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE
     while True:
         assert time.monotonic() - began < max_s, "nobody took the session over"
         with suppress(ConnectionClosed, InvalidStatus, OSError):
-            async with talking(me.socket(record), me.headers) as talk:
+            async with open_talk(me.socket(record), me.headers) as talk:
                 ready = await talk.next()
                 if "received_bytes" in ready:
                     took_s = time.monotonic() - began
@@ -66,7 +66,7 @@ async def read(callers_: list[Caller], record: Frame) -> list[Frame]:
             last = frames[-1]["seq"] if frames else 0
             talk = None
             with suppress(ConnectionClosed, InvalidStatus, OSError, AssertionError):
-                async with talking(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as talk:
+                async with open_talk(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as talk:
                     await talk.to_the_end()
             frames += durable(talk.frames) if talk is not None else []
             if frames and frames[-1]["type"] == "job.completed":
@@ -81,7 +81,7 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
     times: dict[str, dict[int, float]] = {"here": {}, "there": {}}
 
     async def watch(me: Caller, name: str) -> Talk:
-        async with talking(me.socket(record, "stream"), me.headers) as talk:
+        async with open_talk(me.socket(record, "stream"), me.headers) as talk:
             with suppress(ConnectionClosed):
                 while True:
                     frame = await talk.next()
@@ -91,7 +91,7 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
 
     watching = [asyncio.create_task(watch(here, "here")), asyncio.create_task(watch(there, "there"))]
     await asyncio.sleep(0.5)
-    async with talking(here.socket(record), here.headers) as talk:
+    async with open_talk(here.socket(record), here.headers) as talk:
         for _ in range(80):
             await talk.send(silence(0.25), piece_s=0.25)
             await asyncio.sleep(0.1)
@@ -108,7 +108,7 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
 async def test_a_writer_that_left_one_node_goes_on_at_the_other(nodes, key):
     here, there = callers(nodes, key)
     record = await here.start(max_utterance_s=3)
-    async with talking(here.socket(record), here.headers) as talk:
+    async with open_talk(here.socket(record), here.headers) as talk:
         await talk.send(silence(6), piece_s=0.25)
         await talk.until(lambda frame: frame.get("index") == 8)
     _, took_s = await resume(there, record, silence(12))
@@ -150,7 +150,7 @@ async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes
     here = callers(nodes, key)[0]
     newer = Server(tmp_path, {**nodes.variables, "NODE": "newer"}, beyond=bucket.env, program="tests.server.newer_node")
     record = await here.start(max_utterance_s=3)
-    async with talking(here.socket(record), here.headers) as talk, here.client() as client:
+    async with open_talk(here.socket(record), here.headers) as talk, here.client() as client:
         await talk.send(audio[: 4 * SECOND], piece_s=0.25)
         for _ in range(40):  # until the statements are planned
             assert (await client.get(f"/v1/jobs/{record['job_id']}")).status_code == 200
@@ -165,7 +165,7 @@ async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes
     there = Caller(newer, key)
     assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(12))
     resuming = await here.start(max_utterance_s=3)  # begun at the older node, ended at the newer one
-    async with talking(here.socket(resuming), here.headers) as talk:
+    async with open_talk(here.socket(resuming), here.headers) as talk:
         await talk.send(audio[: 6 * SECOND], piece_s=0.25)
         await talk.until("word")
     await resume(there, resuming, audio)
@@ -197,7 +197,7 @@ def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, 
         here, there = callers(cluster, cluster.new_key("enterprise"))
         record = await here.start(max_utterance_s=3)
         readers = [asyncio.create_task(read(order, record)) for order in ([here, there], [there])]
-        async with talking(here.socket(record), here.headers) as talk:
+        async with open_talk(here.socket(record), here.headers) as talk:
             await talk.send(audio[: 10 * SECOND], piece_s=0.25)
             await talk.until(lambda frame: frame.get("index") == 18)
             cluster.nodes[0].kill()
@@ -212,7 +212,7 @@ def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, 
         assert [frame["word"] for frame in one if frame["type"] == "word"] == script_words(15)
         assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(15))
 
-    with clustered(tmp_path, bucket, ENGINE="scripted") as cluster:
+    with start_cluster(tmp_path, bucket, ENGINE="scripted") as cluster:
         asyncio.run(main(cluster))
 
 
@@ -224,8 +224,8 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
         here, there = callers(cluster, cluster.new_key("enterprise"))
         record = await here.start(max_utterance_s=3)
         async with (
-            talking(here.socket(record), here.headers) as writer,
-            talking(there.socket(record, "stream"), there.headers) as reader,
+            open_talk(here.socket(record), here.headers) as writer,
+            open_talk(there.socket(record, "stream"), there.headers) as reader,
         ):
             await writer.send(audio[: 5 * SECOND], piece_s=0.25)
             await writer.until("word")
@@ -243,7 +243,7 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
         assert reader.words == script_words(20)
         assert [frame["seq"] for frame in durable(reader.frames)] == list(range(1, len(durable(reader.frames)) + 1))
 
-    with clustered(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
+    with start_cluster(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
         asyncio.run(main(cluster))
 
 
@@ -265,7 +265,7 @@ async def until_ready(me: Caller) -> None:
 
 def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(tmp_path, bucket):
     nodes = [{"ROLES": "worker"}, {"ROLES": "api,courier", "WHISPER_MODEL": "/nowhere"}]
-    with clustered(tmp_path, bucket, nodes=nodes) as cluster:
+    with start_cluster(tmp_path, bucket, nodes=nodes) as cluster:
         working, answering = cluster.nodes
         headers = {"Authorization": f"Bearer {cluster.new_key('enterprise')}"}
         with httpx.Client(base_url=answering.base, headers=headers, timeout=60) as client:
@@ -325,7 +325,7 @@ def test_a_start_waits_for_a_bucket_that_does_not_answer_yet(tmp_path, bucket):
     variables = {"DATABASE_URL": shared_cluster().new_database(), "BLOBS": bucket.prefix(), "ENGINE": "scripted"}
     server = Server(tmp_path / "data", variables, beyond=bucket.env)
     with ThreadPoolExecutor(1) as thread:
-        with bucket.failing("away"):
+        with bucket.fail_with("away"):
             started = thread.submit(server.start)
             until(lambda: any(line.endswith("waiting for the bucket") for line in server.log))
         started.result()

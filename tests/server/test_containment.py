@@ -14,10 +14,10 @@ from server.jobs.running import source_key
 from server.metrics import Metrics
 from server.model.erasures import ErasureReason
 from tests.processes import few_files
-from tests.server.running import running
-from tests.server.serving import served, wav
-from tests.server.storing import claim, completion, in_a_loop, stored, submit
-from tests.server.talking import Caller, script_words, silence, talking
+from tests.server.running import run_server
+from tests.server.serving import serve, wav
+from tests.server.storing import claim, completion, in_a_loop, storage_in, submit
+from tests.server.talking import Caller, open_talk, script_words, silence
 from tests.server.working import shop
 
 
@@ -62,7 +62,7 @@ def test_what_ends_a_task_or_the_process_is_not_kept(passing):
     assert count_of(metrics, "loop") == 0.0
 
 
-def undeletable(blobs: Path, key: str) -> Path:
+def make_undeletable(blobs: Path, key: str) -> Path:
     """Make what is stored under *key* a link to a folder, which is never deleted as if it were one."""
     beyond = blobs.parent / "beyond"
     beyond.mkdir(exist_ok=True)
@@ -79,7 +79,7 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
         for _ in (stuck, free):
             await it.storage.jobs.finish(await claim(it.storage), completion())
         await it.storage.blobs.delete(source_key(stuck))
-        link = undeletable(tmp_path / "data" / "blobs", source_key(stuck))
+        link = make_undeletable(tmp_path / "data" / "blobs", source_key(stuck))
         await it.chores().delete_spent_audio()
         assert await it.storage.blobs.size(source_key(free)) is None
         assert await it.storage.jobs.list_with_audio(limit=10) == [stuck]
@@ -91,11 +91,11 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
 
 @in_a_loop
 async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         metrics = Metrics()
         eraser = Eraser(storage, metrics)
         stuck, free = [await submit(storage, f"job_{name}") for name in "ab"]
-        link = undeletable(tmp_path / "data" / "blobs", stuck)
+        link = make_undeletable(tmp_path / "data" / "blobs", stuck)
         for job_id in (stuck, free):
             await eraser.delete(job_id, why=ErasureReason.REQUESTED)
         async with storage.blobs.create(f"{free}/1.txt") as sink:
@@ -113,14 +113,14 @@ async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_oth
 
 def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path: Path) -> None:
     """It is erased while it is under way, and learns of that by its lost lease."""
-    with served(tmp_path) as server:
+    with serve(tmp_path) as server:
         asyncio.run(_end_one_of_two(tmp_path / "data" / "blobs", Caller(server, server.key())))
 
 
 async def _end_one_of_two(blobs: Path, me: Caller) -> None:
     bystander, victim = await me.start(), await me.start()
-    undeletable(blobs, victim["job_id"])
-    async with talking(me.socket(bystander), me.headers) as kept, talking(me.socket(victim), me.headers) as lost:
+    make_undeletable(blobs, victim["job_id"])
+    async with open_talk(me.socket(bystander), me.headers) as kept, open_talk(me.socket(victim), me.headers) as lost:
         for one in (kept, lost):
             await one.send(silence(1.0))
             await one.until("word")
@@ -137,7 +137,7 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")
 def test_a_server_that_can_open_no_file_says_so_and_continues(tmp_path: Path) -> None:
-    with running(tmp_path / "data", ENGINE="scripted") as server:
+    with run_server(tmp_path / "data", ENGINE="scripted") as server:
         assert server.process is not None
         client = server.client(server.new_key())
         assert client.get("/healthz").is_success

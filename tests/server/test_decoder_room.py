@@ -17,7 +17,7 @@ from benchmarks.measure import process_tree
 from pipeline.ingest.memory import PART_BYTES
 from tests.pipeline.boxes import mp4_of_samples
 from tests.pipeline.sounds import encode_audio, tone
-from tests.server.running import Server, running
+from tests.server.running import Server, run_server
 from tests.server.serving import wav
 
 ROOM_MIB = 512  # for four decoders: two of the sandbox's writers, three writers, four files
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limi
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("room")
-    with running(folder, ENGINE="scripted", DECODER_MEMORY_MIB=str(ROOM_MIB)) as started:
+    with run_server(folder, ENGINE="scripted", DECODER_MEMORY_MIB=str(ROOM_MIB)) as started:
         yield started
 
 

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the faulty serv
 
 
 @dataclass
-class Faulty:
+class FaultyServer:
     """A running server, and the line on which its faults are ordered."""
 
     server: Server
@@ -64,7 +64,7 @@ class Faulty:
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyServer]:
     folder = tmp_path_factory.mktemp("faulty").resolve()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         beyond = {"FAULTS_AT": str(listening.getsockname()[1])}
@@ -72,7 +72,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
         try:
             control, _ = listening.accept()
             with control, control.makefile("rw") as line:
-                yield Faulty(server, line)
+                yield FaultyServer(server, line)
         finally:
             server.stop()
 
@@ -145,7 +145,7 @@ class Bystander:
         self.words: list[str] = []
 
     @contextlib.asynccontextmanager
-    async def speaking(self) -> AsyncIterator[None]:
+    async def speak(self) -> AsyncIterator[None]:
         """Speak while the block lasts. Afterwards every word must have come, in one session without a break."""
         async with Client(self._server.base, self._key) as client, client.live() as stream:
             over = asyncio.Event()
@@ -172,12 +172,12 @@ class Bystander:
             return await client.transcribe(self._recording)
 
 
-async def suffer(faulty: Faulty, folder: Path) -> list[str]:
+async def suffer(faulty: FaultyServer, folder: Path) -> list[str]:
     """Let each file operation of a victim fail once while a bystander is served. Returns those that failed."""
     victim = Victim(faulty.server, faulty.server.new_key())
     bystander = Bystander(faulty.server, faulty.server.new_key(), folder)
     failed = []
-    async with bystander.speaking():
+    async with bystander.speak():
         faulty.arm(NONE, errno.EIO)
         await victim.live_through()
         count, _ = faulty.disarm()
@@ -214,7 +214,7 @@ def half_written(server: Server) -> list[str]:
 
 
 @pytest.mark.timeout(900 if EVERY else 240)
-def test_no_file_operation_that_fails_under_one_client_harms_another(faulty: Faulty, tmp_path: Path) -> None:
+def test_no_file_operation_that_fails_under_one_client_harms_another(faulty: FaultyServer, tmp_path: Path) -> None:
     failed = asyncio.run(suffer(faulty, tmp_path))
     kinds = {what.split()[0] for what in failed}
     assert kinds.issuperset(KINDS), sorted(kinds)

@@ -28,7 +28,7 @@ from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.sender import WebhookSender
 from tests.server.peers import ParsedRequest, Peer
 from tests.server.serving import LIMITS
-from tests.server.storing import ManualClock, claim, completion, stored, submit
+from tests.server.storing import ManualClock, claim, completion, storage_in, submit
 
 MOST_S = 30
 RULES = LIMITS.webhooks
@@ -85,7 +85,7 @@ async def office(
     """*rules* replace those of limits.toml."""
     settled = replace(RULES, **rules)
     clock = clock or ManualClock(now_ms())
-    async with stored(folder, clock) as storage:
+    async with storage_in(folder, clock) as storage:
         account, _ = await open_account(storage.accounts, plan="pro", environment="production", name=None)
         egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True, names=names)
         slots = DeliverySlots()
@@ -109,7 +109,7 @@ async def office(
 
 
 @asynccontextmanager
-async def delivering(it: Office) -> AsyncIterator[Deliveries]:
+async def deliver(it: Office) -> AsyncIterator[Deliveries]:
     loop = it.deliveries()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(loop.run())

@@ -24,7 +24,7 @@ from server.model.jobs import Job
 from server.model.orders import Order
 from server.storage.ports import BlobStore, Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
-from tests.server.storing import ManualClock, new_job, stored
+from tests.server.storing import ManualClock, new_job, storage_in
 
 PATIENT = WorkerRules()
 MOST_S = 30  # for what is over at once or never
@@ -59,7 +59,7 @@ class Shop:
         )
 
     @asynccontextmanager
-    async def working(
+    async def run_workers(
         self, rules: WorkerRules = PATIENT, *, every_s: float = 0.05, **options: Any
     ) -> AsyncIterator[Workers]:
         """Workers at work inside the block, with their chores *every_s* seconds; stopped in order at its end."""
@@ -79,7 +79,7 @@ class Shop:
         return JobChores(self.storage.jobs, blobs or self.storage.blobs, self.metrics)
 
     @asynccontextmanager
-    async def dying(self, rules: WorkerRules = PATIENT) -> AsyncIterator[None]:
+    async def run_dying_workers(self, rules: WorkerRules = PATIENT) -> AsyncIterator[None]:
         """Workers that end with the block as if their machine had died: they write nothing on the way out."""
         running = asyncio.create_task(self.workers(rules).run())
         yield
@@ -105,7 +105,7 @@ class Shop:
         assert job is not None
         return job
 
-    async def over(self, job_id: str) -> Job:
+    async def wait_for_end(self, job_id: str) -> Job:
         return await self.until(job_id, lambda job: job.terminal)
 
     async def audio_gone(self, job_id: str) -> None:
@@ -131,7 +131,7 @@ class Shop:
 @asynccontextmanager
 async def shop(folder: Path, clock: ManualClock | None = None) -> AsyncIterator[Shop]:
     clock = clock or ManualClock()
-    async with stored(folder, clock) as storage:
+    async with storage_in(folder, clock) as storage:
         yield Shop(storage, clock, ScriptedBatch(), Metrics())
 
 
@@ -165,14 +165,14 @@ class Gate:
 
 
 @asynccontextmanager
-async def gated(folder: Path) -> AsyncIterator[tuple[Shop, Gate]]:
+async def gated_shop(folder: Path) -> AsyncIterator[tuple[Shop, Gate]]:
     async with shop(folder) as it:
         gate = Gate()
         it.batch.scripts |= {"gate": gate.script, "speak": speak}
         yield it, gate
 
 
-class DeletedMeanwhile:
+class BlobsOfDeletedJob:
     """The blob store, but a job is deleted once a blob of it has its name: too late for that blob to go with it."""
 
     def __init__(self, storage: Storage) -> None:

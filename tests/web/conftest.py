@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.server.running import Server, running
+from tests.server.running import Server, run_server
 from tests.web.browsing import CHROMIUM, DRIVER, Page, chromium
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("web")) as started:
+    with run_server(tmp_path_factory.mktemp("web")) as started:
         yield started
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.server.running import running
+from tests.server.running import run_server
 from tests.web.browsing import CLIP, NARROW, SAID, WIDE, Page, chromium
 
 REFERENCES = Path(__file__).parent / "references"
@@ -54,7 +54,7 @@ def price(page: Page, key: str) -> Iterator[str]:
     yield "estimate"
 
 
-def being(page: Page, key: str) -> Iterator[str]:
+def stages(page: Page, key: str) -> Iterator[str]:
     page.open("#account", key=key)
     page.element("#usage dd")
     yield "account"
@@ -67,7 +67,7 @@ def being(page: Page, key: str) -> Iterator[str]:
     yield "docs"
 
 
-SCENES: tuple[Callable[[Page, str], Iterator[str]], ...] = (speak, read_file, price, being)
+SCENES: tuple[Callable[[Page, str], Iterator[str]], ...] = (speak, read_file, price, stages)
 SCREENS = {"light": (WIDE, False), "dark": (WIDE, True), "narrow": (NARROW, False)}
 
 
@@ -87,7 +87,7 @@ def take(page: Page, key: str, folder: Path, *, screens: tuple[str, ...] = tuple
 
 def main() -> int:
     REFERENCES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "data") as server:
+    with tempfile.TemporaryDirectory() as folder, run_server(Path(folder) / "data") as server:
         (Path(folder) / "browser").mkdir()
         key = (server.data_dir / "operator-key").read_text().strip()
         with chromium(Path(folder) / "browser") as driver:

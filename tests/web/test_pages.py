@@ -11,7 +11,7 @@ from websockets.typing import Origin
 
 from server.routes.pages import WEB, policy, prefers_html
 from tests.server.running import Server
-from tests.server.serving import served
+from tests.server.serving import serve
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 PAGES = ("/", "/docs", "/live/job_00000000000000000000000000")
@@ -76,7 +76,7 @@ def test_the_policy_lets_pages_speak_to_their_own_server_only() -> None:
 
 
 def test_our_own_pages_open_sockets_whatever_origins_are_named(tmp_path: Path) -> None:
-    with served(tmp_path, CORS_ORIGINS="https://app.example") as server, server.new_client() as client:
+    with serve(tmp_path, CORS_ORIGINS="https://app.example") as server, server.new_client() as client:
         record = client.post("/v1/live", json={}).json()
         for origin, answer in ((server.base, "session.started"), ("https://evil.example", "error")):
             with connect(record["live"]["ingest_ws"], origin=Origin(origin)) as socket:

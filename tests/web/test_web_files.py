@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from selenium.webdriver.common.keys import Keys
 
-from tests.server.receiving import hosting
+from tests.server.receiving import host_folder
 from tests.server.running import SPEECH, Server, long_recording
 from tests.web.browsing import CLIP, SAID, Page
 
@@ -200,7 +200,7 @@ def test_a_speaker_gets_a_name_that_this_browser_keeps(page: Page, call: str, ke
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """Yield another web server with the clips."""
-    with hosting(CLIP.parent) as address:
+    with host_folder(CLIP.parent) as address:
         yield address
 
 

@@ -57,7 +57,7 @@ def test_the_key_dialog_is_named_and_readable(page: Page) -> None:
     assert page.pale() == []
 
 
-def titled(page: Page, name: str) -> bool:
+def has_title(page: Page, name: str) -> bool:
     return bool(page.driver.title == f"{name} · Scribewire")
 
 
@@ -65,7 +65,7 @@ def test_each_view_has_an_address_a_title_and_the_keyboard(page: Page) -> None:
     page.open()
     for name in ("Files", "Estimate", "Account", "Speak"):
         page.all(f"nav a[href='#{name.lower()}']")[0].click()
-        page.until(functools.partial(titled, page, name), name)
+        page.until(functools.partial(has_title, page, name), name)
         assert page.script("return document.activeElement.tagName") == "H1"
         assert page.text("nav [aria-current]") == name
     page.driver.back()

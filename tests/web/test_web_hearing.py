@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.server.running import Server, running
+from tests.server.running import Server, run_server
 from tests.web.browsing import Page
 
 VIEWS = ("speak", "files")
@@ -14,7 +14,7 @@ VIEWS = ("speak", "files")
 @pytest.fixture(scope="module")
 def bundled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with the bundled model, although its settings name another one."""
-    with running(tmp_path_factory.mktemp("web"), ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as started:
+    with run_server(tmp_path_factory.mktemp("web"), ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as started:
         yield started
 
 

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from tests.server.running import CLIP, Server
-from tests.server.serving import served
+from tests.server.serving import serve
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, silence, talking
+from tests.server.talking import Caller, open_talk, silence
 from tests.web.browsing import Page
 
 
@@ -103,7 +103,7 @@ new MutationObserver(() => shown.push(document.querySelector("#captions").textCo
 @in_a_loop
 async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_before(tmp_path, browser):
     script = "My card is 4242 9371 8888 1117 thank you. The damn fox has twenty five dogs, okay?".split()  # noqa: SIM905
-    with served(tmp_path, script=script) as server:
+    with serve(tmp_path, script=script) as server:
         me = Caller(server, server.key())
         order = {"redact": ["pci"], "numerals": True, "profanity_filter": True, "replace": ["thank you:thanks"]}
         record = await me.start(**order, paragraphs=True, search=["fox"])
@@ -111,7 +111,7 @@ async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_befo
         page = Page(browser, server.base)
         await asyncio.to_thread(page.open, f"live/{record['job_id']}?overlay=1&hide=0#token={token}")
         page.script(REMEMBER)
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(0.4 * len(script)), piece_s=0.2)
             await talk.say("close")
             await talk.to_the_end()

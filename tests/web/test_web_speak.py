@@ -10,8 +10,8 @@ from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
-from tests.server.running import Server, free_port, running
-from tests.server.serving import served
+from tests.server.running import Server, free_port, run_server
+from tests.server.serving import serve
 from tests.web.browsing import MICROPHONE, SAID, Page
 from tests.web.cable import cable
 
@@ -183,7 +183,7 @@ def script_words(count: int) -> list[str]:
 
 def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
     """The scripted engine says words at fixed times, so audio that is lost or sent twice would show."""
-    with running(tmp_path, ENGINE="scripted", PORT=str(free_port())) as server:
+    with run_server(tmp_path, ENGINE="scripted", PORT=str(free_port())) as server:
         page = Page(browser, server.base)
         page.open("#speak", key=(tmp_path / "operator-key").read_text().strip())
         start(page)
@@ -204,7 +204,7 @@ def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
 
 def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser: Chrome, tmp_path: Path) -> None:
     impatient = LiveRules(writerless_s=0.5, look_s=0.1)
-    with served(tmp_path, live=impatient) as server, cable(server.base) as line:
+    with serve(tmp_path, live=impatient) as server, cable(server.base) as line:
         page = Page(browser, line.base)
         page.open("#speak", key=server.key())
         start(page)

@@ -10,7 +10,7 @@ import pytest
 from pipeline.recognition.engines.models import PUBLISHED
 from tests.hubs import hub
 from tests.processes import await_true
-from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, running, until_over
+from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, run_server, until_over
 
 NOBODY = "http://127.0.0.1:1"
 FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iterdir()}
@@ -88,7 +88,7 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: py
 
     for name, value in hub_variables(cache, NOBODY).items():
         monkeypatch.setenv(name, value)
-    with running(tmp_path / "data", ENGINE="auto", WHISPER_MODEL="auto", DEVICE="cpu") as server:
+    with run_server(tmp_path / "data", ENGINE="auto", WHISPER_MODEL="auto", DEVICE="cpu") as server:
         [ready] = [line for line in server.log if "ready http" in line]
         assert "engine=whisper model=whisper-of-mine languages=" in ready
         assert not [line for line in server.log if "bundled" in line]
@@ -168,7 +168,7 @@ def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_s
 
 
 def test_jobs_are_warned_where_the_model_that_was_named_could_not_be_had(tmp_path: Path) -> None:
-    with running(tmp_path, ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as server:
+    with run_server(tmp_path, ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as server:
         assert [line for line in server.log if "another one takes its place" in line and "/no/such/whisper" in line]
         with server.client(server.new_key()) as client:
             [warning] = client.get("/readyz").json()["warnings"]

@@ -27,8 +27,8 @@ from server.storage.sqlite.schema import MIGRATIONS
 from tests.processes import ROOT
 from tests.server.buckets import BucketService
 from tests.server.postgres import shared_cluster
-from tests.server.serving import Served, served, until, wav
-from tests.server.talking import Caller, silence, talking
+from tests.server.serving import AppServer, serve, until, wav
+from tests.server.talking import Caller, open_talk, silence
 
 JOBS, ACCOUNTS = int(os.environ.get("MOVE_JOBS", "40")), int(os.environ.get("MOVE_ACCOUNTS", "4"))
 NOBODY = "http://127.0.0.1:9/hook"  # webhooks that stay pending
@@ -53,7 +53,7 @@ class Recorder:
         """Ask only so many of them, drawn with a fixed seed."""
         self.asked = random.Random(7).sample(self.asked, min(number, len(self.asked)))
 
-    def answers(self, server: Served) -> list[Answer]:
+    def answers(self, server: AppServer) -> list[Answer]:
         with httpx.Client(base_url=server.base, timeout=20) as client:
             return [self._answer(client, *asked) for asked in self.asked]
 
@@ -87,7 +87,7 @@ def _bucket_settings(bucket: BucketService) -> Iterator[None]:
 def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
     database, place = shared_cluster().new_database(), bucket.prefix()
     recorder = Recorder()
-    with served(tmp_path, **SETTINGS) as embedded:
+    with serve(tmp_path, **SETTINGS) as embedded:
         keys = [embedded.key("enterprise") for _ in range(ACCOUNTS)]
         jobs = [_job(embedded, keys[n % ACCOUNTS], n) for n in range(JOBS)]
         for n in range(0, JOBS, 5):
@@ -107,7 +107,7 @@ def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
         blobs = open_bucket(place, tmp_path / "node", env=bucket.env)
         return open_database(database, blobs, name="node")
 
-    with served(tmp_path, storage=open_moved, **SETTINGS) as cluster:
+    with serve(tmp_path, storage=open_moved, **SETTINGS) as cluster:
         assert asyncio.run(_finish(cluster, speaker, live["job_id"])) == "completed"
         assert recorder.answers(cluster) == before
         again = _transcribe(cluster, keys[0], 0)
@@ -119,11 +119,11 @@ def test_after_a_move_every_request_is_answered_as_before(tmp_path, bucket):
 
 def test_a_move_into_a_database_that_nodes_use_or_others_fill_is_refused(tmp_path, bucket):
     database, place = shared_cluster().new_database(), bucket.prefix()
-    with served(tmp_path / "one") as first:
+    with serve(tmp_path / "one") as first:
         first.key()
     with claim_folder(tmp_path / "one" / "data"):
         assert "another server" in _refusal(tmp_path / "one" / "data", database, place)
-    with served(tmp_path / "two") as second:
+    with serve(tmp_path / "two") as second:
         second.key()
     _move(tmp_path / "one" / "data", database, place)
     assert "another installation" in _refusal(tmp_path / "two" / "data", database, place)
@@ -136,11 +136,11 @@ def test_a_move_into_a_database_that_nodes_use_or_others_fill_is_refused(tmp_pat
 
 def test_a_move_of_what_changed_since_an_earlier_one_is_noticed(tmp_path, bucket):
     database, place = shared_cluster().new_database(), bucket.prefix()
-    with served(tmp_path) as embedded:
+    with serve(tmp_path) as embedded:
         key = embedded.key("enterprise")
         record = _transcribe(embedded, key, 0).json()
     _move(tmp_path / "data", database, place)
-    with served(tmp_path) as embedded, embedded.client(key) as client:
+    with serve(tmp_path) as embedded, embedded.client(key) as client:
         client.delete(f"/v1/jobs/{record['job_id']}").raise_for_status()
     assert "The server ran since" in _refusal(tmp_path / "data", database, place)
 
@@ -154,7 +154,7 @@ def test_a_folder_without_an_installation_is_named(tmp_path, bucket):
     assert str(tmp_path / "none") in _refusal(tmp_path / "none", "postgresql://nowhere", bucket.prefix())
 
 
-def _transcribe(server: Served, key: str, n: int) -> httpx.Response:
+def _transcribe(server: AppServer, key: str, n: int) -> httpx.Response:
     fields = {"output_formats": "json,srt,txt", "metadata": f'{{"n":"{n}"}}'}
     if n % 5 == 0:
         fields |= {"webhook_url": NOBODY}
@@ -165,7 +165,7 @@ def _transcribe(server: Served, key: str, n: int) -> httpx.Response:
         return client.post("/v1/transcribe", files={"file": wav()}, data=fields)
 
 
-def _job(server: Served, key: str, n: int) -> dict[str, Any]:
+def _job(server: AppServer, key: str, n: int) -> dict[str, Any]:
     async def fail(_path, _options, _done):
         raise InvalidAudio("no audio")
         yield
@@ -176,11 +176,11 @@ def _job(server: Served, key: str, n: int) -> dict[str, Any]:
     return record
 
 
-async def _live_leftover(server: Served, key: str) -> dict[str, Any]:
+async def _live_leftover(server: AppServer, key: str) -> dict[str, Any]:
     """A session whose writer was lost: it is there when the server stops."""
     me = Caller(server, key)
     record = await me.start()
-    async with talking(me.socket(record), headers=me.headers) as talk:
+    async with open_talk(me.socket(record), headers=me.headers) as talk:
         await talk.send(silence(8))
         for _ in range(4):  # the last two are recognised again after a restart
             while (await talk.next())["type"] != "word":
@@ -189,13 +189,13 @@ async def _live_leftover(server: Served, key: str) -> dict[str, Any]:
     return record
 
 
-async def _finish(server: Served, key: str, job_id: str) -> str:
+async def _finish(server: AppServer, key: str, job_id: str) -> str:
     """Let a writer come back to the session, say more, and end it. Returns how the job ended.
 
     On a slow machine the node may have ended it before, with what was heard: nobody came for a minute and a half.
     """
     me = Caller(server, key)
-    async with talking(me.socket({"job_id": job_id}), headers=me.headers) as talk:
+    async with open_talk(me.socket({"job_id": job_id}), headers=me.headers) as talk:
         ready = await talk.next()
         if ready.get("code") != "ingest_finished":
             assert ready["received_bytes"] > 0, "it goes on where it was"
@@ -205,7 +205,7 @@ async def _finish(server: Served, key: str, job_id: str) -> str:
     return str((await me.job(job_id))["status"])
 
 
-def _tries(server: Served, key: str, record: dict[str, Any]) -> int:
+def _tries(server: AppServer, key: str, record: dict[str, Any]) -> int:
     with server.client(key) as client:
         [delivery] = client.get(f"/v1/jobs/{record['job_id']}/deliveries").json()["data"]
         return len(delivery["attempts"])

@@ -23,8 +23,8 @@ from server.http.operation import json_response
 from server.http.streamed import Streamed
 from tests.processes import output_of
 from tests.server.http.test_operation import app_of, at
-from tests.server.running import running
-from tests.server.sockets import started
+from tests.server.running import run_server
+from tests.server.sockets import start_server
 from tests.server.storing import in_a_loop
 
 BUSY = """
@@ -75,7 +75,7 @@ def read(sockets: list[socket.socket], *, max_s: float) -> dict[socket.socket, b
 @pytest.mark.parametrize("kind", ["events", "stream"])
 def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> None:
     closed: list[tuple[int | None, str | None]] = []
-    with running(tmp_path, ENGINE="scripted") as server, ExitStack() as stack:
+    with run_server(tmp_path, ENGINE="scripted") as server, ExitStack() as stack:
         key = server.new_key("enterprise")
         record = httpx.post(f"{server.base}/v1/live", headers={"Authorization": f"Bearer {key}"}, json={}).json()
         host, port = server.base.removeprefix("http://").split(":")
@@ -125,7 +125,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
         return json_response({"bytes": len(await request.body())})
 
     app = app_of(at("POST", take))
-    async with started(app) as (server, url):
+    async with start_server(app) as (server, url):
         server.config.timeout_graceful_shutdown = 1
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -150,7 +150,7 @@ async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_o
     async def give(_request: Request, _caller: object) -> Response:
         return Streamed(endless(), headers={})
 
-    async with started(app_of(at("GET", give))) as (server, url):
+    async with start_server(app_of(at("GET", give))) as (server, url):
         server.config.timeout_graceful_shutdown = 1
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)

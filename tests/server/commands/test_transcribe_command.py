@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from tests.processes import output_of
-from tests.server.receiving import hosting
+from tests.server.receiving import host_folder
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
-from tests.server.serving import Served
+from tests.server.serving import AppServer
 
 BEGINNING = " ".join(SCRIPT[:5])
 NETWORK = ("aiodns", "httpx", "rich", "uvicorn", "websockets", "starlette", "sqlite3", "huggingface_hub.hf_api")
@@ -43,7 +43,7 @@ def run_transcribe(
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """Yield the address of a web server with the clips."""
-    with hosting(CLIP.parent) as address:
+    with host_folder(CLIP.parent) as address:
         yield address
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: st
 
 
 @pytest.mark.parametrize("command", ["transcribe", "live"])
-def test_a_server_is_told_the_keywords_and_the_task(live_server: Served, command: str) -> None:
+def test_a_server_is_told_the_keywords_and_the_task(live_server: AppServer, command: str) -> None:
     key = live_server.key()
     words = (command, str(CLIP), "--server", live_server.base, "--key", key, "--keywords", "Siobhan, Kim ")
     words += ("--task", "translate") if command == "transcribe" else ()

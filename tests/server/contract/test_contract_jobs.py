@@ -11,8 +11,8 @@ import openapi_spec_validator
 import pytest
 
 from tests.server.contracts import SMALL, post, problem, sandbox
-from tests.server.receiving import Got, Receiver, receiver
-from tests.server.running import CLIP, Server, running, until_over
+from tests.server.receiving import ReceivedRequest, Receiver, receiver
+from tests.server.running import CLIP, Server, run_server, until_over
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def hook() -> Iterator[Receiver]:
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with default settings, which calls public addresses only."""
     folder = tmp_path_factory.mktemp("strict")
-    with running(folder, ENGINE="scripted", EGRESS_ALLOW_CIDRS="", ALLOW_HTTP_SOURCES="0") as started:
+    with run_server(folder, ENGINE="scripted", EGRESS_ALLOW_CIDRS="", ALLOW_HTTP_SOURCES="0") as started:
         yield started
 
 
@@ -50,7 +50,7 @@ def test_addresses_that_lead_inside_are_refused(strict: Server) -> None:
 def test_an_address_is_fetched_and_its_faults_are_named(
     small_server: Server, pro: httpx.Client, hook: Receiver
 ) -> None:
-    def host(got: Got) -> tuple[int, dict[str, str], bytes]:
+    def host(got: ReceivedRequest) -> tuple[int, dict[str, str], bytes]:
         if got.path == "/inside":
             return 302, {"Location": "http://10.0.0.1:1/"}, b""
         if got.path == "/missing":
@@ -114,7 +114,7 @@ def test_request_31_of_a_minute_is_refused(small_server: Server) -> None:
 
 
 def test_keyless_estimates_are_three_a_day_and_an_error_costs_none(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with running(tmp_path_factory.mktemp("estimates"), ENGINE="scripted") as server:
+    with run_server(tmp_path_factory.mktemp("estimates"), ENGINE="scripted") as server:
 
         def ask(body: object, **headers: str) -> httpx.Response:
             return httpx.post(server.base + "/v1/estimate/free", json=body, headers=headers)

@@ -10,7 +10,7 @@ import pytest
 from pipeline.batch import BatchOptions
 from pipeline.words import Chunk
 from tests.server.running import CLIP, Server
-from tests.server.serving import chunk, served, wav
+from tests.server.serving import chunk, serve, wav
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ async def without_spaces(_path: Path, _options: BatchOptions, _done: Sequence[Ch
 
 
 def test_streamed_deltas_of_a_script_without_spaces_add_up_too(tmp_path: Path) -> None:
-    with served(tmp_path) as server, openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1") as client:
+    with serve(tmp_path) as server, openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1") as client:
         server.batch.scripts["chinese"] = without_spaces
         events = list(
             client.audio.transcriptions.create(file=("a.wav", wav()), model="whisper-1", prompt="chinese", stream=True)

@@ -34,7 +34,7 @@ def pro(server: Server) -> httpx.Client:
 
 
 @pytest.fixture(scope="module")
-def done(pro: httpx.Client) -> dict[str, object]:
+def complete_job(pro: httpx.Client) -> dict[str, object]:
     """Return a finished job with every output and its words."""
     answer = post(pro, output_formats="json,srt,vtt,txt", word_timestamps="true")
     assert answer.status_code == 200, answer.text
@@ -290,8 +290,8 @@ def test_a_playlist_or_a_session_description_is_no_audio_and_reaches_nobody(pro:
 # --- downloads -------------------------------------------------------------------------------------------
 
 
-def test_a_signed_link_works_without_a_key_until_it_is_changed(done: dict[str, object]) -> None:
-    link = done["formats"]["srt"]  # type: ignore[index]  # any JSON
+def test_a_signed_link_works_without_a_key_until_it_is_changed(complete_job: dict[str, object]) -> None:
+    link = complete_job["formats"]["srt"]  # type: ignore[index]  # any JSON
     assert httpx.get(link).status_code == 200
     parts = urlsplit(link)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -302,14 +302,14 @@ def test_a_signed_link_works_without_a_key_until_it_is_changed(done: dict[str, o
     problem(httpx.get(bare.replace("/srt", "/vtt"), params=query), 403, "invalid_signature")
 
 
-def test_a_link_expires(pro: httpx.Client, done: dict[str, object]) -> None:
-    link = pro.get(f"/v1/jobs/{done['job_id']}", params={"url_ttl": 1}).json()["formats"]["srt"]
+def test_a_link_expires(pro: httpx.Client, complete_job: dict[str, object]) -> None:
+    link = pro.get(f"/v1/jobs/{complete_job['job_id']}", params={"url_ttl": 1}).json()["formats"]["srt"]
     time.sleep(2.1)
     problem(httpx.get(link), 403, "url_expired")
 
 
-def test_downloads_know_head_ranges_and_entity_tags(done: dict[str, object]) -> None:
-    link = done["formats"]["json"]  # type: ignore[index]  # any JSON
+def test_downloads_know_head_ranges_and_entity_tags(complete_job: dict[str, object]) -> None:
+    link = complete_job["formats"]["json"]  # type: ignore[index]  # any JSON
     whole, head = httpx.get(link), httpx.head(link)
     varying = {"date", "x-request-id"}
     assert {n: v for n, v in whole.headers.items() if n not in varying} == {
@@ -325,16 +325,16 @@ def test_downloads_know_head_ranges_and_entity_tags(done: dict[str, object]) -> 
     assert httpx.get(link, headers={"If-None-Match": whole.headers["etag"]}).status_code == 304
 
 
-def test_the_json_output_is_service_v1(server: Server, done: dict[str, object]) -> None:
-    document = httpx.get(done["formats"]["json"]).json()  # type: ignore[index]  # any JSON
+def test_the_json_output_is_service_v1(server: Server, complete_job: dict[str, object]) -> None:
+    document = httpx.get(complete_job["formats"]["json"]).json()  # type: ignore[index]  # any JSON
     jsonschema.validate(document, httpx.get(server.base + "/schemas/service_v1.json").json())
     starts = [word["start"] for word in document["words"]]
     assert starts == sorted(starts)
     assert all(0 <= word["start"] <= word["end"] <= document["duration"] for word in document["words"])
 
 
-def test_subtitles_are_well_formed(done: dict[str, object]) -> None:
-    formats = done["formats"]
+def test_subtitles_are_well_formed(complete_job: dict[str, object]) -> None:
+    formats = complete_job["formats"]
     blocks = httpx.get(formats["srt"]).text.strip().split("\n\n")  # type: ignore[index]  # any JSON
     line = re.compile(r"(\d{2,}):(\d\d):(\d\d),(\d{3}) --> (\d{2,}):(\d\d):(\d\d),(\d{3})")
     for number, block in enumerate(blocks, 1):

@@ -10,7 +10,7 @@ import pytest
 import standardwebhooks
 
 from tests.server.contracts import post, sandbox
-from tests.server.receiving import Got, Receiver, receiver
+from tests.server.receiving import ReceivedRequest, Receiver, receiver
 from tests.server.running import Server
 from tests.server.serving import until
 
@@ -81,7 +81,7 @@ def test_redirects_are_failures_and_410_ends_it(small_server: Server, hook: Rece
 def test_a_receiver_that_sleeps_is_timed_out_and_the_job_is_well(small_server: Server, hook: Receiver) -> None:
     client, _ = account(small_server)
 
-    def sleepy(_got: Got) -> tuple[int, dict[str, str], bytes]:
+    def sleepy(_got: ReceivedRequest) -> tuple[int, dict[str, str], bytes]:
         time.sleep(3)
         return 200, {}, b""
 

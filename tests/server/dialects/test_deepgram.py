@@ -27,7 +27,7 @@ from server.dialects.deepgram.results import Results
 from server.model.orders import Order
 from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server
-from tests.server.serving import LIMITS, Served, served
+from tests.server.serving import LIMITS, AppServer, serve
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, SECOND, script_words, silence
 
@@ -101,7 +101,7 @@ def transcript_of(message: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def talking(server: Server | Served, key: str, **query: str) -> AsyncIterator[Talk]:
+async def open_talk(server: Server | AppServer, key: str, **query: str) -> AsyncIterator[Talk]:
     asked = {"model": "nova-3", "encoding": "linear16", "sample_rate": "16000", **query}
     address = httpx.URL(f"ws{server.base.removeprefix('http')}/v1/listen", params=asked)
     headers = {"Authorization": f"Token {key}"}
@@ -143,7 +143,7 @@ async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_fina
 
 @in_a_loop
 async def test_telephone_audio_is_heard(bundled_server):
-    async with talking(bundled_server, bundled_server.new_key(), encoding="mulaw", sample_rate="8000") as talk:
+    async with open_talk(bundled_server, bundled_server.new_key(), encoding="mulaw", sample_rate="8000") as talk:
         audio = mulaw()
         for at in range(0, len(audio), 400):
             await talk.socket.send(audio[at : at + 400])
@@ -180,7 +180,7 @@ def test_the_deepgram_package_sends_a_file(bundled_server):
 
 @in_a_loop
 async def test_livekits_query_is_taken_and_its_messages_have_what_it_indexes(live_server):
-    async with talking(live_server, live_server.key(), **LIVEKIT) as talk:
+    async with open_talk(live_server, live_server.key(), **LIVEKIT) as talk:
         assert talk.socket.response.headers["dg-request-id"].startswith("job_")
         await talk.say("KeepAlive")
         await talk.send(silence(2))
@@ -213,7 +213,7 @@ def final_results(talk: Talk) -> list[dict[str, Any]]:
 
 @in_a_loop
 async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_server):
-    async with talking(live_server, live_server.key()) as talk:
+    async with open_talk(live_server, live_server.key()) as talk:
         await talk.say("Finalize")
         assert transcript_of(await talk.until("Results", from_finalize=True)) == ""
         await talk.send(silence(1))
@@ -232,7 +232,7 @@ async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_serv
 @in_a_loop
 async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(live_server):
     me = live_server.key()
-    async with talking(live_server, me, punctuate="true", interim_results="true") as talk:
+    async with open_talk(live_server, me, punctuate="true", interim_results="true") as talk:
         await talk.send(silence(8))
         await talk.say("CloseStream")
         await talk.until("Metadata")
@@ -264,7 +264,7 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
 @in_a_loop
 async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, told):
     with pytest.raises(InvalidStatus) as refused:
-        async with talking(live_server, live_server.key(), **query):
+        async with open_talk(live_server, live_server.key(), **query):
             pass
     answer = refused.value.response
     assert answer.status_code == 400
@@ -276,11 +276,11 @@ async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, to
 async def test_options_that_make_no_difference_are_told_in_the_handshake_and_those_that_are_off_are_not(live_server):
     query = {"topics": "true", "tag": "grün", "numerals": "false", "no_delay": "true", "model": "nova-3"}
     me = live_server.key()
-    async with talking(live_server, me, **query) as talk:
+    async with open_talk(live_server, me, **query) as talk:
         told = talk.socket.response.headers["scribewire-warning"]
         await talk.say("CloseStream")
     assert told == 'unknown_parameter;param="topics", unknown_parameter;param="tag"'
-    async with talking(live_server, me, **LIVEKIT) as talk:
+    async with open_talk(live_server, me, **LIVEKIT) as talk:
         assert talk.socket.response.headers["scribewire-warning"] == 'unknown_parameter;param="filler_words"'
 
 
@@ -299,7 +299,7 @@ async def test_credentials_are_taken_from_a_subprotocol_and_wrong_ones_refused(l
 
 @in_a_loop
 async def test_what_is_no_audio_and_what_is_no_message_are_told_apart(live_server):
-    async with talking(live_server, live_server.key()) as talk:
+    async with open_talk(live_server, live_server.key()) as talk:
         await talk.socket.send("no JSON")
         assert (await talk.until("Error"))["variant"] == "invalid_message"
         await talk.say("Configure")
@@ -321,8 +321,8 @@ async def test_what_is_no_audio_and_what_is_no_message_are_told_apart(live_serve
 
 @in_a_loop
 async def test_a_client_that_falls_silent_is_told_so(tmp_path):
-    with served(tmp_path, live=replace(HASTY, idle_s=0.5)) as server:
-        async with talking(server, server.key()) as talk:
+    with serve(tmp_path, live=replace(HASTY, idle_s=0.5)) as server:
+        async with open_talk(server, server.key()) as talk:
             with pytest.raises(ConnectionClosed) as closed:
                 await talk.until("never")
     assert closed.value.rcvd.code == 1011
@@ -332,13 +332,13 @@ async def test_a_client_that_falls_silent_is_told_so(tmp_path):
 @in_a_loop
 async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
     plan = replace(LIMITS.plans["free"], transcriptions_per_month=1)
-    with served(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
+    with serve(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
         me = server.key("free")
-        async with talking(server, me) as talk:
+        async with open_talk(server, me) as talk:
             await talk.say("CloseStream")
             await talk.until("Metadata")
         with pytest.raises(InvalidStatus) as refused:
-            async with talking(server, me):
+            async with open_talk(server, me):
                 pass
     assert refused.value.response.status_code == 429
     assert "transcriptions" in refused.value.response.headers["dg-error"]
@@ -347,11 +347,11 @@ async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
 @in_a_loop
 async def test_a_client_that_comes_back_at_once_need_not_wait_for_the_session_that_it_left(live_server):
     me = live_server.key("free")  # which may have one live session
-    async with talking(live_server, me) as talk:
+    async with open_talk(live_server, me) as talk:
         await talk.send(silence(1))
-    async with talking(live_server, me) as again:
+    async with open_talk(live_server, me) as again:
         with pytest.raises(InvalidStatus, match="429"):  # nobody left this one
-            async with talking(live_server, me):
+            async with open_talk(live_server, me):
                 pass
         await again.say("CloseStream")
         await again.until("Metadata")

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.dialects.deepgram.parameters import parse_live
 from server.model.offers import Offer
-from tests.server.serving import Served, wav
+from tests.server.serving import AppServer, wav
 from tests.server.storing import in_a_loop
 
 SILENCE = "A" * 64_000  # a second of PCM, as base64
@@ -31,7 +31,7 @@ def update(inputs: str) -> str:
 
 
 @asynccontextmanager
-async def realtime(server: Served, key: str) -> AsyncIterator[Any]:
+async def realtime(server: AppServer, key: str) -> AsyncIterator[Any]:
     """Yield a WebSocket on which session.created has come."""
     address = f"ws{server.base.removeprefix('http')}/v1/realtime?intent=transcription"
     async with connect(address, additional_headers={"Authorization": f"Bearer {key}"}, proxy=None) as socket:

@@ -10,14 +10,14 @@ from websockets.asyncio.client import connect
 
 from server.dialects.registered import DIALECTS
 from tests.server.receiving import receiver
-from tests.server.serving import served, wav
+from tests.server.serving import serve, wav
 from tests.server.storing import in_a_loop
 from tests.server.toy.dialect import TOY
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served"), dialects=(*DIALECTS, TOY)) as it:
+    with serve(tmp_path_factory.mktemp("served"), dialects=(*DIALECTS, TOY)) as it:
         yield it
 
 

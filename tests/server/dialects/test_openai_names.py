@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.recognition.engine import TASKS
 from server.model.offers import OPENAI_MODELS
-from tests.server.running import ROOT, Server, running
-from tests.server.serving import Served, served, wav
+from tests.server.running import ROOT, Server, run_server
+from tests.server.serving import AppServer, serve, wav
 
 JFK = ROOT / "tests" / "speech" / "human" / "jfk.flac"
 DEFAULTS = {
@@ -22,14 +22,14 @@ DEFAULTS = {
 
 
 @pytest.fixture(scope="module")
-def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("names")) as started:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    with serve(tmp_path_factory.mktemp("names")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def client(hearing: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key=hearing.key(), base_url=hearing.base + "/v1", max_retries=0) as client:
+def client(server: AppServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1", max_retries=0) as client:
         yield client
 
 
@@ -59,14 +59,14 @@ def test_each_listed_model_can_be_looked_up(client: openai.OpenAI) -> None:
 
 
 def test_an_operator_names_further_models(tmp_path: Path) -> None:
-    with running(tmp_path / "named", ENGINE="scripted", MODEL_ALIASES="house-model, large") as server:
+    with run_server(tmp_path / "named", ENGINE="scripted", MODEL_ALIASES="house-model, large") as server:
         assert [is_accepted(server, name) for name in ("house-model", "large", "whisper-1", "other")] == [
             True,
             True,
             True,
             False,
         ]
-    with running(tmp_path / "any", ENGINE="scripted", MODEL_ALIASES="*") as server:
+    with run_server(tmp_path / "any", ENGINE="scripted", MODEL_ALIASES="*") as server:
         assert is_accepted(server, "other")
         assert "*" not in {row["id"] for row in server.client(server.new_key()).get("/v1/models").json()["data"]}
 
@@ -79,32 +79,32 @@ def is_accepted(server: Server, name: str) -> bool:
 
 
 def test_one_language_in_a_list_is_the_language_and_several_are_detected(
-    client: openai.OpenAI, hearing: Served
+    client: openai.OpenAI, server: AppServer
 ) -> None:
     transcribe(client, languages=["de"])
     transcribe(client, languages=["en-US", "de"])
     transcribe(client, language="de-AT")
-    assert [options.language for options in hearing.batch.options[-3:]] == ["de", None, "de"]
+    assert [options.language for options in server.batch.options[-3:]] == ["de", None, "de"]
     with pytest.raises(openai.UnprocessableEntityError) as refused:
         transcribe(client, languages=["ja", "ko"])
     assert refused.value.param == "language"
 
 
-def test_keywords_reach_the_recogniser_before_the_prompt(client: openai.OpenAI, hearing: Served) -> None:
+def test_keywords_reach_the_recogniser_before_the_prompt(client: openai.OpenAI, server: AppServer) -> None:
     transcribe(client, keywords=["Siobhan", "metoprolol"], prompt="A call about a prescription.")
-    hint = hearing.batch.options[-1].hint
+    hint = server.batch.options[-1].hint
     assert hint.index("Siobhan") < hint.index("metoprolol") < hint.index("A call about a prescription.")
 
 
-def test_our_own_api_takes_keywords_as_a_list_or_as_text(hearing: Served) -> None:
-    with hearing.new_client() as client:
+def test_our_own_api_takes_keywords_as_a_list_or_as_text(server: AppServer) -> None:
+    with server.new_client() as client:
         form = {"keywords": "Siobhan, metoprolol ,Siobhan"}
         assert client.post("/v1/transcribe", files={"file": wav()}, data=form).status_code == 200
-        assert hearing.batch.options[-1].hint.count("Siobhan") == 1
+        assert server.batch.options[-1].hint.count("Siobhan") == 1
         live = client.post("/v1/live", json={"keywords": ["Dr. Nguyen, Kim", "Zürich"]})
         assert live.status_code == 201
         assert "warnings" not in live.json() or not live.json()["warnings"]
-        job = hearing.wait(hearing.storage.jobs.get(live.json()["job_id"]))
+        job = server.wait(server.storage.jobs.get(live.json()["job_id"]))
         assert job is not None
         assert job.order.keywords == ("Dr. Nguyen, Kim", "Zürich")
         for wrong in (["x" * 1001], [str(number) for number in range(101)], [1], "y" * 1001, {"a": 1}):
@@ -126,24 +126,24 @@ def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
 def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(
-    client: openai.OpenAI, hearing: Served
+    client: openai.OpenAI, server: AppServer
 ) -> None:
     for language in ({}, {"extra_body": {"language": "de"}}):
         given = {"file": ("a.wav", wav()), "model": "whisper-1", "prompt": "A word in English.", **language}
         told = client.audio.translations.create(**given, response_format="verbose_json")  # type: ignore[call-overload]  # as in transcribe()
         assert (told.text, told.language, told.model_extra["task"]) == ("so my fellow", "english", "translate")
-        asked = hearing.batch.options[-1]
+        asked = server.batch.options[-1]
         assert (asked.task, asked.hint) == ("translate", "A word in English.")
         assert asked.language == ("de" if language else None)
     transcribe(client)
-    assert hearing.batch.options[-1].task == "transcribe"
+    assert server.batch.options[-1].task == "transcribe"
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 def test_a_model_that_does_not_translate_says_which_ones_do(
-    client: openai.OpenAI, hearing: Served, monkeypatch: pytest.MonkeyPatch
+    client: openai.OpenAI, server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offers = hearing.service.parts.offers
+    offers = server.service.parts.offers
     turbo = replace(offers["production"], engine="whisper", model="large-v3-turbo", translates=False)
     monkeypatch.setitem(offers, "production", turbo)  # type: ignore[arg-type]  # other nodes may change it too
     with pytest.raises(openai.UnprocessableEntityError, match="models pull large-v3 brings one that does") as refused:
@@ -152,12 +152,12 @@ def test_a_model_that_does_not_translate_says_which_ones_do(
     assert transcribe(client) == "so my fellow"
 
 
-def test_our_own_api_translates_files_and_tells_it_in_the_record(hearing: Served) -> None:
-    with hearing.new_client() as client:
+def test_our_own_api_translates_files_and_tells_it_in_the_record(server: AppServer) -> None:
+    with server.new_client() as client:
         for task in TASKS:
             form = {"task": task, "language": "de"}
             record = client.post("/v1/transcribe", files={"file": wav()}, data=form).json()
-            assert (record["status"], record["task"], hearing.batch.options[-1].task) == ("completed", task, task)
+            assert (record["status"], record["task"], server.batch.options[-1].task) == ("completed", task, task)
         repeated = {"headers": {"Idempotency-Key": "once"}, "files": {"file": wav()}}
         assert client.post("/v1/transcribe", data={"task": "translate"}, **repeated).status_code == 200
         assert client.post("/v1/transcribe", **repeated).json()["code"] == "idempotency_key_reused"

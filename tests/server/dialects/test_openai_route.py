@@ -8,7 +8,7 @@ from dataclasses import replace
 import orjson
 
 from pipeline.words import Chunk
-from tests.server.serving import LIMITS, chunk, served, until, wav
+from tests.server.serving import LIMITS, chunk, serve, until, wav
 
 FORM = {"model": "whisper-1", "stream": "true", "prompt": "slow"}
 GO = threading.Event()
@@ -25,7 +25,7 @@ async def slow(*_: object) -> AsyncGenerator[Chunk]:
 def test_a_stream_that_has_nothing_to_say_gives_signs_of_life(tmp_path):
     GO.clear()
     quick = replace(LIMITS, streams=replace(LIMITS.streams, keep_alive_s=0.05))
-    with served(tmp_path, limits=quick) as server, server.new_client() as client:
+    with serve(tmp_path, limits=quick) as server, server.new_client() as client:
         server.batch.scripts["slow"] = slow
         with client.stream("POST", "/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM) as answer:
             lines = answer.iter_lines()
@@ -38,7 +38,7 @@ def test_a_stream_that_has_nothing_to_say_gives_signs_of_life(tmp_path):
 
 def test_a_server_that_stops_says_that_the_answer_is_not_whole(tmp_path):
     GO.clear()
-    with served(tmp_path) as server, server.new_client() as client:
+    with serve(tmp_path) as server, server.new_client() as client:
         server.batch.scripts["slow"] = slow
         with client.stream("POST", "/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM) as answer:
             lines = answer.iter_lines()

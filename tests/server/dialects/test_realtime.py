@@ -12,9 +12,9 @@ from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime import RealtimeTranscriptionSessionCreateRequest
 
 from server.dialects.openai.items import ItemNames, Items
-from tests.server.realtime_client import COMPLETED, PIPECAT, RATE, SILENCE, append, connected, talking
+from tests.server.realtime_client import COMPLETED, PIPECAT, RATE, SILENCE, append, connect_client, open_talk
 from tests.server.running import SPEECH
-from tests.server.serving import served
+from tests.server.serving import serve
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY
 
@@ -65,7 +65,7 @@ async def next_item(connection: AsyncRealtimeConnection) -> tuple[str, str]:
 @in_a_loop
 async def test_the_openai_package_commits_and_gets_deltas_that_add_up_to_the_transcript(bundled_server):
     audio = speech()
-    async with connected(bundled_server, bundled_server.new_key()) as connection:
+    async with connect_client(bundled_server, bundled_server.new_key()) as connection:
         created = await connection.recv()
         assert created.type == "session.created"
         assert isinstance(created.session, RealtimeTranscriptionSessionCreateRequest)
@@ -95,7 +95,7 @@ async def test_the_openai_package_commits_and_gets_deltas_that_add_up_to_the_tra
 
 @in_a_loop
 async def test_livekit_gets_its_items_without_a_commit(bundled_server):
-    async with talking(bundled_server, bundled_server.new_key(), model="gpt-4o-mini-transcribe") as talk:
+    async with open_talk(bundled_server, bundled_server.new_key(), model="gpt-4o-mini-transcribe") as talk:
         await talk.socket.send(json.dumps(LIVEKIT))
         await talk.send(speech() + 2 * SILENCE)
         done = await talk.until(COMPLETED)
@@ -122,7 +122,7 @@ async def test_livekit_gets_its_items_without_a_commit(bundled_server):
 @in_a_loop
 async def test_pipecat_commits_twice_without_an_error(live_server):
     me = live_server.key()
-    async with talking(live_server, me) as talk:
+    async with open_talk(live_server, me) as talk:
         assert (await talk.next())["type"] == "session.created"
         await talk.send(SILENCE)  # before session.updated, as Pipecat does
         assert (await talk.configure(PIPECAT))["session"]["audio"]["input"]["turn_detection"] is None
@@ -143,7 +143,7 @@ async def test_pipecat_commits_twice_without_an_error(live_server):
 
 @in_a_loop
 async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_once(live_server):
-    async with talking(live_server, live_server.key()) as talk:
+    async with open_talk(live_server, live_server.key()) as talk:
         await talk.configure(PIPECAT)
         for _ in range(3):
             await talk.send(SILENCE)
@@ -160,7 +160,7 @@ async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_o
 
 @in_a_loop
 async def test_a_commit_of_nothing_is_openais_error_and_the_socket_goes_on(live_server):
-    async with talking(live_server, live_server.key()) as talk:
+    async with open_talk(live_server, live_server.key()) as talk:
         await talk.configure(PIPECAT)
         await talk.say("input_audio_buffer.commit", event_id="mine")
         error = (await talk.until("error"))["error"]
@@ -178,7 +178,7 @@ async def test_a_commit_of_nothing_is_openais_error_and_the_socket_goes_on(live_
 
 @in_a_loop
 async def test_what_is_cleared_is_not_told(live_server):
-    async with talking(live_server, live_server.key()) as talk:
+    async with open_talk(live_server, live_server.key()) as talk:
         await talk.configure(PIPECAT)
         await talk.say("input_audio_buffer.clear")
         await talk.until("input_audio_buffer.cleared")
@@ -197,9 +197,9 @@ async def test_what_is_cleared_is_not_told(live_server):
 @in_a_loop
 async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session_ended(tmp_path):
     idle = replace(HASTY, idle_s=0.4, writerless_s=0.4)
-    with served(tmp_path, live=idle) as server:
+    with serve(tmp_path, live=idle) as server:
         me = server.key("free")  # which may have one live session
-        async with talking(server, me) as talk:
+        async with open_talk(server, me) as talk:
             await talk.configure(PIPECAT)
             with server.client(me) as client:
                 assert client.get("/v1/jobs").json()["data"] == []
@@ -219,7 +219,7 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
 
 @in_a_loop
 async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
-    async with talking(live_server, live_server.key("free")) as talk:  # which may have one live session
+    async with open_talk(live_server, live_server.key("free")) as talk:  # which may have one live session
         await talk.configure(PIPECAT)
         await talk.send(SILENCE)
         await talk.say("input_audio_buffer.commit")
@@ -249,7 +249,7 @@ async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
 )
 @in_a_loop
 async def test_what_cannot_be_done_is_refused_and_nothing_changes(live_server, inputs, code):
-    async with talking(live_server, live_server.key()) as talk:
+    async with open_talk(live_server, live_server.key()) as talk:
         before = (await talk.configure(PIPECAT))["session"]
         await talk.say("session.update", session={"type": "transcription", "audio": {"input": inputs}})
         assert (await talk.until("error"))["error"]["code"] == code

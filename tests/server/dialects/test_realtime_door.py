@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.dialects.openai.realtime import STOPPING_S, close_code
 from server.http.problems import Problem
-from tests.server.realtime_client import PIPECAT, SILENCE, append, connected, talking, url
-from tests.server.serving import LIMITS, served
+from tests.server.realtime_client import PIPECAT, SILENCE, append, connect_client, open_talk, url
+from tests.server.serving import LIMITS, serve
 from tests.server.storing import in_a_loop
 
 
@@ -29,7 +29,7 @@ async def test_a_client_secret_opens_one_door_with_its_session(live_server):
             session={"type": "transcription", "audio": {"input": {"turn_detection": None}}},
         )
     assert isinstance(secret.session, RealtimeTranscriptionSessionCreateResponse)
-    async with connected(live_server, secret.value) as connection:
+    async with connect_client(live_server, secret.value) as connection:
         created = await connection.recv()
         assert created.session.audio.input.turn_detection is None
     async with openai.AsyncOpenAI(base_url=live_server.base + "/v1", api_key=secret.value) as client:
@@ -41,7 +41,7 @@ async def test_a_client_secret_opens_one_door_with_its_session(live_server):
         key_id = own.get("/v1/keys").json()["data"][0]["key_id"]
         own.delete(f"/v1/keys/{key_id}")
     with pytest.raises(InvalidStatus) as refused:
-        async with talking(live_server, secret.value):
+        async with open_talk(live_server, secret.value):
             pass
     assert refused.value.response.status_code == 401
 
@@ -78,9 +78,9 @@ async def test_a_handshake_that_leads_nowhere_is_refused_in_openais_shape(live_s
 @in_a_loop
 async def test_over_quota_the_client_is_told_and_not_invited_to_come_back(tmp_path):
     plan = replace(LIMITS.plans["free"], transcriptions_per_month=1)
-    with served(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
+    with serve(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
         me = server.key("free")
-        async with talking(server, me) as talk:
+        async with open_talk(server, me) as talk:
             await talk.configure(PIPECAT)
             await talk.send(SILENCE)
             await talk.configure({"type": "session.update", "session": {"audio": {"input": {
@@ -97,13 +97,13 @@ async def test_sockets_of_an_account_are_bounded_also_while_they_are_idle(live_s
     me = live_server.key("free")  # one session: 20 + 2 sockets
     async with AsyncExitStack() as open_sockets:
         for _ in range(22):
-            await open_sockets.enter_async_context(talking(live_server, me))
+            await open_sockets.enter_async_context(open_talk(live_server, me))
         with pytest.raises(InvalidStatus) as refused:
-            async with talking(live_server, me):
+            async with open_talk(live_server, me):
                 pass
         assert refused.value.response.status_code == 429
         assert json.loads(refused.value.response.body)["error"]["code"] == "too_many_connections"
-        async with talking(live_server, live_server.key("free")) as other:
+        async with open_talk(live_server, live_server.key("free")) as other:
             await other.until("session.created")
 
 
@@ -115,10 +115,10 @@ def test_close_codes_say_whether_to_come_back():
 @in_a_loop
 async def test_who_comes_while_the_server_stops_is_sent_away_when_nobody_listens_any_more(tmp_path):
     """Pipecat gives up for good after three sockets in a row that were closed soon after they opened."""
-    with served(tmp_path) as server:
+    with serve(tmp_path) as server:
         me = server.key()
         server.call(server.service.begin_stop)
-        async with talking(server, me) as talk:
+        async with open_talk(server, me) as talk:
             came = asyncio.get_running_loop().time()
             with pytest.raises(ConnectionClosed) as closed:
                 await talk.next()

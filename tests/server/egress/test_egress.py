@@ -34,7 +34,7 @@ async def get(egress: Egress, url: str, *, asker: str = "acct_1") -> httpx.Respo
 
 
 @asynccontextmanager
-async def naming(
+async def start_egress(
     allowed: tuple[Network, ...] = (), *, allow_http: bool = False, **names: list[str] | None
 ) -> AsyncIterator[tuple[Egress, NameServer]]:
     """An egress, and the name server that it asks."""
@@ -64,7 +64,7 @@ async def test_a_name_is_resolved_once_for_judging_and_connecting():
     """A name server that answers otherwise the second time (DNS rebinding) is not asked a second time."""
     async with (
         peer(answer_in_turn(answer())) as inside,
-        naming(LOOPBACK, allow_http=True, rebind_test=["127.0.0.2"]) as (egress, server),
+        start_egress(LOOPBACK, allow_http=True, rebind_test=["127.0.0.2"]) as (egress, server),
     ):
         server.afterwards["rebind.test"] = ["127.0.0.1"]
         with pytest.raises(httpx.ConnectError):
@@ -75,7 +75,7 @@ async def test_a_name_is_resolved_once_for_judging_and_connecting():
 
 @in_a_loop
 async def test_one_private_address_among_public_ones_is_enough_to_refuse():
-    async with naming(mixed_test=["93.184.216.34", "10.0.0.1"]) as (egress, _):
+    async with start_egress(mixed_test=["93.184.216.34", "10.0.0.1"]) as (egress, _):
         with pytest.raises(TargetNotAllowed):
             await egress.check("https://mixed.test/", asker="acct_1")
         with pytest.raises(TargetNotAllowed):
@@ -84,7 +84,7 @@ async def test_one_private_address_among_public_ones_is_enough_to_refuse():
 
 @in_a_loop
 async def test_a_name_without_an_address_may_be_named_but_not_called():
-    async with naming(empty_test=[]) as (egress, _):
+    async with start_egress(empty_test=[]) as (egress, _):
         for url in ("https://later.test/", "https://empty.test/"):
             await egress.check(url, asker="acct_1")
             with pytest.raises(Unresolvable, match=r"test has no public address"):
@@ -93,7 +93,7 @@ async def test_a_name_without_an_address_may_be_named_but_not_called():
 
 @in_a_loop
 async def test_names_inside_and_unknown_names_are_refused_with_one_text():
-    async with naming(db_test=["10.0.0.5"]) as (egress, _):
+    async with start_egress(db_test=["10.0.0.5"]) as (egress, _):
         texts = set()
         for name in ("db.test", "unknown.test"):
             with pytest.raises(TargetNotAllowed) as refused:
@@ -105,7 +105,7 @@ async def test_names_inside_and_unknown_names_are_refused_with_one_text():
 @in_a_loop
 async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(names_module, "SERVER_S", 0.05)
-    async with naming(slow_test=None) as (egress, server):
+    async with start_egress(slow_test=None) as (egress, server):
         with pytest.raises(Unresolvable, match=r"slow\.test has no public address"):
             await get(egress, "https://slow.test/")
         await egress.check("https://slow.test/", asker="acct_1")
@@ -116,7 +116,7 @@ async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch)
 async def test_a_silent_name_server_holds_up_nobody_but_the_account_that_named_it():
     """Forty accounts ask a silent server for ten names each, and somebody else is answered at once."""
     silent = {f"n{number}_test": None for number in range(10)}
-    async with naming(LOOPBACK, allow_http=True, fine_test=["127.0.0.1"], **silent) as (egress, server):
+    async with start_egress(LOOPBACK, allow_http=True, fine_test=["127.0.0.1"], **silent) as (egress, server):
         threads = threading.active_count()
         async with asyncio.TaskGroup() as tasks:
             waiting = [
@@ -140,9 +140,10 @@ async def test_a_silent_name_server_holds_up_nobody_but_the_account_that_named_i
 async def test_the_next_address_is_tried_when_nobody_listens_at_the_first():
     async with (
         peer(answer_in_turn(answer(200, b"second"))) as target,
-        naming(LOOPBACK, allow_http=True, two_test=["127.0.0.2", "127.0.0.1"], none_test=["127.0.0.2", "127.0.0.3"])
-        as (egress, _),
-    ):  # fmt: skip
+        start_egress(
+            LOOPBACK, allow_http=True, two_test=["127.0.0.2", "127.0.0.1"], none_test=["127.0.0.2", "127.0.0.3"]
+        ) as (egress, _),
+    ):
         port = target.url.rpartition(":")[2]
         assert (await get(egress, f"http://two.test:{port}/")).content == b"second"
         with pytest.raises(httpx.ConnectError):
@@ -190,7 +191,7 @@ async def test_tls_is_asked_for_by_name_although_the_address_is_pinned():
     context.sni_callback = lambda _socket, name, _context: hello.append(name)
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", ssl=context)
     port = server.sockets[0].getsockname()[1]
-    async with naming(LOOPBACK, secure_test=["127.0.0.1"]) as (egress, _):
+    async with start_egress(LOOPBACK, secure_test=["127.0.0.1"]) as (egress, _):
         with pytest.raises(httpx.ConnectError):
             await get(egress, f"https://secure.test:{port}/")
     server.close()

@@ -16,7 +16,7 @@ from server.model.errors import DiskFull
 from server.model.orders import Source
 from server.storage.ports import Storage
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
-from tests.server.storing import in_a_loop, stored
+from tests.server.storing import in_a_loop, storage_in
 
 BLOB = "job_1/source/1"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -24,8 +24,8 @@ MOST = 100_000
 
 
 @asynccontextmanager
-async def fetching(folder: Path, *, allow_http: bool = True) -> AsyncIterator[tuple[Fetcher, Storage]]:
-    async with stored(folder) as storage:
+async def start_fetcher(folder: Path, *, allow_http: bool = True) -> AsyncIterator[tuple[Fetcher, Storage]]:
+    async with storage_in(folder) as storage:
         egress = Egress(allowed=LOOPBACK, allow_http=allow_http)
         yield Fetcher(egress, storage.blobs), storage
         await egress.close()
@@ -44,7 +44,7 @@ async def nothing_left(storage: Storage) -> bool:
 @in_a_loop
 async def test_the_bytes_are_stored_and_told_of(tmp_path):
     data = bytes(range(256)) * 300
-    async with fetching(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(200, data))) as source:
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(200, data))) as source:
         asked = Source(type="url", url=source.url + "/a/talk%20one.mp3?sig=x")
         found = await fetcher.fetch(asked, asker="acct_1", blob=BLOB, most=MOST)
         assert (found.bytes, found.filename, found.url) == (len(data), "talk one.mp3", asked.url)
@@ -58,7 +58,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
         left = int(asked.target[1:])
         writer.write(answer(302, Location=f"/{left - 1}") if left else answer(200, b"here"))
 
-    async with fetching(tmp_path) as (fetcher, storage), peer(around) as source:
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(around) as source:
         found = await fetcher.fetch(Source(type="url", url=f"{source.url}/3"), asker="acct_1", blob=BLOB, most=MOST)
         assert (found.bytes, found.filename) == (4, "0")
         await storage.blobs.delete("job_1")
@@ -82,7 +82,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
 def test_a_redirect_is_judged_like_the_address_itself(tmp_path, location, code):
     async def main() -> None:
         async with (
-            fetching(tmp_path) as (fetcher, storage),
+            start_fetcher(tmp_path) as (fetcher, storage),
             peer(answer_in_turn(answer(302, Location=location))) as source,
         ):
             error = await refusal(fetcher, source.url)
@@ -94,7 +94,7 @@ def test_a_redirect_is_judged_like_the_address_itself(tmp_path, location, code):
 
 @in_a_loop
 async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
-    async with fetching(tmp_path) as (fetcher, _):
+    async with start_fetcher(tmp_path) as (fetcher, _):
         secure = parse_target("https://127.0.0.1/", allow_http=True, allowed=LOOPBACK)
         response = fetch_module.httpx.Response(302, headers={"location": "http://127.0.0.1/"})
         with pytest.raises(FetchError) as caught:
@@ -104,7 +104,7 @@ async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
 
 @in_a_loop
 async def test_an_address_that_may_not_be_called_is_not_called(tmp_path):
-    async with fetching(tmp_path, allow_http=False) as (fetcher, _), peer(answer_in_turn(answer())) as source:
+    async with start_fetcher(tmp_path, allow_http=False) as (fetcher, _), peer(answer_in_turn(answer())) as source:
         assert (await refusal(fetcher, source.url)).code == "source_not_allowed"
         assert source.asked == []
 
@@ -112,7 +112,7 @@ async def test_an_address_that_may_not_be_called_is_not_called(tmp_path):
 @pytest.mark.parametrize(("status", "retryable"), [(404, False), (403, False), (204, False), (500, True), (429, True)])
 def test_a_status_other_than_200_is_the_sources_error(tmp_path, status, retryable):
     async def main() -> None:
-        async with fetching(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(status))) as source:
+        async with start_fetcher(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(status))) as source:
             error = await refusal(fetcher, source.url)
             assert (error.code, error.retryable) == ("source_http_error", retryable)
             assert str(status) in str(error)
@@ -128,7 +128,7 @@ async def test_too_many_bytes_declared_are_not_even_begun(tmp_path):
         await writer.drain()
         await silence(_asked, writer)
 
-    async with fetching(tmp_path) as (fetcher, storage), peer(declare_too_much) as source:
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(declare_too_much) as source:
         assert (await refusal(fetcher, source.url)).code == "source_too_large"
         assert await nothing_left(storage)
 
@@ -141,7 +141,7 @@ async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
             writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")
             await writer.drain()
 
-    async with fetching(tmp_path) as (fetcher, storage), peer(endless) as source:
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(endless) as source:
         error = await refusal(fetcher, source.url)
         assert (error.code, error.retryable) == ("source_too_large", False)
         assert await nothing_left(storage)
@@ -158,7 +158,7 @@ async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetch_module, "TOTAL_S", 0.2)
-        async with fetching(tmp_path) as (fetcher, storage), peer(dribble) as source:
+        async with start_fetcher(tmp_path) as (fetcher, storage), peer(dribble) as source:
             error = await refusal(fetcher, source.url)
             assert (error.code, error.retryable) == ("source_timeout", True)
             assert await nothing_left(storage)
@@ -185,7 +185,7 @@ async def test_a_source_that_sends_less_than_the_least_rate_is_given_up_long_bef
         patch.setattr(fetch_module, "PACE_WINDOW_S", 0.2)
         async with (
             asyncio.timeout(10),
-            fetching(tmp_path) as (fetcher, storage),
+            start_fetcher(tmp_path) as (fetcher, storage),
             peer(at_a_rate(1000, 1, 0.05)) as source,
         ):
             error = await refusal(fetcher, source.url)
@@ -201,7 +201,7 @@ async def test_a_source_that_sends_less_than_the_least_rate_is_given_up_long_bef
 async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetch_module, "PACE_WINDOW_S", 0.5)
-        async with fetching(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
+        async with start_fetcher(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
             found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
             assert found.bytes == 36_000
 
@@ -211,7 +211,7 @@ async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_agai
     async def half(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
 
-    async with fetching(tmp_path) as (fetcher, storage), peer(half) as source:
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(half) as source:
         error = await refusal(fetcher, source.url)
         assert (error.code, error.retryable) == ("source_unreachable", True)
         assert await nothing_left(storage)
@@ -219,7 +219,7 @@ async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_agai
 
 @in_a_loop
 async def test_nobody_listening_may_be_tried_again(tmp_path):
-    async with fetching(tmp_path) as (fetcher, _):
+    async with start_fetcher(tmp_path) as (fetcher, _):
         async with peer(answer_in_turn(answer())) as gone:
             url = gone.url
         error = await refusal(fetcher, url)
@@ -228,13 +228,13 @@ async def test_nobody_listening_may_be_tried_again(tmp_path):
 
 @in_a_loop
 async def test_what_is_no_http_is_unreachable(tmp_path):
-    async with fetching(tmp_path) as (fetcher, _), peer(answer_in_turn(b"SSH-2.0-OpenSSH_9.6\r\n")) as source:
+    async with start_fetcher(tmp_path) as (fetcher, _), peer(answer_in_turn(b"SSH-2.0-OpenSSH_9.6\r\n")) as source:
         assert (await refusal(fetcher, source.url)).code == "source_unreachable"
 
 
 @in_a_loop
 async def test_a_full_disk_is_not_the_sources_fault(tmp_path):
-    async with fetching(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(200, b"x" * 10))) as source:
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(answer_in_turn(answer(200, b"x" * 10))) as source:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(storage.blobs), "create", _no_room)
             with pytest.raises(DiskFull):

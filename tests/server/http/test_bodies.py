@@ -64,7 +64,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 
 @asynccontextmanager
-async def received(
+async def receive(
     blobs: FileBlobs,
     body: bytes | Iterable[bytes],
     content_type: str = MULTIPART,
@@ -100,7 +100,7 @@ async def refusal(
 ) -> Refused:
     async with open_blobs(folder) as blobs:
         with pytest.raises(Refused) as caught:
-            async with received(blobs, body, content_type, **options):
+            async with receive(blobs, body, content_type, **options):
                 raise AssertionError("this should have been refused")
         assert files_of(folder) == []
         return caught.value
@@ -118,7 +118,7 @@ async def test_a_form_gives_its_fields_and_its_file(tmp_path):
         part("output_formats", b"srt"),
         part("prompt", "Grüße".encode()),
     )
-    async with open_blobs(tmp_path) as blobs, received(blobs, body) as it:
+    async with open_blobs(tmp_path) as blobs, receive(blobs, body) as it:
         assert it.fields == {"output_formats": ["json", "srt"], "prompt": ["Grüße"]}
         assert it.file is not None
         assert (it.file.bytes, it.file.filename) == (len(audio), "a.mp3")
@@ -136,7 +136,7 @@ def test_any_chunking_gives_the_same_bytes(tmp_path_factory, audio, size, prompt
     body = form(part("prompt", prompt.encode()), part("file", audio, filename="a"), part("wait", b"0"))
 
     async def main() -> None:
-        async with open_blobs(tmp_path_factory.mktemp("up")) as blobs, received(blobs, cut(body, size)) as it:
+        async with open_blobs(tmp_path_factory.mktemp("up")) as blobs, receive(blobs, cut(body, size)) as it:
             assert it.fields == {"prompt": [prompt], "wait": ["0"]}
             assert it.file is not None
             assert await stored_bytes(blobs, it.file.blob) == audio
@@ -147,10 +147,10 @@ def test_any_chunking_gives_the_same_bytes(tmp_path_factory, audio, size, prompt
 @in_a_loop
 async def test_a_file_that_was_not_kept_is_deleted_after_the_block(tmp_path):
     async with open_blobs(tmp_path) as blobs:
-        async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
+        async with receive(blobs, form(part("file", b"x", filename="a")), keep=False):
             pass
         assert files_of(tmp_path) == []
-        async with received(blobs, form(part("file", b"x", filename="a"))) as it:
+        async with receive(blobs, form(part("file", b"x", filename="a"))) as it:
             pass
         assert it.file is not None
         assert await blobs.size(it.file.blob) == 1
@@ -160,21 +160,21 @@ async def test_a_file_that_was_not_kept_is_deleted_after_the_block(tmp_path):
 async def test_what_breaks_inside_the_block_deletes_the_file(tmp_path):
     async with open_blobs(tmp_path) as blobs:
         with pytest.raises(ZeroDivisionError):
-            async with received(blobs, form(part("file", b"x", filename="a")), keep=False):
+            async with receive(blobs, form(part("file", b"x", filename="a")), keep=False):
                 raise ZeroDivisionError
         assert files_of(tmp_path) == []
 
 
 @in_a_loop
 async def test_an_empty_file_is_a_file_of_no_bytes(tmp_path):
-    async with open_blobs(tmp_path) as blobs, received(blobs, form(part("file", b"", filename="a"))) as it:
+    async with open_blobs(tmp_path) as blobs, receive(blobs, form(part("file", b"", filename="a"))) as it:
         assert it.file is not None
         assert it.file.bytes == 0
 
 
 @in_a_loop
 async def test_a_file_part_needs_no_filename(tmp_path):
-    async with open_blobs(tmp_path) as blobs, received(blobs, form(part("file", b"abc"))) as it:
+    async with open_blobs(tmp_path) as blobs, receive(blobs, form(part("file", b"abc"))) as it:
         assert it.file is not None
         assert (it.file.bytes, it.file.filename, it.fields) == (3, None, {})
 
@@ -183,10 +183,10 @@ async def test_a_file_part_needs_no_filename(tmp_path):
 async def test_json_and_urlencoded_say_the_same(tmp_path):
     async with open_blobs(tmp_path) as blobs:
         said = {"url": "https://x.test/ä b", "wait": "0"}
-        async with received(blobs, orjson.dumps(said), "application/json; charset=utf-8") as it:
+        async with receive(blobs, orjson.dumps(said), "application/json; charset=utf-8") as it:
             from_json = it.fields
         body = b"url=https%3A%2F%2Fx.test%2F%C3%A4+b&wait=0"
-        async with received(blobs, body, "Application/X-WWW-Form-Urlencoded") as it:
+        async with receive(blobs, body, "Application/X-WWW-Form-Urlencoded") as it:
             assert it.fields == from_json == {name: [value] for name, value in said.items()}
 
 
@@ -230,7 +230,7 @@ def test_a_file_over_the_cap_is_413_and_leaves_nothing(tmp_path):
 def test_a_file_of_exactly_the_cap_is_taken(tmp_path):
     async def main() -> None:
         body = form(part("file", bytes(MOST), filename="a"))
-        async with open_blobs(tmp_path) as blobs, received(blobs, cut(body, 10_000)) as it:
+        async with open_blobs(tmp_path) as blobs, receive(blobs, cut(body, 10_000)) as it:
             assert it.file is not None
             assert it.file.bytes == MOST
 
@@ -324,7 +324,7 @@ def test_a_json_body_has_as_few_members_as_a_form(tmp_path, members, fits):
     body = orjson.dumps({f"member_{number}": 1 for number in range(members)})
 
     async def main() -> None:
-        async with open_blobs(tmp_path) as blobs, received(blobs, body, "application/json") as it:
+        async with open_blobs(tmp_path) as blobs, receive(blobs, body, "application/json") as it:
             assert len(it.fields) == MAX_FIELDS
 
     if fits:
@@ -338,7 +338,7 @@ def test_a_json_body_has_as_few_members_as_a_form(tmp_path, members, fits):
 async def test_a_file_is_refused_where_the_last_of_the_disk_is_kept(tmp_path):
     blobs = FileBlobs(tmp_path, reserve_bytes=2**60)
     with pytest.raises(DiskFull):
-        async with received(blobs, form(part("file", b"sound", filename="a"))):
+        async with receive(blobs, form(part("file", b"sound", filename="a"))):
             raise AssertionError("this should have been refused")
     assert files_of(tmp_path) == []
     await blobs.close()
@@ -357,7 +357,7 @@ async def test_memory_does_not_grow_with_the_file(tmp_path):
             yield f"\r\n--{BOUNDARY}--\r\n".encode()
 
         tracemalloc.start()
-        async with received(blobs, body(), most=10**9) as it:
+        async with receive(blobs, body(), most=10**9) as it:
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             assert it.file is not None

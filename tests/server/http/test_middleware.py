@@ -10,14 +10,14 @@ import pytest
 from server.http import middleware
 from server.http.middleware import EXPOSING, PREFLIGHT, Origins
 from tests.server.peers import RawClient
-from tests.server.serving import chunk, served, wav
+from tests.server.serving import chunk, serve, wav
 
 PAGE = "https://page.test"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served"), CORS_ORIGINS="*") as it:
+    with serve(tmp_path_factory.mktemp("served"), CORS_ORIGINS="*") as it:
         yield it
 
 
@@ -208,7 +208,7 @@ def test_a_bad_key_is_refused_before_the_upload_and_the_client_can_read_it(serve
             client.send(bytes(1_000_000))
         status, _, body = client.answer()
         assert (status, json.loads(body)["code"]) == (401, "invalid_key")
-        assert client.closed()
+        assert client.is_closed()
 
 
 def test_httpx_reads_the_refusal_of_a_large_upload(server):
@@ -227,7 +227,7 @@ def test_who_waits_for_100_continue_is_refused_without_it(server, monkeypatch):
         client.send(upload_head("sw_live_nonsense", "Content-Length: 20000000", "Expect: 100-continue"))
         status, headers, _ = client.answer()
         assert (status, headers["connection"]) == (401, "close")
-        assert client.closed()
+        assert client.is_closed()
 
 
 def test_who_waits_for_100_continue_and_may_send_is_told_to(server):

@@ -8,7 +8,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from server.dialects.deepgram.errors import SHAPE
 from server.http.codes import CODES
-from tests.server.serving import served
+from tests.server.serving import serve
 
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "trace"}
 PROMISED = {
@@ -59,7 +59,7 @@ PROMISED = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served")) as it:
+    with serve(tmp_path_factory.mktemp("served")) as it:
         yield it
 
 
@@ -160,7 +160,7 @@ def test_it_is_public_and_costs_nothing(server):
 
 
 def test_addresses_in_it_are_those_clients_use(tmp_path):
-    with served(tmp_path, PUBLIC_BASE_URL="https://speech.example/api") as it, it.client() as client:
+    with serve(tmp_path, PUBLIC_BASE_URL="https://speech.example/api") as it, it.client() as client:
         document = client.get("/openapi.json").json()
         schema = client.get("/schemas/service_v1.json").json()
     assert [row["url"] for row in document["servers"]] == [

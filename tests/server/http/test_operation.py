@@ -33,7 +33,7 @@ GOING = Deprecation(
 )
 
 
-class Everybody:
+class OpenAccess:
     """Access control that lets everyone in."""
 
     async def admit(self, _request: Request, _operation: Operation) -> None: ...
@@ -67,7 +67,7 @@ def at(method: str, handle: Handler) -> Operation:
 
 def app_of(*operations: Operation) -> ASGIApp:
     """An app with these operations at /things."""
-    routes = Router([Route("/things", Resource(operations, Everybody()))], default=not_found)
+    routes = Router([Route("/things", Resource(operations, OpenAccess()))], default=not_found)
     return OuterMiddleware(
         Compression(routes),
         origins=Origins(["*"]),

@@ -12,18 +12,18 @@ import pytest
 
 from server.model.errors import StorageError
 from server.model.offers import DIARIZING_MODEL
-from tests.server.serving import Served, served, until, wav
+from tests.server.serving import AppServer, serve, until, wav
 
 
 @pytest.fixture(scope="module")
-def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("speakers")) as started:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    with serve(tmp_path_factory.mktemp("speakers")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def sandbox(hearing: Served) -> Iterator[httpx.Client]:
-    with hearing.new_client(sandbox=True) as client:
+def sandbox(server: AppServer) -> Iterator[httpx.Client]:
+    with server.new_client(sandbox=True) as client:
         yield client
 
 
@@ -109,10 +109,10 @@ def test_a_limit_of_speakers_without_labels_is_warned_of(sandbox: httpx.Client) 
     assert sandbox.post("/v1/live", json={"max_speakers": 2}).json()["warnings"] == ignored
 
 
-def test_a_server_without_the_models_says_what_to_install(hearing: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    offers = hearing.service.parts.offers
+def test_a_server_without_the_models_says_what_to_install(server: AppServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = server.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
-    with hearing.new_client() as client:
+    with server.new_client() as client:
         for answer in (ask(client), client.post("/v1/live", json={"diarize": True})):
             assert answer.status_code == 422
             assert answer.json()["errors"][0]["param"] == "diarize"
@@ -121,9 +121,9 @@ def test_a_server_without_the_models_says_what_to_install(hearing: Served, monke
 
 
 @pytest.fixture(scope="module")
-def openai_client(hearing: Served) -> Iterator[openai.OpenAI]:
-    key = hearing.key("pro", "sandbox")
-    with openai.OpenAI(api_key=key, base_url=hearing.base + "/sandbox/v1", max_retries=0) as client:
+def openai_client(server: AppServer) -> Iterator[openai.OpenAI]:
+    key = server.key("pro", "sandbox")
+    with openai.OpenAI(api_key=key, base_url=server.base + "/sandbox/v1", max_retries=0) as client:
         yield client
 
 
@@ -153,20 +153,20 @@ def test_the_diarizing_model_labels_every_format_of_openais(openai_client: opena
 
 
 def test_the_diarizing_model_is_refused_where_its_models_are_missing(
-    hearing: Served, monkeypatch: pytest.MonkeyPatch
+    server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offers = hearing.service.parts.offers
+    offers = server.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
     with (
-        openai.OpenAI(api_key=hearing.key(), base_url=hearing.base + "/v1", max_retries=0) as client,
+        openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1", max_retries=0) as client,
         pytest.raises(openai.UnprocessableEntityError, match="scripts/setup speakers"),
     ):
         openai_answer(client, DIARIZING_MODEL)
 
 
-def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(hearing: Served) -> None:
-    key = hearing.key("pro", "sandbox")
-    with httpx.Client(base_url=hearing.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
+def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(server: AppServer) -> None:
+    key = server.key("pro", "sandbox")
+    with httpx.Client(base_url=server.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
         query = {"diarize": "true", "utterances": "true", "paragraphs": "true", "punctuate": "true"}
         results = client.post("/v1/listen", params=query, content=wav(40), timeout=60).json()["results"]
         said = results["channels"][0]["alternatives"][0]
@@ -220,25 +220,25 @@ def test_empty_lists_of_known_speakers_name_nobody(sandbox: httpx.Client) -> Non
 
 @pytest.mark.parametrize("brackets", ["", "[]"])
 def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audio(
-    hearing: Served, brackets: str
+    server: AppServer, brackets: str
 ) -> None:
     form = {
         "diarize": "true",
         f"known_speaker_names{brackets}": ["Ann", "Bob"],
         f"known_speaker_references{brackets}": [REFERENCE, data_url(wav(9))],
     }
-    with hearing.new_client() as client:
+    with server.new_client() as client:
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
     assert not answer.json()["warnings"]
-    speakers = hearing.batch.options[-1].speakers
+    speakers = server.batch.options[-1].speakers
     assert speakers is not None
     assert list(speakers.known) == ["Ann", "Bob"]
-    until(lambda: not hearing.wait(is_stored(hearing, f"{answer.json()['job_id']}/voices/known")))
+    until(lambda: not server.wait(is_stored(server, f"{answer.json()['job_id']}/voices/known")))
 
 
-async def is_stored(served: Served, key: str) -> bool:
+async def is_stored(serve: AppServer, key: str) -> bool:
     try:
-        return bool([piece async for piece in served.storage.blobs.read(key)])
+        return bool([piece async for piece in serve.storage.blobs.read(key)])
     except (StorageError, OSError):
         return False

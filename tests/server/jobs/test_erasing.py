@@ -19,9 +19,9 @@ from server.model.events import NewEvent
 from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.serving import Served, chunk, served, until, wav
-from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, in_a_loop, stored, submit
-from tests.server.talking import Caller, silence, talking
+from tests.server.serving import AppServer, chunk, serve, until, wav
+from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.talking import Caller, open_talk, silence
 
 SPOKEN, WRITTEN = "Spokenmarker", "writtenmarker"
 
@@ -32,10 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Served]:
+def server(folder: Path) -> Iterator[AppServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(housekeeping, "TIDY_S", 0.1)
-        with served(folder) as it:
+        with serve(folder) as it:
             yield it
 
 
@@ -47,7 +47,7 @@ def traces(folder: Path, *marks: str) -> list[str]:
     ).stdout.split()
 
 
-def gone(folder: Path, *marks: str) -> bool:
+def is_erased(folder: Path, *marks: str) -> bool:
     return until(lambda: not traces(folder, *marks))
 
 
@@ -56,7 +56,7 @@ async def says_marker(_path, _options, done):
         yield chunk(0, SPOKEN, "and", SPOKEN.lower())
 
 
-def transcribe(server: Served, client, hook: str) -> str:
+def transcribe(server: AppServer, client, hook: str) -> str:
     """A finished job whose markers stand in its words, metadata, prompt, webhook address, file name and audio."""
     prompt = f"{WRITTEN} prompt"
     server.batch.scripts[prompt] = says_marker
@@ -85,7 +85,7 @@ def test_delete_leaves_no_byte_of_a_job_in_the_data_folder(server, folder, caplo
         assert traces(folder, SPOKEN)
         assert traces(folder, WRITTEN)
         assert client.delete(f"/v1/jobs/{job_id}").status_code == 204
-        assert gone(folder, SPOKEN, SPOKEN.lower(), WRITTEN)
+        assert is_erased(folder, SPOKEN, SPOKEN.lower(), WRITTEN)
         assert client.get(f"/v1/jobs/{job_id}").status_code == 404
     [line] = server.wait(server.storage.upkeep.erasures(job_id=job_id, limit=10))
     assert (line.what, line.why) == (ErasedPart.JOB, ErasureReason.REQUESTED)
@@ -107,7 +107,7 @@ def test_deleting_a_job_while_it_is_transcribed_leaves_no_byte_either(server, fo
         ).json()["job_id"]
         until(lambda: traces(folder, SPOKEN))
         assert client.delete(f"/v1/jobs/{job_id}", params={"force": "true"}).status_code == 204
-        assert gone(folder, SPOKEN)
+        assert is_erased(folder, SPOKEN)
         assert not (folder / "data" / "blobs" / job_id).exists()
 
 
@@ -118,7 +118,7 @@ def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
     @in_a_loop
     async def talk() -> None:
         record = await me.start(metadata={"k": WRITTEN}, record=True)
-        async with talking(me.socket(record), me.headers) as it:
+        async with open_talk(me.socket(record), me.headers) as it:
             await it.send(silence(4.0))
             await it.until("word")
             await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
@@ -128,7 +128,7 @@ def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
             async with me.client() as client:
                 answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
                 assert answer.status_code == 204
-        await asyncio.to_thread(gone, folder, WRITTEN, '"word":')
+        await asyncio.to_thread(is_erased, folder, WRITTEN, '"word":')
 
     talk()
 
@@ -136,7 +136,7 @@ def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
 @in_a_loop
 async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         sweeper = Sweeper(storage, Eraser(storage, Metrics()))
         order = Order(prompt=WRITTEN, metadata={"k": WRITTEN}, webhook_url=f"https://h.example/{WRITTEN}")
         old = await submit(storage, order=order)
@@ -159,7 +159,7 @@ async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
 
 @in_a_loop
 async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         sweeper = Sweeper(storage, Eraser(storage, Metrics()))
         late, later = await submit(storage), await submit(storage)
         for job_id in (late, later):

@@ -11,7 +11,7 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import ORPHAN_MS, Chore, Housekeeping, Sweeper
 from server.metrics import Metrics
 from server.model.errors import StorageError
-from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, stored, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
 
 
 async def blob(storage, key: str) -> None:
@@ -23,7 +23,7 @@ def sweeper_of(storage) -> Sweeper:
     return Sweeper(storage, Eraser(storage, Metrics()))
 
 
-def aged(folder, prefix: str, *, ms: int) -> None:
+def set_age(folder, prefix: str, *, ms: int) -> None:
     """Set the time of the last change of a prefix."""
     at = (now_ms() - ms) / 1000
     os.utime(folder / "data" / "blobs" / prefix, (at, at))
@@ -32,7 +32,7 @@ def aged(folder, prefix: str, *, ms: int) -> None:
 @in_a_loop
 async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         old, young, waiting = await submit(storage), await submit(storage), await submit(storage)
         for job_id in (old, young):
             await blob(storage, f"{job_id}/1.json")
@@ -52,7 +52,7 @@ async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
     clock = ManualClock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "AT_ONCE", 2)
-        async with stored(tmp_path, clock) as storage:
+        async with storage_in(tmp_path, clock) as storage:
             for _ in range(5):
                 await storage.jobs.finish(await _claim_new_job(storage), completion())
             clock.advance(ms=HOUR + 1)
@@ -67,25 +67,25 @@ async def _claim_new_job(storage):
 
 @in_a_loop
 async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         for prefix in (job_id, "job_orphan", "job_uploading"):
             await blob(storage, f"{prefix}/source")
         for prefix in (job_id, "job_orphan"):
-            aged(tmp_path, prefix, ms=ORPHAN_MS + 60_000)
-        aged(tmp_path, "job_uploading", ms=ORPHAN_MS - 60_000)
+            set_age(tmp_path, prefix, ms=ORPHAN_MS + 60_000)
+        set_age(tmp_path, "job_uploading", ms=ORPHAN_MS - 60_000)
         await sweeper_of(storage).sweep()
         assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 
 @in_a_loop
 async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_next(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         for prefix in (job_id, "job_orphan", "job_uploading"):
             await blob(storage, f"{prefix}/source")
         for prefix in (job_id, "job_orphan"):
-            aged(tmp_path, prefix, ms=60_000)
+            set_age(tmp_path, prefix, ms=60_000)
         await Sweeper(storage, Eraser(storage, Metrics()), alone_since=now_ms() - 30_000).sweep()
         assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 

@@ -26,7 +26,7 @@ from server.storage.ports import Storage
 from tests.server.jobs.test_erasing import traces
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.serving import Served, chunk, served, until, wav
+from tests.server.serving import AppServer, chunk, serve, until, wav
 from tests.server.storing import (
     HOOK,
     NOON,
@@ -36,11 +36,11 @@ from tests.server.storing import (
     completion,
     failure,
     in_a_loop,
-    stored,
+    storage_in,
     submit,
     types_of,
 )
-from tests.server.talking import Caller, script_words, silence, talking
+from tests.server.talking import Caller, open_talk, script_words, silence
 
 SPOKEN = "Spokenmarker"
 HINT = "writtenmarker of a prompt"
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Served]:
+def server(folder: Path) -> Iterator[AppServer]:
     async def says_marker(_path, _options, done):
         if not done:
             yield chunk(0, SPOKEN, "and")
@@ -61,13 +61,13 @@ def server(folder: Path) -> Iterator[Served]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(housekeeping, "TIDY_S", 0.1)
-        with served(folder) as it:
+        with serve(folder) as it:
             it.batch.scripts[HINT] = it.batch.scripts[hint_of([TERM], HINT)] = says_marker
             yield it
 
 
 @pytest.fixture
-def client(server: Served) -> Iterator[httpx.Client]:
+def client(server: AppServer) -> Iterator[httpx.Client]:
     with server.new_client() as client:
         yield client
 
@@ -88,7 +88,7 @@ def assert_whole(record: dict[str, Any]) -> None:
     assert orjson.loads(record["outputs"]["json"])["text"] == record["text"]
 
 
-def assert_erased(server: Served, client: httpx.Client, folder: Path, job_id: str) -> None:
+def assert_erased(server: AppServer, client: httpx.Client, folder: Path, job_id: str) -> None:
     """The record stands without results from now on, and soon no file has a trace of them."""
     assert client.get(f"/v1/jobs/{job_id}").json()["text"] is None
     shown = until(lambda: (seen := client.get(f"/v1/jobs/{job_id}").json())["erased_at"] and seen)
@@ -206,7 +206,7 @@ def test_a_live_session_hands_over_its_words_and_keeps_none(server, folder, by):
     @in_a_loop
     async def talk() -> None:
         record = await me.start(retention="none", metadata={"k": "v"})
-        async with talking(me.socket(record), me.headers) as it:
+        async with open_talk(me.socket(record), me.headers) as it:
             await it.send(silence(4.0))
             if by == "writer":
                 await it.say("close")
@@ -316,7 +316,7 @@ async def end_job(storage: Storage, outcome: Outcome, **order: Any) -> str:
 @in_a_loop
 async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await end_job(storage, completion())
         assert await storage.jobs.list_to_erase(limit=9) == []
         assert await storage.jobs.erase_outputs(job_id) is None
@@ -341,7 +341,7 @@ async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
 
 @in_a_loop
 async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage, completion(), webhook_url=HOOK, webhook_events=("job.completed",))
         await storage.jobs.note_answered(job_id)
         assert await storage.jobs.erase_outputs(job_id) is None
@@ -353,7 +353,7 @@ async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_pat
 
 @in_a_loop
 async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage, failure())
         assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
         await storage.jobs.erase_outputs(job_id)
@@ -362,7 +362,7 @@ async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp
 
 @in_a_loop
 async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.note_answered(job_id)
         await storage.jobs.finish(await claim(storage), completion())
@@ -377,7 +377,7 @@ async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
 @in_a_loop
 async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path):
     clock = ManualClock(now_ms())
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         eraser, job_id = Eraser(storage, Metrics()), await end_job(storage, completion())
         with eraser.holding(job_id):
             await eraser.note_answered(job_id)

@@ -4,7 +4,7 @@ import asyncio
 
 from server.jobs.waiter import JobWaiter
 from server.model.jobs import State
-from tests.server.storing import CANCELED, checkpoint, claim, completion, in_a_loop, stored, submit
+from tests.server.storing import CANCELED, checkpoint, claim, completion, in_a_loop, storage_in, submit
 
 MOST_S = 30
 
@@ -17,7 +17,7 @@ async def job_of(storage, job_id):
 
 @in_a_loop
 async def test_the_end_of_the_job_ends_the_wait(tmp_path):
-    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+    async with storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         job = await job_of(storage, await submit(storage))
         held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).wait_for_end(job, wait_s=MOST_S))
         lease = await claim(storage)
@@ -30,7 +30,7 @@ async def test_the_end_of_the_job_ends_the_wait(tmp_path):
 
 @in_a_loop
 async def test_a_job_that_is_over_is_not_waited_for(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.finish(await claim(storage), CANCELED)
         job = await job_of(storage, job_id)
@@ -39,7 +39,7 @@ async def test_a_job_that_is_over_is_not_waited_for(tmp_path):
 
 @in_a_loop
 async def test_after_the_wait_the_job_is_as_it_is(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job = await job_of(storage, await submit(storage))
         waiter = JobWaiter(storage.jobs, asyncio.Event())
         assert await waiter.wait_for_end(job, wait_s=0) is job
@@ -49,7 +49,7 @@ async def test_after_the_wait_the_job_is_as_it_is(tmp_path):
 
 @in_a_loop
 async def test_a_server_that_stops_answers_whom_it_holds(tmp_path):
-    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+    async with storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         closing = asyncio.Event()
         job = await job_of(storage, await submit(storage))
         held = tasks.create_task(JobWaiter(storage.jobs, closing).wait_for_end(job, wait_s=60))
@@ -60,7 +60,7 @@ async def test_a_server_that_stops_answers_whom_it_holds(tmp_path):
 
 @in_a_loop
 async def test_a_job_deleted_meanwhile_is_answered_as_it_was_last(tmp_path):
-    async with stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+    async with storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         job = await job_of(storage, await submit(storage))
         held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).wait_for_end(job, wait_s=60))
         await asyncio.sleep(0.05)

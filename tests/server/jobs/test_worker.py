@@ -20,7 +20,7 @@ from server.model.orders import Order
 from server.storage.ports import Storage
 from tests.server.serving import chunk
 from tests.server.storing import in_a_loop, quota
-from tests.server.working import MOST_S, PATIENT, Shop, gated, shop, speak
+from tests.server.working import MOST_S, PATIENT, Shop, gated_shop, shop, speak
 
 # --- done --------------------------------------------------------------------------------------------------------
 
@@ -31,8 +31,8 @@ async def test_a_job_is_transcribed_written_and_told_in_order(tmp_path):
         it.batch.scripts["speak"] = speak
         order = Order(output_formats=("json", "srt"), word_timestamps=True)
         job_id = await it.submit("speak", order=order, seconds=4.0)
-        async with it.working():
-            job = await it.over(job_id)
+        async with it.run_workers():
+            job = await it.wait_for_end(job_id)
             await it.audio_gone(job_id)
         assert (job.state, job.text, job.language, job.duration_s) == (
             State.COMPLETED,
@@ -60,8 +60,8 @@ async def test_the_decoder_is_told_the_plans_longest_file(tmp_path):
     async with shop(tmp_path) as it:
         account, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
         job_id = await it.submit(account=account.id, order=Order(language="de"))
-        async with it.working():
-            await it.over(job_id)
+        async with it.run_workers():
+            await it.wait_for_end(job_id)
         [options] = it.batch.options
         assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
 
@@ -70,8 +70,8 @@ async def test_the_decoder_is_told_the_plans_longest_file(tmp_path):
 async def test_many_jobs_and_workers_do_every_job_once(tmp_path):
     async with shop(tmp_path) as it:
         jobs = [await it.submit() for _ in range(12)]
-        async with it.working(count=3):
-            ended = [await it.over(job_id) for job_id in jobs]
+        async with it.run_workers(count=3):
+            ended = [await it.wait_for_end(job_id) for job_id in jobs]
         assert {job.state for job in ended} == {State.COMPLETED}
         assert [job.attempt for job in ended] == [1] * 12
         assert len(it.batch.options) == 12
@@ -101,17 +101,17 @@ def test_without_word_timestamps_only_segments_are_told():
 
 @in_a_loop
 async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         order = Order(output_formats=("srt", "txt"), word_timestamps=True)
         broken = await it.submit("gate", order=order, seconds=4.0)
-        async with it.dying():
+        async with it.run_dying_workers():
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
         assert len(await it.storage.jobs.chunks(broken)) == 1
         gate.open.set()
         it.clock.advance(s=31)
         whole = await it.submit("speak", order=order, seconds=4.0)
-        async with it.working():
-            after, plain = await it.over(broken), await it.over(whole)
+        async with it.run_workers():
+            after, plain = await it.wait_for_end(broken), await it.wait_for_end(whole)
         assert gate.resumed_behind == [0, 1]
         assert (after.attempt, plain.attempt) == (2, 1)
         assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
@@ -132,9 +132,9 @@ async def take_over(it: Shop) -> Lease:
 
 @in_a_loop
 async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
+        async with it.run_workers(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.closing.set()  # it has one job and will not claim another
             lease = await take_over(it)
@@ -151,9 +151,9 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
 
 @in_a_loop
 async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, lease_s=0.2, renew_s=60.0), every_s=60.0) as workers:
+        async with it.run_workers(replace(PATIENT, lease_s=0.2, renew_s=60.0), every_s=60.0) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.closing.set()
             await asyncio.sleep(0.25)
@@ -164,24 +164,24 @@ async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tm
 
 @in_a_loop
 async def test_a_lease_is_renewed_while_a_chunk_takes_long(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, lease_s=0.3, renew_s=0.1)):
+        async with it.run_workers(replace(PATIENT, lease_s=0.3, renew_s=0.1)):
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             await asyncio.sleep(0.5)
             gate.open.set()
-            assert (await it.over(job_id)).attempt == 1
+            assert (await it.wait_for_end(job_id)).attempt == 1
 
 
 @in_a_loop
 async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, renew_s=0.05, stall_s=0.1)):
+        async with it.run_workers(replace(PATIENT, renew_s=0.05, stall_s=0.1)):
             await asyncio.wait_for(gate.left.wait(), MOST_S)
             gate.open.set()
             it.clock.advance(s=31)
-            job = await it.over(job_id)
+            job = await it.wait_for_end(job_id)
         assert (job.state, job.attempt, gate.resumed_behind) == (State.COMPLETED, 2, [0, 1])
 
 
@@ -190,14 +190,14 @@ async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
 
 @in_a_loop
 async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate", quotas=(quota(),))
-        async with it.working():
+        async with it.run_workers():
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             asked = await it.storage.jobs.cancel(job_id)
             assert asked is not None
             assert asked.state is State.PROCESSING
-            assert (await it.over(job_id)).state is State.CANCELED
+            assert (await it.wait_for_end(job_id)).state is State.CANCELED
         assert gate.left.is_set()
         assert [kind for kind, _ in await it.events(job_id)][-1] == "job.canceled"
         assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
@@ -205,24 +205,24 @@ async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
 
 @in_a_loop
 async def test_deleting_a_job_in_work_ends_the_work_and_leaves_nothing(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working():
+        async with it.run_workers():
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             prefix = await it.storage.jobs.delete(job_id)
             assert prefix is not None
             await it.storage.blobs.delete(prefix)
             await asyncio.wait_for(gate.left.wait(), MOST_S)
-            assert (await it.over(await it.submit())).state is State.COMPLETED
+            assert (await it.wait_for_end(await it.submit())).state is State.COMPLETED
         assert await it.storage.jobs.get(job_id) is None
         assert job_id not in dict(await it.storage.blobs.prefixes())
 
 
 @in_a_loop
 async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working() as workers:
+        async with it.run_workers() as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.closing.set()
             await asyncio.sleep(0)
@@ -234,9 +234,9 @@ async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tm
 
 @in_a_loop
 async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, handback_s=0.05)) as workers:
+        async with it.run_workers(replace(PATIENT, handback_s=0.05)) as workers:
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             workers.closing.set()
             job = await it.until(job_id, lambda job: job.state is State.QUEUED)
@@ -260,7 +260,7 @@ async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
         job_id = await it.submit("fail")
-        async with it.working(replace(PATIENT, retry_s=60.0)):
+        async with it.run_workers(replace(PATIENT, retry_s=60.0)):
             job = await it.until(job_id, lambda job: job.state is State.QUEUED and job.started_at is not None)
         assert job.attempt == 1
         assert await it.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is None
@@ -273,8 +273,8 @@ async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_i
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
         job_id = await it.submit("fail", quotas=(quota(),))
-        async with it.working(replace(PATIENT, retry_s=0.0)):
-            job = await it.over(job_id)
+        async with it.run_workers(replace(PATIENT, retry_s=0.0)):
+            job = await it.wait_for_end(job_id)
             await it.audio_gone(job_id)
         assert job.error is not None
         assert (job.attempt, job.error.code, job.error.message) == (4, "engine_error", "the process died")
@@ -287,8 +287,8 @@ async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(UndecodableAudio("no audio"))
         job_id = await it.submit("fail", quotas=(quota(),))
-        async with it.working():
-            job = await it.over(job_id)
+        async with it.run_workers():
+            job = await it.wait_for_end(job_id)
         assert job.error is not None
         assert (job.attempt, job.error.code, job.error.retryable) == (1, "unsupported_audio_format", False)
         assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
@@ -299,8 +299,8 @@ async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(ZeroDivisionError("in /secret/path"))
         bad, good = await it.submit("fail"), await it.submit()
-        async with it.working(replace(PATIENT, retry_s=0.0)):
-            failed, done = await it.over(bad), await it.over(good)
+        async with it.run_workers(replace(PATIENT, retry_s=0.0)):
+            failed, done = await it.wait_for_end(bad), await it.wait_for_end(good)
         assert failed.error is not None
         assert (failed.error.code, done.state) == ("internal", State.COMPLETED)
         assert "secret" not in failed.error.message
@@ -328,21 +328,21 @@ class FullDisk:
 async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_room(tmp_path):
     async with shop(tmp_path) as it:
         job_id, full = await it.submit(), FullDisk(it.storage)
-        async with it.working(blobs=full):
+        async with it.run_workers(blobs=full):
             await asyncio.wait_for(full.tried.wait(), MOST_S)
             job = await it.until(job_id, lambda job: job.state is State.QUEUED)
         assert job.attempt == 0
         it.clock.advance(s=31)
-        async with it.working():
-            assert (await it.over(job_id)).state is State.COMPLETED
+        async with it.run_workers():
+            assert (await it.wait_for_end(job_id)).state is State.COMPLETED
 
 
 @in_a_loop
 async def test_a_disk_that_fails_costs_attempts_because_it_may_be_the_jobs_own_file(tmp_path):
     async with shop(tmp_path) as it:
         job_id = await it.submit()
-        async with it.working(replace(PATIENT, retry_s=0.0), blobs=FullDisk(it.storage, DiskFailed("EIO"))):
-            job = await it.over(job_id)
+        async with it.run_workers(replace(PATIENT, retry_s=0.0), blobs=FullDisk(it.storage, DiskFailed("EIO"))):
+            job = await it.wait_for_end(job_id)
         assert job.error is not None
         assert (job.state, job.error.code, job.error.retryable) == (State.FAILED, "internal", True)
 
@@ -362,9 +362,9 @@ class NoRoomToRenew:
 
 @in_a_loop
 async def test_a_lease_that_cannot_be_written_longer_is_handed_back_uncounted(tmp_path):
-    async with gated(tmp_path) as (it, gate):
+    async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
-        async with it.working(replace(PATIENT, renew_s=0.05), jobs=NoRoomToRenew(it.storage)):
+        async with it.run_workers(replace(PATIENT, renew_s=0.05), jobs=NoRoomToRenew(it.storage)):
             await asyncio.wait_for(gate.left.wait(), MOST_S)
             job = await it.until(job_id, lambda job: job.state is State.QUEUED)
         assert job.attempt == 0
@@ -375,7 +375,7 @@ def test_a_scenario_ends_the_job_as_ordered(tmp_path, scenario, state):
     async def main() -> None:
         async with shop(tmp_path) as it:
             job_id = await it.submit(order=Order(scenario=scenario))
-            async with it.working():
-                assert (await it.over(job_id)).state is state
+            async with it.run_workers():
+                assert (await it.wait_for_end(job_id)).state is state
 
     asyncio.run(main())

@@ -9,11 +9,11 @@ from server.model.jobs import JobFilter
 from server.model.orders import Source
 from tests.server.serving import wav
 from tests.server.storing import in_a_loop
-from tests.server.working import MOST_S, gated, shop
+from tests.server.working import MOST_S, gated_shop, shop
 
 
 @asynccontextmanager
-async def serving_file(data: bytes) -> AsyncIterator[str]:
+async def serve_file(data: bytes) -> AsyncIterator[str]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(data) + data)
@@ -26,23 +26,23 @@ async def serving_file(data: bytes) -> AsyncIterator[str]:
 
 @in_a_loop
 async def test_audio_by_address_is_fetched_looked_at_and_deleted_when_done(tmp_path):
-    async with gated(tmp_path) as (it, gate), serving_file(wav(4.0)) as url:
+    async with gated_shop(tmp_path) as (it, gate), serve_file(wav(4.0)) as url:
         job_id = await it.submit("gate", source=Source(type="url", url=url), audio_s=None)
-        async with it.working():
+        async with it.run_workers():
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
             job = await it.until(job_id, lambda job: job.progress > 0)
             assert (job.source.filename, job.source.format, job.source.bytes) == ("one two.wav", "wav", len(wav(4.0)))
             assert (job.duration_s, job.progress) == (4.0, 0.25)
             assert await it.storage.blobs.size(f"{job_id}/source/1") == len(wav(4.0))
             gate.open.set()
-            await it.over(job_id)
+            await it.wait_for_end(job_id)
             await it.audio_gone(job_id)
             assert await it.storage.blobs.size(f"{job_id}/source/1") is None
 
 
 @in_a_loop
 async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transcribed(tmp_path):
-    async with shop(tmp_path) as it, serving_file(wav(3.0)) as url:
+    async with shop(tmp_path) as it, serve_file(wav(3.0)) as url:
         account, _ = await open_account(
             it.storage.accounts,
             plan="free",
@@ -51,18 +51,18 @@ async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transc
             limits={"audio_minutes_per_file": 0},
         )
         job_id = await it.submit(source=Source(type="url", url=url), account=account.id)
-        async with it.working():
-            job = await it.over(job_id)
+        async with it.run_workers():
+            job = await it.wait_for_end(job_id)
         assert job.error is not None
         assert (job.error.code, it.batch.options) == ("audio_too_long", [])
 
 
 @in_a_loop
 async def test_a_source_that_is_no_audio_fails_the_job(tmp_path):
-    async with shop(tmp_path) as it, serving_file(b"<html>sorry</html>" * 100) as url:
+    async with shop(tmp_path) as it, serve_file(b"<html>sorry</html>" * 100) as url:
         job_id = await it.submit(source=Source(type="url", url=url))
-        async with it.working():
-            job = await it.over(job_id)
+        async with it.run_workers():
+            job = await it.wait_for_end(job_id)
         assert job.error is not None
         assert job.error.code == "unsupported_audio_format"
 
@@ -72,7 +72,7 @@ async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(tmp_path):
     async with shop(tmp_path) as it:
         job_id = await it.submit()
         await it.storage.jobs.cancel(job_id)
-        async with it.working(count=0):
+        async with it.run_workers(count=0):
             await it.audio_gone(job_id)
         rows = await it.storage.jobs.find(JobFilter(account="acct_1", environment="production"), limit=10)
         assert [row.id for row in rows] == [job_id]

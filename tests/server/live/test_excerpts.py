@@ -18,7 +18,7 @@ ERRORS = (OSError(errno.EIO, "broken"), OSError(errno.EMFILE, "too many"), DiskF
 EXCERPTS: Excerpts = {None: {"S1": np.ones(16_000, np.float32)}}
 
 
-class Held:
+class LosableLease:
     """A lease that is good until *lost*."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Held:
         self.named.append(blob)
 
 
-class Failing(FileBlobs):
+class FailingBlobs(FileBlobs):
     """Blobs of which one kind of operation fails."""
 
     broken: tuple[str, Exception] | None = None
@@ -58,7 +58,7 @@ class Failing(FileBlobs):
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 @pytest.mark.parametrize("kind", ["create", "publish", "delete"])
 async def test_excerpts_that_cannot_be_stored_are_stored_the_next_time(tmp_path, caplog, kind, error) -> None:
-    held, blobs = Held(), Failing(tmp_path)
+    held, blobs = LosableLease(), FailingBlobs(tmp_path)
     kept = ExcerptStore(held, blobs)
     await kept.write(EXCERPTS)
     blobs.broken = kind, error
@@ -67,20 +67,20 @@ async def test_excerpts_that_cannot_be_stored_are_stored_the_next_time(tmp_path,
     blobs.broken = None
     await kept.write(EXCERPTS)
     assert held.named[-1] == "job_1/voices/1-3"
-    again = await ExcerptStore(make_held(held.named[-1]), blobs).read()
+    again = await ExcerptStore(make_lease(held.named[-1]), blobs).read()
     assert list(again[None]) == ["S1"]
     await blobs.close()
 
 
-def make_held(blob: str) -> Held:
-    held = Held()
+def make_lease(blob: str) -> LosableLease:
+    held = LosableLease()
     held.lease.blob = blob
     return held
 
 
 @in_a_loop
 async def test_who_lost_the_lease_keeps_nothing(tmp_path) -> None:
-    held, blobs = Held(), FileBlobs(tmp_path)
+    held, blobs = LosableLease(), FileBlobs(tmp_path)
     held.lost = True
     with pytest.raises(LeaseLost):
         await ExcerptStore(held, blobs).write(EXCERPTS)

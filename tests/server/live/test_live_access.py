@@ -9,9 +9,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from pipeline.errors import PipelineError
-from tests.server.serving import LIMITS, Served, served, wav
+from tests.server.serving import LIMITS, AppServer, serve, wav
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, check_refusal, script_words, silence, talking
+from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
 
 
 @in_a_loop
@@ -24,11 +24,11 @@ async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
         (events, "audio", 4403, "insufficient_scope"),
         (ingest, "stream", 4403, "insufficient_scope"),
     ]:
-        async with talking(f"{me.socket(record, path)}?token={token}") as talk:
+        async with open_talk(f"{me.socket(record, path)}?token={token}") as talk:
             await check_refusal(talk, code, name)
-    async with talking(f"{me.socket(other)}?token={ingest}") as talk:
+    async with open_talk(f"{me.socket(other)}?token={ingest}") as talk:
         await check_refusal(talk, 4403, "insufficient_scope")
-    async with talking(f"{me.socket(record)}?token={ingest}") as talk:
+    async with open_talk(f"{me.socket(record)}?token={ingest}") as talk:
         assert (await talk.next())["type"] == "session.started"
 
 
@@ -45,7 +45,7 @@ async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, live_
     ]:
         for path in ("audio", "stream"):
             with pytest.raises(InvalidStatus) as refusal:
-                async with talking(me.socket(record, path), headers):
+                async with open_talk(me.socket(record, path), headers):
                     pass
             answer = refusal.value.response
             assert answer.status_code == status
@@ -54,18 +54,18 @@ async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, live_
 
 
 def test_a_live_session_has_many_readers_and_an_end_of_seats(tmp_path):
-    async def main(server: Served) -> None:
+    async def main(server: AppServer) -> None:
         me = Caller(server, server.key())
         record = await me.start()
         token = await me.token(record["job_id"], "events")
         address = f"{me.socket(record, 'stream')}?token={token}"
         async with AsyncExitStack() as open_readers:
             for _ in range(30):
-                await open_readers.enter_async_context(talking(address))
-            async with talking(address) as late:
+                await open_readers.enter_async_context(open_talk(address))
+            async with open_talk(address) as late:
                 await check_refusal(late, 4429, "too_many_connections")
 
-    with served(tmp_path, limits=replace(LIMITS, streams=replace(LIMITS.streams, per_session=30))) as server:
+    with serve(tmp_path, limits=replace(LIMITS, streams=replace(LIMITS.streams, per_session=30))) as server:
         asyncio.run(main(server))
 
 
@@ -76,22 +76,22 @@ async def test_a_file_job_takes_no_live_audio(me):
         posted = await client.post(f"/v1/jobs/{job['job_id']}/audio", content=silence(1))
         assert (posted.status_code, posted.json()["code"]) == (404, "not_found")
     with pytest.raises(InvalidStatus):
-        async with talking(me.socket(job), me.headers):
+        async with open_talk(me.socket(job), me.headers):
             pass
 
 
 def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_path):
-    async def main(server: Served) -> None:
+    async def main(server: AppServer) -> None:
         me = Caller(server, server.key())
         record = await me.start()
-        async with talking(record["live"]["ingest_ws"], origin="https://evil.example") as talk:
+        async with open_talk(record["live"]["ingest_ws"], origin="https://evil.example") as talk:
             await check_refusal(talk, 4403, "origin_not_allowed")
-        async with talking(record["live"]["ingest_ws"], origin="https://app.example") as talk:
+        async with open_talk(record["live"]["ingest_ws"], origin="https://app.example") as talk:
             assert (await talk.next())["type"] == "session.started"
-        async with talking(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
+        async with open_talk(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
             await check_refusal(talk, 4400, "invalid_last_event_id")
 
-    with served(tmp_path, CORS_ORIGINS="https://app.example") as server:
+    with serve(tmp_path, CORS_ORIGINS="https://app.example") as server:
         asyncio.run(main(server))
 
 
@@ -103,16 +103,16 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
             if self.full:
                 raise PipelineError("busy")
 
-    async def main(server: Served) -> None:
+    async def main(server: AppServer) -> None:
         me = Caller(server, server.key())
         first, second = await me.start(), await me.start()
-        async with talking(first["live"]["ingest_ws"]) as talk, me.client() as client:
+        async with open_talk(first["live"]["ingest_ws"]) as talk, me.client() as client:
             await talk.until("session.started")
             room.full = True
             refusal = await client.post("/v1/live", json={})
             assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
             assert int(refusal.headers["retry-after"]) > 0
-            async with talking(second["live"]["ingest_ws"]) as late:
+            async with open_talk(second["live"]["ingest_ws"]) as late:
                 await check_refusal(late, 1013, "queue_full")
             await talk.send(silence(2))
             await talk.say("close")
@@ -120,5 +120,5 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
         assert talk.words == script_words(2)
 
     room = Room()
-    with served(tmp_path, headroom=room) as server:
+    with serve(tmp_path, headroom=room) as server:
         asyncio.run(main(server))

@@ -17,7 +17,7 @@ from server.client import Client
 from tests.processes import await_true
 from tests.server.running import CLIP
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, check_refusal, script_words, silence, talking
+from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from tests.server.talking import Caller, check_refusal, script_words, silence, t
 @in_a_loop
 async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes_per_s):
     record = await me.start(encoding=encoding, sample_rate=rate, channels=channels)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(bytes(3 * bytes_per_s), piece_s=0.333)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -71,7 +71,7 @@ def test_the_description_says_which_rate_is_meant(live_server):
 async def test_a_container_is_heard_as_it_comes(me):
     record = await me.start(encoding="container")
     clip = CLIP.read_bytes()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(clip, piece_s=0.05)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -86,7 +86,7 @@ async def test_a_container_is_heard_as_it_comes(me):
 @in_a_loop
 async def test_what_no_decoder_can_read_is_4415(me, rubbish):
     record = await me.start(encoding="container")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.socket.send(rubbish)
         await talk.say("close")
         await check_refusal(talk, 4415, "unsupported_audio_format")
@@ -98,7 +98,7 @@ async def test_what_no_decoder_can_read_is_4415(me, rubbish):
 @in_a_loop
 async def test_a_session_without_audio_is_completed_without_words(me, encoding):
     record = await me.start(encoding=encoding, output_formats=["json", "srt", "vtt"])
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
     job = await me.job(record["job_id"])
@@ -109,7 +109,7 @@ async def test_a_session_without_audio_is_completed_without_words(me, encoding):
 async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
     record = await me.start(encoding="pcm_f32le", record=True)
     noise = np.random.default_rng(7).uniform(-1, 1, 3 * 16_000).astype("<f4")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(noise.tobytes())
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -127,7 +127,7 @@ async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
 @in_a_loop
 async def test_a_recording_lies_in_the_data_folder_while_it_is_made(me, live_server):
     record = await me.start(record=True)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(3))
         scratch = str(live_server.storage.blobs.scratch)
         await asyncio.to_thread(await_true, lambda: any(name.startswith(scratch) for name in open_files()))
@@ -153,7 +153,7 @@ async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
 
     monkeypatch.setattr(Recording, "write", full)
     record = await me.start(record=True)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(3))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -167,7 +167,7 @@ async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
 async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(live_server):
     me = Caller(live_server, live_server.key(upload_mib=1))
     record = await me.start(max_utterance_s=3)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         with suppress(ConnectionClosed):  # it may be closed before the last piece
             for _ in range(34):
                 await talk.send(silence(1))

@@ -22,9 +22,9 @@ from tests.server.talking import (
     Talk,
     check_refusal,
     durable,
+    open_talk,
     script_words,
     silence,
-    talking,
     write_with_drops,
 )
 
@@ -50,7 +50,7 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
     me = Caller(live_server, live_server.key())
     record = await me.start(channels="separate", output_formats=["json", "srt", "vtt"], record=True, max_utterance_s=3)
     assert (record["live"]["channels"], record["live"]["separate"]) == (2, True)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         assert (await talk.next())["channels"] == 2
         await talk.send(silence(8) * 2)
         await talk.say("close")
@@ -107,7 +107,7 @@ def test_an_order_for_channels_that_cannot_be_met_names_its_member(live_server, 
 @in_a_loop
 async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
     record = await me.start(channels="separate", channel_count=8, encoding="mulaw")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(bytes([255]) * 8 * 8000 * 2)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -127,7 +127,7 @@ async def test_the_channels_of_a_container_are_counted_and_kept_apart(me):
         record = await me.start(channels="separate", channel_count=count, encoding="container")
         file = io.BytesIO()
         soundfile.write(file, np.zeros((3 * 44_100, file_channels)), 44_100, format="OGG")
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.socket.send(file.getvalue())
             await talk.say("close")
             if file_channels == count:
@@ -148,7 +148,7 @@ def test_a_session_takes_as_many_seats_of_its_plan_as_it_has_channels(live_serve
 @in_a_loop
 async def test_finalize_is_answered_once_for_all_channels(me):
     record = await me.start(channels="separate")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2) * 2)
         await talk.say("finalize")
         answer = await talk.until("finalized")
@@ -174,21 +174,21 @@ async def test_two_people_who_speak_at_once_are_each_understood(bundled_server: 
     audio = in_stereo(left, right).tobytes()
     me = Caller(bundled_server, bundled_server.new_key("pro"))
     record = await me.start(channels="separate", output_formats=["json", "srt"])
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         listening = asyncio.create_task(talk.to_the_end())
         for at in range(0, len(audio), SECOND // 5):
             await talk.socket.send(audio[at : at + SECOND // 5])
             await asyncio.sleep(0.05)
         await talk.say("close")
         assert await listening == (1000, "")
-    first, second = [await alone(me, clip) for clip in (left, right)]
+    first, second = [await words_alone(me, clip) for clip in (left, right)]
     assert alike(" ".join(words(talk.frames, 0)), first) >= 0.8
     assert alike(" ".join(words(talk.frames, 1)), second) >= 0.8
     assert "country" in first
-    assert overlapping(talk)
+    assert overlap(talk)
 
 
-async def alone(me: Caller, samples: np.ndarray[Any, Any]) -> str:
+async def words_alone(me: Caller, samples: np.ndarray[Any, Any]) -> str:
     """Return what is understood of a recording by itself."""
     file = io.BytesIO()
     soundfile.write(file, samples, 16_000, format="FLAC")
@@ -197,7 +197,7 @@ async def alone(me: Caller, samples: np.ndarray[Any, Any]) -> str:
     return str(answer.json()["text"])
 
 
-def overlapping(talk: Talk) -> bool:
+def overlap(talk: Talk) -> bool:
     """Whether words of both channels were told in turn, and not one channel after the other."""
     told = [word["channel"] for word in talk.of("word")]
     return told != sorted(told) and told != sorted(told, reverse=True)

@@ -9,7 +9,7 @@ import httpx
 
 from tests.server.serving import wav
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, Frame, silence, talking
+from tests.server.talking import Caller, Frame, open_talk, silence
 
 
 def final_labels(frames: list[Frame]) -> dict[int, str | None]:
@@ -26,7 +26,7 @@ def final_labels(frames: list[Frame]) -> dict[int, str | None]:
 async def test_events_records_documents_and_late_readers_agree(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(diarize=True, output_formats=["json", "txt"])
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(12))
         await talk.say("close")
@@ -64,7 +64,7 @@ def cues(vtt: str) -> list[tuple[str, str, str]]:
 async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(diarize=True, max_utterance_s=3)
-    async with me.client() as client, talking(record["live"]["ingest_ws"]) as talk:
+    async with me.client() as client, open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(9))
         await talk.until("segment")
@@ -87,11 +87,11 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
     async with me.client() as client:
         shown = (await client.post("/v1/channels", json={"name": "stage"})).json()
     record = await me.start(diarize=True, channel="stage")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(6))
         await talk.until(lambda frame: frame.get("index") == 8)
-        async with talking(me.socket(record, "stream"), me.headers) as reader:
+        async with open_talk(me.socket(record, "stream"), me.headers) as reader:
             await reader.until(lambda frame: frame.get("index") == 4)
         async with httpx.AsyncClient() as anyone, anyone.stream("GET", shown["events_url"], timeout=30) as captions:
             await talk.send(silence(6))
@@ -107,7 +107,7 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
                 if kind == "job.completed" and not line:
                     break
     last = max(frame["seq"] for frame in reader.frames if "seq" in frame)
-    async with talking(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as again:
+    async with open_talk(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as again:
         assert await again.to_the_end() == (1000, "")
     labels = final_labels(talk.frames)
     assert final_labels([*reader.frames, *again.frames]) == labels
@@ -124,7 +124,7 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
     assert not record["warnings"]
     folder = live_server.storage.blobs.scratch.parent / "blobs" / record["job_id"]
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["known"]
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(2))
         await talk.say("close")
@@ -141,7 +141,7 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
 async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(diarize=True, channels="separate")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(8) * 2)
         await talk.say("close")

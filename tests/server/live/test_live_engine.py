@@ -15,7 +15,7 @@ from pipeline.words import Chunk, Segment, Word
 from server.live.engine import LiveEngine, _OffsetRecogniser
 from server.live.resuming import SessionPast
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.respelling import Respelling, dictations, respell, spelt
+from tests.pipeline.respelling import Respelling, dictations, respell, units_in
 from tests.pipeline.scripted_streams import timed_words
 
 
@@ -35,13 +35,13 @@ class HearsOtherwise:
 def test_the_rest_of_a_word_that_was_told_is_silent_where_a_later_window_begins_with_it():
     """A model takes it for the beginning of the next word. The first window has the last words whole."""
 
-    class Hears:
+    class Recogniser:
         async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
             loud.append(np.flatnonzero(request.samples)[0] + request.start)
             return RecognitionResult((), "en", 1.0, -0.1, 0.0)
 
     loud: list[int] = []
-    recogniser = _OffsetRecogniser(Hears(), by=1000, settled=5000, said=())
+    recogniser = _OffsetRecogniser(Recogniser(), by=1000, settled=5000, said=())
     for start in (0, 2000, 4000):
         asyncio.run(recogniser.recognise(DecodeRequest(samples=np.ones(6000, np.float32), start=start), tenant="t"))
     assert loud == [1000, 5000, 5000]
@@ -50,13 +50,13 @@ def test_the_rest_of_a_word_that_was_told_is_silent_where_a_later_window_begins_
 def test_the_spans_of_speech_are_where_the_audio_is_and_none_is_in_what_is_silent():
     """The gaps in an answer are looked for in them."""
 
-    class Hears:
+    class Recogniser:
         async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
             asked.append(request.voiced)
             return RecognitionResult((), "en", 1.0, -0.1, 0.0)
 
     asked: list[tuple[tuple[int, int], ...]] = []
-    recogniser = _OffsetRecogniser(Hears(), by=1000, settled=5000, said=())
+    recogniser = _OffsetRecogniser(Recogniser(), by=1000, settled=5000, said=())
     for start in (0, 2000):
         request = DecodeRequest(
             samples=np.ones(6000, np.float32), start=start, voiced=((2500, 3500), (3800, 4500), (5000, 5500))
@@ -90,7 +90,7 @@ def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple
             events = [one.event async for one in session.events()]
         return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
 
-    assert spelt((*said, *asyncio.run(final_words()))) == spelt(words)
+    assert units_in((*said, *asyncio.run(final_words()))) == units_in(words)
 
 
 class Loudness:

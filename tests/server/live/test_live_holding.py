@@ -25,7 +25,7 @@ async def claim_session(storage: Storage, job_id: str) -> SessionLease:
 @in_a_loop
 async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
         clock.advance(s=LEASE_S + 5)
         assert [event.type for event in await session.log([WORD])] == ["word"]
@@ -41,7 +41,7 @@ async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backe
 @in_a_loop
 async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_the_next(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
         clock.advance(s=LEASE_S + 5)
         other = await claim_session(storage, "job_a")
@@ -57,7 +57,7 @@ async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_t
 @in_a_loop
 async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypatch):
     monkeypatch.setattr(patience, "AGAIN_S", 0.01)
-    async with backend.stored(tmp_path, ManualClock()) as storage:
+    async with backend.storage_in(tmp_path, ManualClock()) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
         log, full = storage.jobs.log, [DiskFull("no room left")] * 3
 
@@ -76,7 +76,7 @@ async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypat
 
 @in_a_loop
 async def test_a_live_write_passes_at_most_five_functions_down_to_its_sql(backend, tmp_path):
-    async with backend.stored(tmp_path, ManualClock()) as storage:
+    async with backend.storage_in(tmp_path, ManualClock()) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
         writing = asyncio.create_task(session.log([WORD]))
         await asyncio.sleep(0)

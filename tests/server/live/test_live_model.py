@@ -12,7 +12,7 @@ import soundfile
 
 from tests.server.running import CLIP, SPEECH, Server
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, durable, talking, write_with_drops
+from tests.server.talking import SECOND, Caller, durable, open_talk, write_with_drops
 
 FASTER = 2.0  # times faster than real time, to save time
 
@@ -63,7 +63,7 @@ async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(
         file = (await client.post("/v1/transcribe", files={"file": ("a.flac", model.clip.read_bytes())})).json()
     record = await me.start(output_formats=["json", "srt"])
     late: list[object] = []
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         listening = asyncio.create_task(talk.to_the_end())
         for at in range(0, len(audio), SECOND // 10):
             await talk.socket.send(audio[at : at + SECOND // 10])
@@ -86,7 +86,7 @@ async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(
 async def test_requests_give_what_a_socket_gives(model: Model):
     me, audio = model.caller(), model.audio
     by_socket, by_requests = await me.start(), await me.start()
-    async with talking(by_socket["live"]["ingest_ws"]) as talk:
+    async with open_talk(by_socket["live"]["ingest_ws"]) as talk:
         await talk.send(audio)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -121,7 +121,7 @@ async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did
 async def test_a_container_of_speech_is_heard(server: Server):
     me = Caller(server, server.new_key())
     record = await me.start(encoding="container", language="en")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(CLIP.read_bytes(), piece_s=0.05)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -133,7 +133,7 @@ async def test_silence_noise_and_music_have_no_words(server: Server):
     me = Caller(server, server.new_key())
     for clip in ("silence", "noise", "music"):
         record = await me.start()
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(pcm(SPEECH / "other" / f"{clip}.flac"))
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")

@@ -11,9 +11,9 @@ import pytest
 from server.engines import MAX_SANDBOX_SESSIONS, open_engines
 from server.live.session import LiveSession
 from tests.server.receiving import receiver
-from tests.server.serving import config, served
+from tests.server.serving import config, serve
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, script_words, silence, talking
+from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, script_words, silence, open_talk
 
 
 @in_a_loop
@@ -91,7 +91,7 @@ async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
     ) as client:
         record = (await client.post("/v1/live", json={})).json()
         assert "/sandbox/v1/jobs/" in record["live"]["ingest_ws"]
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(2))
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")
@@ -123,7 +123,7 @@ def test_the_sandbox_has_a_bound_for_the_live_sessions_of_everybody(tmp_path):
 @in_a_loop
 async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(me):
     record = await me.start(output_formats=["json", "txt"], max_utterance_s=3)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         first = await talk.next()
         assert (first["type"], first["job_id"], first["received_bytes"]) == ("session.started", record["job_id"], 0)
         await talk.send(silence(4))
@@ -150,7 +150,7 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
 @in_a_loop
 async def test_events_are_numbered_without_holes_and_partials_stand_between_them(me):
     record = await me.start(max_utterance_s=3)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         partial = await talk.until(lambda frame: frame["type"] == "partial" and frame["text"] != "")
         assert set(partial) == {"type", "job_id", "segment", "text", "start", "end"}
@@ -168,7 +168,7 @@ async def test_events_are_numbered_without_holes_and_partials_stand_between_them
 async def test_partials_are_not_told_to_who_does_not_want_them(me):
     record = await me.start(interim_results=False)
     reading = asyncio.create_task(me.events(record["job_id"]))
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await talk.until("word")
         await talk.send(silence(1))
@@ -182,7 +182,7 @@ async def test_partials_are_not_told_to_who_does_not_want_them(me):
 @in_a_loop
 async def test_finalize_decides_what_was_said_so_far(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await talk.say("finalize")
         segment = await talk.until("segment")
@@ -197,7 +197,7 @@ async def test_finalize_decides_what_was_said_so_far(me):
 def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
     async def main(me: Caller) -> None:
         record = await me.start()
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(1))
             await talk.say("keep_alive")  # audio came a moment ago
             await talk.send(silence(1))
@@ -213,14 +213,14 @@ def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
         assert talk.words == script_words(3)
         assert len(talk.of("finalized")) == 1
 
-    with served(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
+    with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
         asyncio.run(main(Caller(server, server.key())))
 
 
 @in_a_loop
 async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.say("finalize")
         assert (await talk.until("finalized"))["at"] == 0
         await talk.send(silence(1))
@@ -248,7 +248,7 @@ async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_
         return found
 
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         monkeypatch.setattr(log, "last", slow)
         await talk.send(silence(1))
         await talk.say("finalize")
@@ -278,14 +278,14 @@ async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(
 async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     record = await me.start(max_utterance_s=3)
     job_id = record["job_id"]
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(5))
         await talk.until("segment")
         late = asyncio.create_task(me.events(job_id))
-        async with talking(me.socket(record, "stream"), me.headers) as reader:
+        async with open_talk(me.socket(record, "stream"), me.headers) as reader:
             await reader.until("word")
         seen = reader.frames[-1]["seq"]
-        async with talking(f"{me.socket(record, 'stream')}?last_event_id={seen}", me.headers) as back:
+        async with open_talk(f"{me.socket(record, 'stream')}?last_event_id={seen}", me.headers) as back:
             await talk.send(silence(5))
             await talk.say("close")
             assert await back.to_the_end() == (1000, "")
@@ -293,7 +293,7 @@ async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     everything = durable(talk.frames)
     assert durable({"type": kind, **data} for number, kind, data in await late if number is not None) == everything
     assert durable(reader.frames + back.frames) == everything
-    async with talking(f"{me.socket(record, 'stream')}?token={await me.token(job_id, 'events')}") as after:
+    async with open_talk(f"{me.socket(record, 'stream')}?token={await me.token(job_id, 'events')}") as after:
         assert await after.to_the_end() == (1000, "")
     assert durable(after.frames) == everything
 
@@ -301,7 +301,7 @@ async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
 @in_a_loop
 async def test_a_partial_on_an_event_stream_has_no_id(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         async for number, kind, data in me.sse(record["job_id"]):
             if kind == "partial":
@@ -316,7 +316,7 @@ async def test_a_partial_on_an_event_stream_has_no_id(me):
 @in_a_loop
 async def test_a_reader_that_speaks_is_4400(me, message):
     record = await me.start()
-    async with talking(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
+    async with open_talk(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
         await talk.socket.send(message)
         await check_refusal(talk, 4400, "invalid_message")
 
@@ -327,7 +327,7 @@ async def test_a_reader_that_speaks_is_4400(me, message):
 @in_a_loop
 async def test_a_canceled_session_stops_and_says_so(hasty_caller):
     record = await hasty_caller.start()
-    async with talking(record["live"]["ingest_ws"]) as talk, hasty_caller.client() as client:
+    async with open_talk(record["live"]["ingest_ws"]) as talk, hasty_caller.client() as client:
         await talk.send(silence(1))
         await talk.until("ack")
         answer = await client.post(f"/v1/jobs/{record['job_id']}/cancel")
@@ -341,8 +341,8 @@ async def test_a_canceled_session_stops_and_says_so(hasty_caller):
 async def test_a_deleted_session_is_gone_for_everyone(hasty_caller):
     record = await hasty_caller.start()
     async with (
-        talking(record["live"]["ingest_ws"]) as talk,
-        talking(hasty_caller.socket(record, "stream"), hasty_caller.headers) as reader,
+        open_talk(record["live"]["ingest_ws"]) as talk,
+        open_talk(hasty_caller.socket(record, "stream"), hasty_caller.headers) as reader,
         hasty_caller.client() as client,
     ):
         await talk.send(silence(1))
@@ -372,7 +372,7 @@ async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
     async with me.client() as client:
         before = numbers((await client.get("/metrics")).text)
         record = await me.start()
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(2))
             await talk.until("word")
             assert numbers((await client.get("/metrics")).text)["scribewire_live_sessions"] >= 1

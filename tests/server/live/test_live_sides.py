@@ -12,8 +12,8 @@ from server.live.resuming import MARGIN
 from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.ports import Storage
-from tests.server.session_registries import order, over, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit
+from tests.server.session_registries import is_over, order, session_registry
+from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
 
 
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
@@ -39,7 +39,7 @@ async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
 @in_a_loop
 async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
         assert job is not None
         await begin_on_two_channels(storage, job.id)
@@ -51,7 +51,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
             async with live.seat() as seat:
                 assert await seat.take(bytes(4 * 6 * RATE - begin))
                 seat.end()
-            assert await over(storage, job.id) is State.COMPLETED
+            assert await is_over(storage, job.id) is State.COMPLETED
         log = [(one.type, orjson.loads(one.body)) for one in await storage.events.read(job.id, after=0, limit=99)]
         told = [body for kind, body in log if kind == "word"]
         assert [word["index"] for word in told] == list(range(len(told)))
@@ -68,7 +68,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
 @in_a_loop
 async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
     """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
-    async with stored(tmp_path) as storage, session_registry(storage) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2, max_utterance_s=3)))
         assert job is not None
         live = await made.open(job)
@@ -78,4 +78,4 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
             while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
                 await asyncio.sleep(0.02)
             seat.end()
-        assert await over(storage, job.id) is State.COMPLETED
+        assert await is_over(storage, job.id) is State.COMPLETED

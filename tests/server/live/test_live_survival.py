@@ -10,8 +10,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from server.live.rules import LiveRules
-from tests.server.running import Server, running
-from tests.server.serving import Served, served
+from tests.server.running import Server, run_server
+from tests.server.serving import AppServer, serve
 from tests.server.storing import in_a_loop
 from tests.server.talking import (
     SECOND,
@@ -20,9 +20,9 @@ from tests.server.talking import (
     Talk,
     drop,
     durable,
+    open_talk,
     script_words,
     silence,
-    talking,
     write_with_drops,
 )
 
@@ -32,8 +32,8 @@ AUDIO_S = 12.0
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("live"), live=LiveRules(ack_s=0.05)) as started:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    with serve(tmp_path_factory.mktemp("live"), live=LiveRules(ack_s=0.05)) as started:
         yield started
 
 
@@ -42,7 +42,7 @@ async def read(url: str, headers: dict[str, str], chance: random.Random, *, leav
     frames: list[Frame] = []
     while True:
         last = frames[-1]["seq"] if frames else 0
-        async with talking(f"{url}?last_event_id={last}", headers) as talk:
+        async with open_talk(f"{url}?last_event_id={last}", headers) as talk:
             if leaves:
                 leaves -= 1
                 with suppress(ConnectionClosed):
@@ -86,9 +86,9 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_se
 async def test_a_reader_that_reads_late_gets_every_event(server):
     me = Caller(server, server.key())
     record = await me.start(max_utterance_s=3)
-    async with talking(me.socket(record, "stream"), me.headers, max_queue=1) as slow:
+    async with open_talk(me.socket(record, "stream"), me.headers, max_queue=1) as slow:
         await slow.until("job.status")
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             for _ in range(60):
                 await talk.send(silence(1), piece_s=1)
             await talk.say("close")
@@ -99,11 +99,11 @@ async def test_a_reader_that_reads_late_gets_every_event(server):
 
 
 def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_path):
-    async def first(server: Served, me: Caller) -> tuple[Frame, Talk, int]:
+    async def first(server: AppServer, me: Caller) -> tuple[Frame, Talk, int]:
         record = await me.start(max_utterance_s=3, record=True)
         async with (
-            talking(record["live"]["ingest_ws"]) as talk,
-            talking(me.socket(record, "stream"), me.headers) as reader,
+            open_talk(record["live"]["ingest_ws"]) as talk,
+            open_talk(me.socket(record, "stream"), me.headers) as reader,
         ):
             await talk.send(silence(7.3))
             await talk.until(lambda frame: frame.get("index") == 14)
@@ -113,7 +113,7 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
         return record, talk, durable(talk.frames)[-1]["seq"]
 
     async def second(me: Caller, record: Frame, last: int) -> Talk:
-        async with talking(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
+        async with open_talk(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
             at = (await talk.next())["received_bytes"]
             assert 0 < at <= 7.3 * SECOND
             await talk.send(silence(12 - at / SECOND))
@@ -121,10 +121,10 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
             assert await talk.to_the_end() == (1000, "")
         return talk
 
-    with served(tmp_path) as server:
+    with serve(tmp_path) as server:
         me = Caller(server, server.key())
         record, before, last = asyncio.run(first(server, me))
-    with served(tmp_path) as server:
+    with serve(tmp_path) as server:
         me = Caller(server, me.secret)
         after = asyncio.run(second(me, record, last))
         job = asyncio.run(me.job(record["job_id"]))
@@ -141,8 +141,8 @@ def test_a_signal_lets_everyone_know_before_the_line_is_cut(tmp_path):
         me = Caller(server, server.new_key())
         record = await me.start()
         async with (
-            talking(record["live"]["ingest_ws"]) as talk,
-            talking(me.socket(record, "stream"), me.headers) as reader,
+            open_talk(record["live"]["ingest_ws"]) as talk,
+            open_talk(me.socket(record, "stream"), me.headers) as reader,
         ):
             await talk.send(silence(3))
             await talk.until("word")
@@ -150,7 +150,7 @@ def test_a_signal_lets_everyone_know_before_the_line_is_cut(tmp_path):
             assert [(await one.to_the_end())[0] for one in (talk, reader)] == [1001, 1001]
         return await stopping
 
-    with running(tmp_path / "data", ENGINE="scripted") as server:
+    with run_server(tmp_path / "data", ENGINE="scripted") as server:
         assert asyncio.run(main(server)) == 0
 
 
@@ -161,7 +161,7 @@ def run_killed_session(
 
     async def first(me: Caller) -> tuple[dict[str, object], list[Frame]]:
         record = await me.start(**order)
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(audio, piece_s=0.25)
             await talk.until(lambda frame: frame.get("index") == 20)
             server.kill()
@@ -172,14 +172,14 @@ def run_killed_session(
 
     async def second(me: Caller, record: dict[str, object], last: int) -> list[Frame]:
         url = f"{me.socket(record)}?last_event_id={last}"
-        async with talking(url, me.headers) as talk:  # at once: it does not wait for the lease of the dead process
+        async with open_talk(url, me.headers) as talk:  # at once: it does not wait for the lease of the dead process
             at = (await talk.next())["received_bytes"]
             await talk.send((audio + rest)[at:])
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")
             return talk.frames
 
-    with running(folder, ENGINE="scripted") as server:
+    with run_server(folder, ENGINE="scripted") as server:
         me = Caller(server, server.new_key())
         record, before = asyncio.run(first(me))
         server.start()

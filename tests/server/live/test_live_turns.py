@@ -25,10 +25,10 @@ from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.sessions import ScriptedRecogniser
 from tests.server.realtime_client import COMPLETED, SILENCE
-from tests.server.realtime_client import talking as calling
+from tests.server.realtime_client import open_talk as calling
 from tests.server.running import SPEECH
 from tests.server.storing import in_a_loop
-from tests.server.talking import SECOND, Caller, silence, talking
+from tests.server.talking import SECOND, Caller, open_talk, silence
 
 ENDED = {"type": "turn.ended", "at": 2.0, "probability": 0.9}
 WORD = {"type": "word", "word": "so", "start": 1.0, "end": 2.0}
@@ -50,7 +50,7 @@ async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled
     record = await me.start(endpointing="semantic", endpointing_ms=5000)
     assert record["warnings"] == [{"code": "ignored_parameter", "param": "endpointing_ms"}]
     assert (record["live"]["endpointing"], record["live"]["eagerness"]) == ("semantic", "auto")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(clip("LJ001-0013") + silence(1))
         ended = await talk.until("turn.ended")
         assert talk.of("segment")[-1]["end"] == ended["at"]
@@ -66,7 +66,7 @@ async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled
 async def test_a_pause_after_first_words_ends_a_turn_where_the_client_asks_for_it(bundled_server, order, count):
     me = Caller(bundled_server, bundled_server.new_key())
     record = await me.start(**order)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(clip("jfk")[: 5 * SECOND])  # and so my fellow americans [1.1 s] ask not
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -78,7 +78,7 @@ async def test_a_pause_after_first_words_ends_a_turn_where_the_client_asks_for_i
 async def test_without_the_model_turns_end_by_silence_with_a_warning(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(endpointing="semantic", eagerness="low")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -111,14 +111,14 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
     chunk = Chunk(0, 0, 0, position(2), (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9)
     past = SessionPast((chunk,), open_turns={None: position(2)})
 
-    class Never:
+    class NoTurnEnds:
         async def probability(self, _turn: object) -> float:
             raise AssertionError("nobody speaks")
 
     async def events() -> list[object]:
         recogniser = ScriptedRecogniser(())
         live = LiveEngine(
-            engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=Never()
+            engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=NoTurnEnds()
         )
         session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", past=past)
         async with asyncio.TaskGroup() as tasks:

@@ -13,11 +13,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pipeline.speakers.excerpts import read_excerpts
 from tests.pipeline.conversations import clip, conversation, models
-from tests.server.clustering import clustered
+from tests.server.clustering import start_cluster
 from tests.server.live.test_live_diarize import final_labels
-from tests.server.running import SPEECH, Server, running
+from tests.server.running import SPEECH, Server, run_server
 from tests.server.serving import until
-from tests.server.talking import SECOND, Caller, Frame, durable, talking
+from tests.server.talking import SECOND, Caller, Frame, durable, open_talk
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_1.flac")
 CUT_S = 12.5
@@ -36,7 +36,7 @@ def voices(server: Server) -> list[Path]:
 
 async def speak_until(me: Caller, record: Frame, audio: bytes, *, label: str) -> list[Frame]:
     """Send *audio*, and return what came until words of somebody with this label were told."""
-    async with talking(me.socket(record), me.headers) as talk:
+    async with open_talk(me.socket(record), me.headers) as talk:
         await talk.send(audio, piece_s=0.25)
         await talk.say("finalize")
         await talk.until("finalized")
@@ -45,7 +45,7 @@ async def speak_until(me: Caller, record: Frame, audio: bytes, *, label: str) ->
     return talk.frames
 
 
-def kept_labels(server: Server) -> set[str]:
+def labels_with_excerpts(server: Server) -> set[str]:
     """Return the labels whose excerpts are stored."""
     return {label for path in voices(server) for own in read_excerpts(path.read_bytes()).values() for label in own}
 
@@ -55,7 +55,7 @@ async def finish(me: Caller, record: Frame, audio: bytes, last: int) -> list[Fra
     async with asyncio.timeout(60):
         while True:
             with suppress(ConnectionClosed, InvalidStatus, OSError):
-                async with talking(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
+                async with open_talk(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
                     ready = await talk.next()
                     if "received_bytes" in ready:
                         await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
@@ -94,9 +94,9 @@ def traces(server: Server, kept: Sequence[bytes], *, audio: bool = True) -> list
 async def run_short_session(me: Caller, server: Server) -> list[bytes]:
     """Run a short session that keeps no results; return the excerpts that were stored meanwhile."""
     record = await me.start(diarize=True, retention="none")
-    async with talking(me.socket(record), me.headers) as talk:
+    async with open_talk(me.socket(record), me.headers) as talk:
         await talk.send(pcm(TALK[0]), piece_s=0.25)
-        await asyncio.to_thread(until, lambda: kept_labels(server))
+        await asyncio.to_thread(until, lambda: labels_with_excerpts(server))
         kept = [path.read_bytes() for path in voices(server)]
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -105,11 +105,11 @@ async def run_short_session(me: Caller, server: Server) -> list[bytes]:
 
 def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
     audio = pcm(*TALK)
-    with running(tmp_path / "data", **VOICED) as server:
+    with run_server(tmp_path / "data", **VOICED) as server:
         me = Caller(server, server.new_key())
         record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
         before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
-        until(lambda: {"S1", "S2"} == kept_labels(server))
+        until(lambda: {"S1", "S2"} == labels_with_excerpts(server))
         kept = [path.read_bytes() for path in voices(server)]
         assert traces(server, kept) == [str(path) for path in voices(server)]
         assert traces(server, kept, audio=False) == []
@@ -136,7 +136,7 @@ def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_kno
     audio = pcm(*TALK)
     reference = base64.b64encode((SPEECH / "flite" / "slt_5.flac").read_bytes()).decode()
     known = {"known_speaker_names": ["Cindy"], "known_speaker_references": [f"data:audio/flac;base64,{reference}"]}
-    with clustered(tmp_path, bucket, **VOICED) as nodes:
+    with start_cluster(tmp_path, bucket, **VOICED) as nodes:
         one, other = (Caller(node, key) for node, key in zip(nodes.nodes, [nodes.new_key()] * 2, strict=True))
         record = asyncio.run(one.start(diarize=True, **known))
         before = asyncio.run(speak_until(one, record, audio[: round(CUT_S * SECOND)], label="Cindy"))

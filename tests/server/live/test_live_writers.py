@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from server.model.instants import parse_iso
-from tests.server.serving import served
+from tests.server.serving import serve
 from tests.server.storing import in_a_loop
 from tests.server.talking import (
     HASTY,
@@ -17,9 +17,9 @@ from tests.server.talking import (
     SECOND,
     Caller,
     check_refusal,
+    open_talk,
     script_words,
     silence,
-    talking,
     wait_for_bytes,
 )
 
@@ -27,12 +27,12 @@ from tests.server.talking import (
 @in_a_loop
 async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as first:
+    async with open_talk(record["live"]["ingest_ws"]) as first:
         await first.send(silence(1))
         await first.until("session.started")
-        async with talking(record["live"]["ingest_ws"]) as second:
+        async with open_talk(record["live"]["ingest_ws"]) as second:
             await check_refusal(second, 4409, "ingest_busy")
-        async with talking(me.socket(record), me.headers) as third:
+        async with open_talk(me.socket(record), me.headers) as third:
             await check_refusal(third, 4409, "ingest_busy")
         async with me.client() as client:
             posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
@@ -46,11 +46,11 @@ async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
 @in_a_loop
 async def test_a_writer_that_fell_silent_gives_way_to_the_next(hasty_caller):
     record = await hasty_caller.start()
-    async with talking(record["live"]["ingest_ws"]) as dead:
+    async with open_talk(record["live"]["ingest_ws"]) as dead:
         await dead.send(silence(1))
         await dead.until("ack")
         await asyncio.sleep(HASTY.takeover_s * 1.5)
-        async with talking(record["live"]["ingest_ws"]) as fresh:
+        async with open_talk(record["live"]["ingest_ws"]) as fresh:
             assert (await fresh.next())["received_bytes"] == SECOND
             await check_refusal(dead, 4409, "ingest_busy")
             await fresh.send(silence(1))
@@ -62,10 +62,10 @@ async def test_a_writer_that_fell_silent_gives_way_to_the_next(hasty_caller):
 @in_a_loop
 async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.socket.send(silence(1) + b"\x00")  # half a sample
         await talk.until(lambda frame: frame.get("received_bytes") == SECOND + 1)
-    async with talking(record["live"]["ingest_ws"] + "&last_event_id=2") as talk:
+    async with open_talk(record["live"]["ingest_ws"] + "&last_event_id=2") as talk:
         assert (await talk.next())["received_bytes"] == SECOND + 1
         await talk.socket.send(b"\x00" + silence(2)[2:])
         await talk.say("close")
@@ -77,7 +77,7 @@ async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
 @in_a_loop
 async def test_a_writer_is_told_what_has_arrived(hasty_caller):
     record = await hasty_caller.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         ack = await talk.until(lambda frame: frame["type"] == "ack" and frame["received_bytes"] == SECOND)
         assert ack["received_seconds"] == 1
@@ -87,7 +87,7 @@ async def test_a_writer_is_told_what_has_arrived(hasty_caller):
 
 @in_a_loop
 async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known_to_end(tmp_path, monkeypatch):
-    with served(tmp_path, live=replace(HASTY, ack_s=0.2)) as server:
+    with serve(tmp_path, live=replace(HASTY, ack_s=0.2)) as server:
         me = Caller(server, server.key("enterprise"))
         tail = type(server.storage.events.tail("", after=0))
         come = tail.__anext__
@@ -101,7 +101,7 @@ async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known
 
         monkeypatch.setattr(tail, "__anext__", slow_to_end)
         record = await me.start()
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(1))
             await talk.say("close")
             assert await talk.to_the_end() == (1000, "")
@@ -112,11 +112,11 @@ async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known
 @in_a_loop
 async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, text):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         await talk.socket.send(text)
         await check_refusal(talk, 4400, "invalid_message")
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         assert (await talk.next())["received_bytes"] == SECOND
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -125,7 +125,7 @@ async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, te
 @in_a_loop
 async def test_audio_after_the_end_is_4410(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         await talk.say("close")
         await talk.socket.send(silence(1))
@@ -133,7 +133,7 @@ async def test_audio_after_the_end_is_4410(me):
         assert code in (1000, 4410)  # the session may have ended before the audio came
     await me.job(record["job_id"], wait=10)
     for where, headers in ((record["live"]["ingest_ws"], None), (me.socket(record), me.headers)):
-        async with talking(where, headers) as late:
+        async with open_talk(where, headers) as late:
             await check_refusal(late, 4410, "ingest_finished")
     async with me.client() as client:
         posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
@@ -145,7 +145,7 @@ async def test_audio_after_the_end_is_4410(me):
 @in_a_loop
 async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(impatient_caller):
     record = await impatient_caller.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await check_refusal(talk, 4408, "ingest_idle")
     assert talk.words == script_words(2)
@@ -155,13 +155,13 @@ async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(impatien
 def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(tmp_path):
     async def main(me: Caller) -> None:
         record = await me.start()
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(1))
             began = time.monotonic()
             for _ in range(3):
                 await talk.say("keep_alive")
                 await asyncio.sleep(0.2)
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             with suppress(ConnectionClosed):
                 while True:
                     await talk.say("keep_alive")
@@ -171,7 +171,7 @@ def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(t
             assert 0.9 < time.monotonic() - began < 10
         assert (await me.job(record["job_id"], wait=10))["text"] == " ".join(script_words(1))
 
-    with served(tmp_path, live=replace(HASTY, audioless_s=1.0)) as server:
+    with serve(tmp_path, live=replace(HASTY, audioless_s=1.0)) as server:
         asyncio.run(main(Caller(server, server.key())))
 
 
@@ -183,7 +183,7 @@ def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_c
         began = time.monotonic()
         ends_s = parse_iso(record["live"]["expires_at"]) / 1000 - time.time()
         assert 2 < ends_s < 4
-        async with talking(record["live"]["ingest_ws"]) as talk:
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
             with suppress(ConnectionClosed):
                 while True:
                     await talk.send(silence(0.05))
@@ -193,14 +193,14 @@ def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_c
         job = await me.job(record["job_id"], wait=10)
         assert (job["status"], job["duration"] > 0.5) == ("completed", True)
 
-    with served(tmp_path, live=replace(HASTY, margin_s=-57.0)) as server:
+    with serve(tmp_path, live=replace(HASTY, margin_s=-57.0)) as server:
         asyncio.run(main(Caller(server, server.key(audio_minutes_per_file=1))))
 
 
 @in_a_loop
 async def test_keep_alive_keeps_a_silent_session_alive(impatient_caller):
     record = await impatient_caller.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1))
         for _ in range(8):
             await talk.say("keep_alive")
@@ -214,7 +214,7 @@ async def test_keep_alive_keeps_a_silent_session_alive(impatient_caller):
 @in_a_loop
 async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(impatient_caller):
     record = await impatient_caller.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(2))
         await talk.until("word")
     job = await impatient_caller.job(record["job_id"], wait=20)
@@ -224,7 +224,7 @@ async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(impati
 @in_a_loop
 async def test_a_message_over_a_mebibyte_is_1009_and_the_session_waits(me):
     record = await me.start(encoding="pcm_f32le", sample_rate=48_000, channels=2)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.socket.send(bytes(1024 * 1024))
         await talk.socket.send(bytes(1024 * 1024 + 1))
         code, _ = await talk.to_the_end()
@@ -235,7 +235,7 @@ async def test_a_message_over_a_mebibyte_is_1009_and_the_session_waits(me):
 @in_a_loop
 async def test_more_audio_in_a_message_than_anybody_can_speak_meanwhile_is_4429(me):
     record = await me.start(encoding="mulaw", sample_rate=8000)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.socket.send(bytes(8000 * 30))
         await talk.socket.send(bytes(8000 * 30 + 1))
         await check_refusal(talk, 4429, "audio_too_fast")
@@ -246,7 +246,7 @@ async def test_more_audio_in_a_message_than_anybody_can_speak_meanwhile_is_4429(
 async def test_audio_over_the_plan_is_4413_after_what_fits_was_finished(live_server):
     me = Caller(live_server, live_server.key(audio_minutes_per_file=1))
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         sending = asyncio.create_task(talk.send(silence(62), piece_s=1))
         await check_refusal(talk, 4413, "audio_too_long")
         await asyncio.wait({sending})
@@ -282,7 +282,7 @@ async def test_three_requests_give_what_one_socket_gives(me):
 @in_a_loop
 async def test_finish_ends_a_session_from_elsewhere_and_may_be_repeated(me):
     record = await me.start()
-    async with talking(record["live"]["ingest_ws"]) as talk, me.client() as client:
+    async with open_talk(record["live"]["ingest_ws"]) as talk, me.client() as client:
         await talk.send(silence(2))
         await talk.until("word")
         for _ in range(2):

@@ -13,9 +13,9 @@ import soundfile
 
 from pipeline.audio import RATE
 from tests.server.receiving import receiver
-from tests.server.serving import Served, served, wav
+from tests.server.serving import AppServer, serve, wav
 from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, silence, talking
+from tests.server.talking import Caller, open_talk, silence
 
 SECRETS = ("42429371", "88881117")  # so long that they stand in no address or signature by chance
 SCRIPT = "My card is 42429371 88881117 thank you. The fox has twenty five dogs, okay?".split()  # noqa: SIM905
@@ -31,8 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Served]:
-    with served(folder, script=SCRIPT) as started:
+def server(folder: Path) -> Iterator[AppServer]:
+    with serve(folder, script=SCRIPT) as started:
         yield started
 
 
@@ -88,7 +88,7 @@ async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, cap
     caplog.set_level(logging.DEBUG)
     me = Caller(server, server.key())
     record = await me.start(redact=["pci"], numerals=True, record=True)
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(tone(ROUND_S), piece_s=0.1)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
@@ -109,7 +109,7 @@ async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, cap
 async def test_a_session_that_is_finalized_amid_a_card_shows_none_of_it(server, folder):
     me = Caller(server, server.key())
     record = await me.start(redact=["pci"])
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(1.7))
         await talk.say("finalize")
         await talk.until("finalized")

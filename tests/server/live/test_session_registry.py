@@ -28,20 +28,20 @@ from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
-from tests.server.session_registries import RULES, begin_session, order, over, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, stored, submit, with_stores
+from tests.server.session_registries import RULES, begin_session, is_over, order, session_registry
+from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit, with_stores
 from tests.server.talking import script_words
-from tests.server.working import DeletedMeanwhile
+from tests.server.working import BlobsOfDeletedJob
 
 
-class Full:
+class NoAdmission:
     """Admits nobody."""
 
     def admit(self, _growth: float) -> None:
         raise PipelineError("busy")
 
 
-class Wary:
+class CautiousAdmission:
     """Admits sessions until there are twice as many."""
 
     def admit(self, growth: float) -> None:
@@ -53,14 +53,14 @@ class Wary:
 @in_a_loop
 async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_told(tmp_path, encoding):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, order=order(encoding=encoding))
         await begin_session(storage, job_id)
         clock.advance(s=LEASE_S)
         assert await storage.jobs.reap(limit=10) == 1
         async with session_registry(storage):
             clock.advance(ms=LIVE_GRACE_MS)
-            assert await over(storage, job_id) is State.COMPLETED
+            assert await is_over(storage, job_id) is State.COMPLETED
         job = await storage.jobs.get(job_id)
         assert job is not None
         assert (job.text, job.duration_s, job.language) == ("so my fellow Americans", 2.0, "en")
@@ -74,17 +74,17 @@ async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_
 @in_a_loop
 async def test_a_session_that_never_had_a_writer_ends_without_words(tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, order=order())
         async with session_registry(storage):
             clock.advance(ms=LIVE_GRACE_MS)
-            assert await over(storage, job_id) is State.COMPLETED
+            assert await is_over(storage, job_id) is State.COMPLETED
 
 
 @in_a_loop
 async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
         for job_id in (raw, container):
             await begin_session(storage, job_id)
@@ -100,11 +100,11 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
             assert await made.open(jobs[0]) is live
             with pytest.raises(Refused, match="ingest_finished"):
                 await made.open(jobs[1])
-            assert await over(storage, container) is State.COMPLETED
+            assert await is_over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
                 assert await seat.take(bytes(2 * (3 * RATE + MARGIN)))
                 seat.end()
-            assert await over(storage, raw) is State.COMPLETED
+            assert await is_over(storage, raw) is State.COMPLETED
         job = await storage.jobs.get(raw)
         assert job is not None
         assert job.duration_s == 4.0
@@ -117,7 +117,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
 async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_machines(tmp_path, older_s):
     """That clock stands at another year here; a session that is a second younger than it may be ends a second later."""
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, order=order())
         async with session_registry(storage) as made:
             job = await storage.jobs.get(job_id)
@@ -136,7 +136,7 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
 @in_a_loop
 async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_ends_it_with_the_labels_it_had(tmp_path):
     clock = ManualClock()
-    async with stored(tmp_path, clock) as storage:
+    async with storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, order=replace(order(), diarize=True))
         revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
         lease = await begin_session(storage, job_id)
@@ -149,7 +149,7 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
             with pytest.raises(Refused, match=r"queue_full.*scripts/setup speakers"):
                 await made.open(job)
             clock.advance(ms=LIVE_GRACE_MS)
-            assert await over(storage, job_id) is State.COMPLETED
+            assert await is_over(storage, job_id) is State.COMPLETED
         job = await storage.jobs.get(job_id)
         assert job is not None
         assert job.speakers == {"S1": 1.5, "S2": 0.5}
@@ -157,7 +157,7 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
 
 @in_a_loop
 async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
-    async with stored(tmp_path) as storage, session_registry(storage, max_sessions=3, speakers_load=0.75) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage, max_sessions=3, speakers_load=0.75) as made:
         for wanted in (replace(order(), diarize=True), order()):
             job = await storage.jobs.get(await submit(storage, order=wanted))
             assert job is not None
@@ -168,7 +168,7 @@ async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
 
 @in_a_loop
 async def test_a_session_that_another_process_holds_is_busy(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=order())
         await begin_session(storage, job_id)
         async with session_registry(storage) as made:
@@ -180,7 +180,7 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
 
 @in_a_loop
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    async with stored(tmp_path) as storage, session_registry(storage, headroom=Full()) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage, headroom=NoAdmission()) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
@@ -194,7 +194,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
 
 @in_a_loop
 async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
-    async with stored(tmp_path) as storage, session_registry(storage, headroom=Wary()) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage, headroom=CautiousAdmission()) as made:
         lives = []
         for _ in range(2):
             job = await storage.jobs.get(await submit(storage, order=order()))
@@ -209,7 +209,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
 
 @in_a_loop
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(tmp_path):
-    async with stored(tmp_path) as storage, session_registry(storage, headroom=Wary()) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage, headroom=CautiousAdmission()) as made:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
         assert job is not None
         live = await made.open(job)
@@ -240,7 +240,7 @@ class SlowLog:
 
 @in_a_loop
 async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         long, other = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
         assert long is not None
         assert other is not None
@@ -257,10 +257,10 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path
 
 @in_a_loop
 async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         jobs = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
         log = SlowLog(storage, *[job.id for job in jobs if job])
-        async with session_registry(with_stores(storage, events=log), headroom=Wary()) as made:
+        async with session_registry(with_stores(storage, events=log), headroom=CautiousAdmission()) as made:
             opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
             await asyncio.sleep(0.1)
             with pytest.raises(Refused, match="queue_full"):
@@ -271,10 +271,10 @@ async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path
 
 @in_a_loop
 async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_outputs(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage, order=order()))
         assert job is not None
-        async with session_registry(with_stores(storage, blobs=DeletedMeanwhile(storage))) as made:
+        async with session_registry(with_stores(storage, blobs=BlobsOfDeletedJob(storage))) as made:
             live = await made.open(job)
             async with live.seat() as seat:
                 assert await seat.take(bytes(2 * RATE))
@@ -307,7 +307,7 @@ async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_pa
 
 @in_a_loop
 async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_containers(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
         async with session_registry(storage) as made:
             for job_id in (raw, container):
@@ -321,7 +321,7 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
 @in_a_loop
 async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(tmp_path):
     """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
-    async with stored(tmp_path) as storage, session_registry(storage) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage) as made:
         engine = made._parts.engines["production"]
         settled, origin = position(4.32), position(4.32) - LEAD
         past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
@@ -348,7 +348,7 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
 
     monkeypatch.setattr(Scheduler, "recognise", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
-    async with stored(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
+    async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(
             await submit(storage, order=order(separate=separate, channels=2 if separate else 1))
         )
@@ -361,7 +361,7 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         going.set()
         taken = live.progress()
         live.end()
-        assert await over(storage, job.id) is State.COMPLETED
+        assert await is_over(storage, job.id) is State.COMPLETED
         ended = await storage.jobs.get(job.id)
         assert ended is not None
         assert taken.received_bytes is not None

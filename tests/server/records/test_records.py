@@ -20,7 +20,7 @@ from server.records import records as records_module
 from server.records.links import Links
 from server.records.records import Records, record
 from tests.server.serving import chunk
-from tests.server.storing import NOON, checkpoint, claim, completion, in_a_loop, stored, submit
+from tests.server.storing import NOON, checkpoint, claim, completion, in_a_loop, storage_in, submit
 
 LINKS = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
 JOB = Job(
@@ -96,7 +96,7 @@ def test_sandbox_jobs_are_linked_to_the_sandbox():
 
 @in_a_loop
 async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
         for wanted in (True, False):
             job_id = await submit(storage, order=Order(word_timestamps=wanted))
@@ -126,7 +126,7 @@ async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
         return formats.word_object(word, segment)
 
     monkeypatch.setattr(records_module, "word_object", word_object)
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=Order(word_timestamps=True))
         lease = await claim(storage)
         body = stored_chunk(chunk(0, "so", "my"))
@@ -142,7 +142,7 @@ async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
 
 @in_a_loop
 async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         shown = Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).list_item(
             replace(DONE, warnings=({"code": "x"},))
         )
@@ -152,7 +152,7 @@ async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
 
 @in_a_loop
 async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
         notice = records.notice(DONE)
         valid(notice, "Notice")
@@ -165,7 +165,7 @@ async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
 
 @in_a_loop
 async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=Order(word_timestamps=True))
         lease = await claim(storage)
         await checkpoint(storage, lease)  # "chunk 0" is not what a worker stores

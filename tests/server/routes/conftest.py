@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.server.serving import Served
+from tests.server.serving import AppServer
 
 
 @pytest.fixture
-def client(server: Served) -> Iterator[httpx.Client]:
+def client(server: AppServer) -> Iterator[httpx.Client]:
     """Yield a client of the file's server, with a new account's key."""
     with server.new_client() as client:
         yield client

@@ -9,13 +9,13 @@ import pytest
 from server.model.errors import OutcomeUnknown, StorageAway
 from server.model.instants import parse_iso
 from tests.server.peers import RawClient
-from tests.server.serving import Served, until, wav
-from tests.server.submitting import AUDIO, code, serving_gates, submit, when
+from tests.server.serving import AppServer, until, wav
+from tests.server.submitting import AUDIO, code, serve_gates, submit, wait_for_record
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving_gates(tmp_path_factory.mktemp("served")) as it:
+    with serve_gates(tmp_path_factory.mktemp("served")) as it:
         yield it
 
 
@@ -83,7 +83,7 @@ def test_a_job_goes_on_when_its_client_hangs_up(server, client):
         raw.send(f"POST /v1/transcribe HTTP/1.1\r\n{head}\r\n")
         raw.send(body.read())
         [job] = until(lambda: client.get("/v1/jobs").json()["data"])
-    assert when(client, job["job_id"], lambda job: job["status"] == "completed")
+    assert wait_for_record(client, job["job_id"], lambda job: job["status"] == "completed")
 
 
 def test_a_job_that_fails_is_a_result_too(client):
@@ -120,7 +120,7 @@ def test_what_cannot_become_words_makes_no_job(server, client, files, data, stat
     assert server.wait(orphans(server)) == []
 
 
-async def orphans(server: Served) -> list[str]:
+async def orphans(server: AppServer) -> list[str]:
     """Return the prefixes in the blob store that belong to no job."""
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
     return [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
@@ -266,7 +266,7 @@ def test_a_failed_request_frees_its_key(client):
     assert submit_with_key(client, "k1").status_code == 200
 
 
-def wait_until_reserved(server: Served, key: str) -> None:
+def wait_until_reserved(server: AppServer, key: str) -> None:
     look = "SELECT 1 FROM idempotency WHERE key = ?"
     while server.wait(server.storage._database.read(lambda tx: tx.one(look, (key,)))) is None:
         pass

@@ -13,7 +13,7 @@ from server.accounts.keys import make_key
 from server.clock import now_ms
 from server.model.errors import DiskFull
 from tests.server.peers import RawClient
-from tests.server.serving import LIMITS, served, wav
+from tests.server.serving import LIMITS, serve, wav
 
 BEARER = 'Bearer realm="api"'
 FREE_MOST = 512 * 1024 * 1024
@@ -21,7 +21,7 @@ FREE_MOST = 512 * 1024 * 1024
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served"), TRUSTED_PROXIES="127.0.0.0/8", SANDBOX_HOST="try.test") as it:
+    with serve(tmp_path_factory.mktemp("served"), TRUSTED_PROXIES="127.0.0.0/8", SANDBOX_HOST="try.test") as it:
         yield it
 
 
@@ -125,7 +125,7 @@ def test_on_a_laptop_only_the_own_page_makes_keys(server, origin, host, status):
 
 
 def test_a_public_server_is_open_to_pages_of_any_origin(tmp_path):
-    with served(tmp_path, PUBLIC_BASE_URL="https://speech.example.org") as server:
+    with serve(tmp_path, PUBLIC_BASE_URL="https://speech.example.org") as server:
         response = httpx.post(f"{server.base}/v1/keys", headers={"Origin": "https://app.example"})
     assert (response.status_code, response.headers["access-control-allow-origin"]) == (201, "*")
 
@@ -222,7 +222,7 @@ def test_a_flood_of_wrong_keys_is_refused_without_reading_the_database(server, m
 
 def test_what_needs_no_key_is_counted_by_address_against_floods(tmp_path):
     few = replace(LIMITS, keyless=replace(LIMITS.keyless, free_requests_per_minute=4))  # the description is one
-    with served(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.client() as client:
+    with serve(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.client() as client:
         paths = ["/metrics", "/readyz", "/v1/formats", "/v1/formats", "/healthz"]
         assert [client.get(path).status_code for path in paths] == [200, 200, 200, 429, 200]
         assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.79"}).status_code == 200
@@ -230,7 +230,7 @@ def test_what_needs_no_key_is_counted_by_address_against_floods(tmp_path):
 
 def test_refusals_without_a_key_are_counted_by_address_whatever_their_status(tmp_path):
     few = replace(LIMITS, keyless=replace(LIMITS.keyless, free_requests_per_minute=4))
-    with served(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.new_client() as client:
+    with serve(tmp_path, limits=few, TRUSTED_PROXIES="127.0.0.0/8") as server, server.new_client() as client:
         address_limits = {"Authorization": "", "X-Forwarded-For": "203.0.113.80"}
         socket = f"ws{server.base.removeprefix('http')}/v1/jobs/job_1/stream?token=st_bad"
         paths = ["/nowhere", "/v1/jobs", "/v1/jobs/job_1/events?token=st_bad", "/v1/jobs/", "/nowhere"]

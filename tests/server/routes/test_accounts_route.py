@@ -9,7 +9,7 @@ import pytest
 from server.clock import now_ms
 from server.model.instants import parse_iso
 from tests.server.peers import RawClient
-from tests.server.serving import served, wav
+from tests.server.serving import serve, wav
 
 ADDRESSES = itertools.count(1)
 JSON = {"Content-Type": "application/json"}
@@ -17,7 +17,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served"), TRUSTED_PROXIES="127.0.0.0/8") as it:
+    with serve(tmp_path_factory.mktemp("served"), TRUSTED_PROXIES="127.0.0.0/8") as it:
         yield it
 
 
@@ -127,7 +127,7 @@ def test_an_address_signs_up_ten_times_a_day(server, stranger):
 
 @pytest.mark.parametrize("mode", ["off", "token"])
 def test_the_operator_decides_who_may_sign_up(tmp_path, mode):
-    with served(tmp_path, SIGNUP=mode, SIGNUP_TOKEN="let-me-in") as it, it.client() as stranger:
+    with serve(tmp_path, SIGNUP=mode, SIGNUP_TOKEN="let-me-in") as it, it.client() as stranger:
         closed = stranger.post("/v1/keys", json={})
         assert (closed.status_code, code(closed)) == (403, "signup_closed")
         by_token = stranger.post("/v1/keys", json={}, headers={"Authorization": "Bearer let-me-in"})

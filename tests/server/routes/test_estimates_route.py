@@ -13,35 +13,35 @@ import pytest
 from estimator import Estimator
 from server.routes import estimates
 from server.routes.estimates import MAX_WAITING
-from tests.server.serving import Served, served, until, wav
+from tests.server.serving import AppServer, serve, until, wav
 
 ASK = {"prompt": "Hello, world!", "models": ["gpt-5-mini"]}
 
 
 @pytest.fixture
-def behind_a_proxy(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path, TRUSTED_PROXIES="127.0.0.0/8") as server:
+def behind_a_proxy(tmp_path: Path) -> Iterator[AppServer]:
+    with serve(tmp_path, TRUSTED_PROXIES="127.0.0.0/8") as server:
         yield server
 
 
-def ask(server: Served, address: str | None = None, body: object = None) -> httpx.Response:
+def ask(server: AppServer, address: str | None = None, body: object = None) -> httpx.Response:
     headers = {} if address is None else {"X-Forwarded-For": address}
     return httpx.post(server.base + "/v1/estimate/free", json=body or ASK, headers=headers, timeout=110)
 
 
-def test_one_network_of_ipv6_is_one_caller_and_the_next_another(behind_a_proxy: Served) -> None:
+def test_one_network_of_ipv6_is_one_caller_and_the_next_another(behind_a_proxy: AppServer) -> None:
     answers = [ask(behind_a_proxy, f"2001:db8:0:1::{host}").status_code for host in range(1, 5)]
     assert answers == [200, 200, 200, 429]
     assert ask(behind_a_proxy, "2001:db8:0:2::1").status_code == 200
 
 
-def test_hops_that_a_client_writes_itself_change_nothing(behind_a_proxy: Served) -> None:
+def test_hops_that_a_client_writes_itself_change_nothing(behind_a_proxy: AppServer) -> None:
     answers = [ask(behind_a_proxy, f"198.51.100.{n}, 203.0.113.7").status_code for n in range(4)]
     assert answers == [200, 200, 200, 429]
     assert ask(behind_a_proxy, "203.0.113.8").status_code == 200
 
 
-def test_the_day_ends_at_midnight_utc(behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_day_ends_at_midnight_utc(behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(hour: int, minute: int, day: int = 20) -> int:
         return int(datetime(2026, 11, day, hour, minute, tzinfo=UTC).timestamp() * 1000)
 
@@ -53,13 +53,13 @@ def test_the_day_ends_at_midnight_utc(behind_a_proxy: Served, monkeypatch: pytes
     assert ask(behind_a_proxy, "203.0.113.9").json()["usage"]["remaining"] == 2
 
 
-def test_an_error_costs_nothing(behind_a_proxy: Served) -> None:
+def test_an_error_costs_nothing(behind_a_proxy: AppServer) -> None:
     for body in ({"prompt": 7}, {"prompt": "x", "models": ["nope"]}, {"prompt": "x", "agent_turns": 0}):
         assert ask(behind_a_proxy, "203.0.113.10", body).status_code == 422
     assert ask(behind_a_proxy, "203.0.113.10").json()["usage"]["remaining"] == 2
 
 
-def test_a_million_spaces_and_special_tokens_are_only_text(behind_a_proxy: Served) -> None:
+def test_a_million_spaces_and_special_tokens_are_only_text(behind_a_proxy: AppServer) -> None:
     key = {"Authorization": f"Bearer {behind_a_proxy.key()}"}
     for prompt in (" " * 1_000_000, "<|endoftext|>" * 10):
         answer = httpx.post(
@@ -70,7 +70,7 @@ def test_a_million_spaces_and_special_tokens_are_only_text(behind_a_proxy: Serve
 
 
 def test_a_flood_of_estimates_holds_up_no_transcription(
-    behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch
+    behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With forty estimates from as many addresses, one is computed, some wait, and an upload passes all of them."""
     statuses: list[int] = []
@@ -78,7 +78,7 @@ def test_a_flood_of_estimates_holds_up_no_transcription(
         threading.Thread(target=lambda n=n: statuses.append(ask(behind_a_proxy, f"198.51.100.{n}").status_code))
         for n in range(40)
     ]
-    with held_up(monkeypatch):
+    with hold_estimates(monkeypatch):
         for thread in threads:
             thread.start()
         until(lambda: len(statuses) == 40 - MAX_WAITING)
@@ -96,7 +96,7 @@ def test_a_flood_of_estimates_holds_up_no_transcription(
 
 
 @contextmanager
-def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hold_estimates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No estimate ends while the block lasts."""
     go = threading.Event()
     estimate = Estimator.estimate
@@ -113,7 +113,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_one_account_and_one_address_cannot_take_every_place(
-    behind_a_proxy: Served, monkeypatch: pytest.MonkeyPatch
+    behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five at once of an account and of an address: so many wait that others find a place."""
     statuses: dict[str, list[int]] = {"account": [], "address": [], "others": []}
@@ -128,7 +128,7 @@ def test_one_account_and_one_address_cannot_take_every_place(
 
     threads = [threading.Thread(target=ask_with_key) for _ in range(5)]
     threads += [threading.Thread(target=keyless, args=("address", "198.51.100.1")) for _ in range(5)]
-    with held_up(monkeypatch):
+    with hold_estimates(monkeypatch):
         for thread in threads:
             thread.start()
         until(lambda: (len(statuses["account"]), len(statuses["address"])) == (3, 4), max_s=10)
@@ -142,7 +142,7 @@ def test_one_account_and_one_address_cannot_take_every_place(
 
 
 def test_the_sandbox_has_a_day_of_estimates_of_its_own_and_takes_smaller_ones(tmp_path: Path) -> None:
-    with served(tmp_path) as server, server.new_client("free", estimates_per_day=2) as owner:
+    with serve(tmp_path) as server, server.new_client("free", estimates_per_day=2) as owner:
         key = owner.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
         with server.client(key, sandbox=True) as tester:
             long = {**ASK, "prompt": "word " * 60_000}

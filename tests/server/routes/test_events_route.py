@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pipeline.words import Chunk
 from server.model.instants import parse_iso
 from server.routes import requests
-from tests.server.serving import LIMITS, chunk, served, until, wav
+from tests.server.serving import LIMITS, chunk, serve, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 QUIET_S = 0.2
@@ -27,7 +27,7 @@ OPEN = threading.Event()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     limits = replace(LIMITS, streams=replace(LIMITS.streams, keep_alive_s=QUIET_S))
-    with served(tmp_path_factory.mktemp("served"), limits=limits, WORKERS="3") as it:
+    with serve(tmp_path_factory.mktemp("served"), limits=limits, WORKERS="3") as it:
         it.batch.scripts |= {"speak": speak, "gate": gate}
         yield it
 
@@ -60,7 +60,7 @@ def submit(client: httpx.Client, **data: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Told:
+class StreamEvent:
     """One event as an EventSource reads it."""
 
     id: int | None
@@ -69,7 +69,7 @@ class Told:
 
 
 @contextmanager
-def following(client: httpx.Client, job_id: str, *, after: object = None, **query: str) -> Iterator[httpx.Response]:
+def follow_events(client: httpx.Client, job_id: str, *, after: object = None, **query: str) -> Iterator[httpx.Response]:
     headers = {} if after is None else {"Last-Event-ID": str(after)}
     with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, params=query) as response:
         yield response
@@ -86,20 +86,20 @@ def blocks(response: httpx.Response) -> Iterator[list[str]]:
             lines = []
 
 
-def parse_event(lines: list[str]) -> Told | None:
+def parse_event(lines: list[str]) -> StreamEvent | None:
     fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
     if "data" not in fields:
         return None
-    return Told(int(fields["id"]) if "id" in fields else None, fields["event"], json.loads(fields["data"]))
+    return StreamEvent(int(fields["id"]) if "id" in fields else None, fields["event"], json.loads(fields["data"]))
 
 
-def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[Told]:
-    with following(client, job_id, **options) as response:
+def all_of(client: httpx.Client, job_id: str, **options: Any) -> list[StreamEvent]:
+    with follow_events(client, job_id, **options) as response:
         assert response.status_code == 200
         return [event for lines in blocks(response) if (event := parse_event(lines))]
 
 
-def without_links(events: list[Told]) -> list[Told]:
+def without_links(events: list[StreamEvent]) -> list[StreamEvent]:
     """Return the events without the links in the last one, which are signed anew for every reader."""
     return [replace(event, data={}) if event.event == "job.completed" else event for event in events]
 
@@ -109,7 +109,7 @@ def without_links(events: list[Told]) -> list[Told]:
 
 def test_a_finished_job_is_replayed_whole_and_the_stream_ends(client):
     record = submit(client, prompt="speak", word_timestamps="true")
-    with following(client, record["job_id"]) as response:
+    with follow_events(client, record["job_id"]) as response:
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert response.headers["cache-control"] == "no-store"
         assert response.headers["x-accel-buffering"] == "no"
@@ -135,7 +135,7 @@ def test_without_word_timestamps_segments_are_told_and_no_words(client):
 
 
 def test_events_come_while_the_job_runs_and_silence_is_kept_alive(client, gated_job):
-    with following(client, gated_job["job_id"]) as response:
+    with follow_events(client, gated_job["job_id"]) as response:
         lines = blocks(response)
         while (event := parse_event(next(lines))) is None or event.event != "job.progress":
             pass
@@ -161,7 +161,7 @@ def test_a_reader_goes_on_behind_the_last_event_it_had(client, by):
 def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, gated_job):
     job_id, got = gated_job["job_id"], []
     while not got or not got[-1].event.startswith("job.c"):
-        with following(client, job_id, after=got[-1].id if got else None) as response:
+        with follow_events(client, job_id, after=got[-1].id if got else None) as response:
             for lines in blocks(response):
                 if event := parse_event(lines):
                     got.append(event)
@@ -174,7 +174,7 @@ def test_readers_that_break_off_anywhere_miss_and_repeat_nothing(client, gated_j
 def test_after_the_end_there_is_nothing_to_come_back_for(client):
     job_id = submit(client)["job_id"]
     last = all_of(client, job_id)[-1].id
-    with following(client, job_id, after=last) as response:
+    with follow_events(client, job_id, after=last) as response:
         assert (response.status_code, response.read()) == (204, b"")
 
 
@@ -192,7 +192,7 @@ def test_a_canceled_job_ends_its_streams_too(server, client, gated_job):
 
 
 def test_deleting_the_job_ends_its_streams(client, gated_job):
-    with following(client, gated_job["job_id"]) as response:
+    with follow_events(client, gated_job["job_id"]) as response:
         lines = blocks(response)
         next(lines)
         assert client.delete(f"/v1/jobs/{gated_job['job_id']}?force=1").status_code == 204
@@ -269,7 +269,7 @@ def test_head_tells_the_headers_without_waiting(client, gated_job):
 def test_five_streams_of_a_job_may_be_open_and_a_closed_one_makes_room(client, gated_job):
     with ExitStack() as open_streams:
         for _ in range(5):
-            response = open_streams.enter_context(following(client, gated_job["job_id"]))
+            response = open_streams.enter_context(follow_events(client, gated_job["job_id"]))
             assert response.status_code == 200
         refused = client.get(f"/v1/jobs/{gated_job['job_id']}/events")
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
@@ -285,7 +285,7 @@ def test_many_at_once_find_no_more_seats_than_there_are(server, client, gated_jo
     def open_one() -> None:
         with server.client(client.headers["authorization"].removeprefix("Bearer ")) as mine:
             go.wait()
-            with following(mine, gated_job["job_id"]) as response:
+            with follow_events(mine, gated_job["job_id"]) as response:
                 statuses.append(response.status_code)
                 if response.status_code == 200:
                     for lines in blocks(response):
@@ -304,10 +304,10 @@ def test_many_at_once_find_no_more_seats_than_there_are(server, client, gated_jo
 
 def test_a_server_that_stops_lets_its_readers_go(tmp_path):
     OPEN.clear()
-    with served(tmp_path) as it, it.new_client() as client:
+    with serve(tmp_path) as it, it.new_client() as client:
         it.batch.scripts["gate"] = gate
         record = submit(client, prompt="gate", wait="0")
-        with following(client, record["job_id"]) as response:
+        with follow_events(client, record["job_id"]) as response:
             lines = blocks(response)
             next(lines)
             it.call(it.service.begin_stop)

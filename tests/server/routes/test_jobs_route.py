@@ -12,13 +12,13 @@ from jsonschema import Draft202012Validator
 
 from pipeline.documents.schema import service_v1_schema
 from pipeline.words import Chunk
-from tests.server.serving import chunk, served
-from tests.server.submitting import ASYNC, GATES, code, serving_gates, submit, when
+from tests.server.serving import chunk, serve
+from tests.server.submitting import ASYNC, GATES, code, serve_gates, submit, wait_for_record
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving_gates(tmp_path_factory.mktemp("served")) as it:
+    with serve_gates(tmp_path_factory.mktemp("served")) as it:
         yield it
 
 
@@ -29,7 +29,7 @@ def gated_job(server, client):
     account = server.wait(server.storage.jobs.get(record["job_id"])).account
     opened = GATES[account] = threading.Event()
     record = submit(client, prompt="gate", headers=ASYNC)
-    when(client, record["job_id"], lambda job: job["progress"] > 0)
+    wait_for_record(client, record["job_id"], lambda job: job["progress"] > 0)
     yield record, opened
     opened.set()
 
@@ -206,7 +206,7 @@ def test_a_job_in_work_is_canceled_soon_and_stays_canceled(client, gated_job):
 
 
 def test_a_waiting_job_is_canceled_at_once_and_gives_its_allowance_back(tmp_path):
-    with served(tmp_path, WORKERS="0") as idle, idle.new_client("free") as client:
+    with serve(tmp_path, WORKERS="0") as idle, idle.new_client("free") as client:
         record = submit(client, wait="0")
         assert client.get("/v1/usage").json()["usage"][0]["used"] == 1
         response = client.post(f"/v1/jobs/{record['job_id']}/cancel")

@@ -15,7 +15,7 @@ from server.http.problems import Problem
 from server.model.events import Event
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
-from tests.server.storing import in_a_loop, stored, submit
+from tests.server.storing import in_a_loop, storage_in, submit
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
     render = module._render_chunks  # what is counted is how often it is called
     monkeypatch.setattr(module, "_render_chunks", count)
     monkeypatch.setattr(module, "SHARED_S", 0.5)
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
         subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         answers = await asyncio.gather(*(subtitles.answer(request(), job) for _ in range(1000)))
@@ -87,7 +87,7 @@ async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypat
 
 @in_a_loop
 async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
         subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         shapes = (subtitles.answer(request(f"max_columns={columns}"), job) for columns in range(10, 30))
@@ -106,7 +106,7 @@ async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, 
     render = module._render_chunks
     monkeypatch.setattr(module, "_render_chunks", take_long)
     monkeypatch.setattr(module, "SHARED_S", 0.01)
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
         subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
         asked = []

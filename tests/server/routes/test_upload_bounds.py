@@ -10,7 +10,7 @@ import pytest
 from server.jobs import acceptance
 from server.model.bounds import MAX_METADATA_KEYS
 from tests.server.peers import RawClient
-from tests.server.serving import Served, served, until, wav
+from tests.server.serving import AppServer, serve, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}
 HALF = len(wav()) // 2
@@ -18,13 +18,15 @@ ASYNC = {"Prefer": "respond-async"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("served"), WORKERS="1") as it:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    with serve(tmp_path_factory.mktemp("served"), WORKERS="1") as it:
         yield it
 
 
 @contextmanager
-def sending(server: Served, client: httpx.Client, *, sent: int, **headers: str) -> Iterator[tuple[RawClient, bytes]]:
+def start_upload(
+    server: AppServer, client: httpx.Client, *, sent: int, **headers: str
+) -> Iterator[tuple[RawClient, bytes]]:
     """A request of which the first *sent* bytes of the body have gone; and the rest."""
     request = client.build_request("POST", "/v1/transcribe", files=AUDIO, headers=headers)
     body = request.read()
@@ -35,7 +37,7 @@ def sending(server: Served, client: httpx.Client, *, sent: int, **headers: str) 
         yield raw, body[sent:]
 
 
-def arriving(server: Served) -> bool:
+def is_arriving(server: AppServer) -> bool:
     """Whether a file is on its way."""
     return any(server.storage.blobs._incoming.iterdir())
 
@@ -49,7 +51,7 @@ def arriving(server: Served) -> bool:
     ],
 )
 def test_an_account_without_an_allowance_is_refused_before_its_body(server, limits, code):
-    with server.new_client(**limits) as client, sending(server, client, sent=0) as (raw, _):
+    with server.new_client(**limits) as client, start_upload(server, client, sent=0) as (raw, _):
         status, _, body = raw.answer()
     assert status == 429
     assert b'"code":"%s"' % code in body
@@ -68,8 +70,8 @@ def test_a_repeated_request_is_answered_although_the_allowance_is_used_up(server
 def test_an_account_sends_as_many_files_at_once_as_it_may_have_jobs(server, monkeypatch):
     monkeypatch.setattr(acceptance, "ARRIVING_WAIT_S", 0.2)
     with server.new_client(active_jobs=1) as client, server.new_client() as stranger:
-        with sending(server, client, sent=HALF) as (raw, rest):
-            until(lambda: arriving(server))
+        with start_upload(server, client, sent=HALF) as (raw, rest):
+            until(lambda: is_arriving(server))
             refused = client.post("/v1/transcribe", files=AUDIO).json()
             assert (refused["code"], refused["window"]) == ("concurrency_limited", "uploads")
             assert (refused["limit"], refused["used"]) == (1, 1)
@@ -81,9 +83,9 @@ def test_an_account_sends_as_many_files_at_once_as_it_may_have_jobs(server, monk
 
 def test_the_next_file_waits_for_the_one_that_arrives_and_is_then_judged(server):
     limits = {"active_jobs": 1, "transcriptions_per_month": 1}
-    with server.new_client(**limits) as client, sending(server, client, sent=HALF) as (raw, rest):
-        until(lambda: arriving(server))
-        with sending(server, client, sent=0) as (second, _):
+    with server.new_client(**limits) as client, start_upload(server, client, sent=HALF) as (raw, rest):
+        until(lambda: is_arriving(server))
+        with start_upload(server, client, sent=0) as (second, _):
             raw.send(rest)
             assert raw.answer()[0] == 200
             status, _, body = second.answer()
@@ -93,13 +95,13 @@ def test_the_next_file_waits_for_the_one_that_arrives_and_is_then_judged(server)
 def test_a_client_that_leaves_makes_room_for_its_next_file(server, monkeypatch):
     monkeypatch.setattr(acceptance, "ARRIVING_WAIT_S", 60)
     with server.new_client(active_jobs=1) as client:
-        with sending(server, client, sent=HALF):
-            until(lambda: arriving(server))
+        with start_upload(server, client, sent=HALF):
+            until(lambda: is_arriving(server))
         assert client.post("/v1/transcribe", files=AUDIO).status_code == 200
 
 
 def test_the_last_of_the_disk_is_kept_from_uploads(tmp_path):
-    with served(tmp_path, DISK_RESERVE_MIB=str(2**30)) as server, server.new_client() as client:
+    with serve(tmp_path, DISK_RESERVE_MIB=str(2**30)) as server, server.new_client() as client:
         answer = client.post("/v1/transcribe", files=AUDIO)
         assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "disk_full", "60")
         assert client.get("/v1/jobs").json()["data"] == []  # what needs no room goes on

@@ -13,7 +13,7 @@ from standardwebhooks import Webhook
 
 from server.webhooks.delivery_slots import MAX_PER_HOST
 from tests.server.receiving import receiver
-from tests.server.serving import served, wav
+from tests.server.serving import serve, wav
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiving(*statuses: int) -> Iterator[Receiver]:
+def receive_webhooks(*statuses: int) -> Iterator[Receiver]:
     receiver = Receiver(list(statuses))
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def receiving(*statuses: int) -> Iterator[Receiver]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served")) as it:
+    with serve(tmp_path_factory.mktemp("served")) as it:
         yield it
 
 
@@ -74,7 +74,7 @@ def delivery(client: httpx.Client, job_id: str, *, attempts: int = 1) -> dict:
 
 
 def test_a_delivery_is_logged_with_every_attempt(client):
-    with receiving(200) as receiver:
+    with receive_webhooks(200) as receiver:
         shown = delivery(client, make_job(client, receiver.url))
     assert (shown["event"], shown["state"], shown["url"]) == ("job.completed", "delivered", receiver.url)
     [attempt] = shown["attempts"]
@@ -89,7 +89,7 @@ def test_a_job_without_a_webhook_has_no_deliveries(client):
 
 
 def test_redelivery_is_another_attempt_with_the_same_id(client):
-    with receiving(500, 200) as receiver:
+    with receive_webhooks(500, 200) as receiver:
         job_id = make_job(client, receiver.url)
         first = delivery(client, job_id)
         assert (first["state"], first["attempts"][0]["error"]) == ("pending", "status 500")
@@ -102,7 +102,7 @@ def test_redelivery_is_another_attempt_with_the_same_id(client):
 
 
 def test_a_delivery_of_another_job_cannot_be_redelivered(client):
-    with receiving(200) as receiver:
+    with receive_webhooks(200) as receiver:
         job_id, other = make_job(client, receiver.url), make_job(client, receiver.url)
         theirs = delivery(client, other)["delivery_id"]
     for delivery_id in (theirs, "dlv_nothing"):
@@ -111,7 +111,7 @@ def test_a_delivery_of_another_job_cannot_be_redelivered(client):
 
 
 def test_an_address_that_says_gone_is_given_up_until_it_is_enabled(client):
-    with receiving(410, 200) as receiver:
+    with receive_webhooks(410, 200) as receiver:
         assert delivery(client, make_job(client, receiver.url))["state"] == "disabled"
         response = client.post(
             "/v1/transcribe", files={"file": ("a.wav", wav())}, data={"webhook_url": receiver.url, "wait": "5"}
@@ -126,7 +126,7 @@ def test_an_address_that_says_gone_is_given_up_until_it_is_enabled(client):
 
 def test_a_test_is_sent_now_signed_and_marked(client):
     secret = client.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 0}).json()["webhook_secret"]
-    with receiving(200) as receiver:
+    with receive_webhooks(200) as receiver:
         response = client.post("/v1/webhooks/test", json={"url": receiver.url})
     [(headers, body)] = receiver.got
     assert response.json()["webhook_id"] == headers["webhook-id"]
@@ -136,7 +136,7 @@ def test_a_test_is_sent_now_signed_and_marked(client):
 
 
 def test_a_test_that_fails_tells_why(client):
-    with receiving(503) as receiver:
+    with receive_webhooks(503) as receiver:
         failed = client.post("/v1/webhooks/test", json={"url": receiver.url}).json()
     assert (failed["delivered"], failed["status_code"], failed["error"]) == (False, 503, "status 503")
     gone = client.post("/v1/webhooks/test", json={"url": receiver.url}).json()
@@ -145,7 +145,7 @@ def test_a_test_that_fails_tells_why(client):
 
 def test_a_test_takes_one_of_the_seats_that_deliveries_have(server, client):
     slots, account = server.service.parts.webhook_sender.slots, client.post("/v1/keys").json()["account_id"]
-    with receiving(200) as hook:
+    with receive_webhooks(200) as hook:
         host = hook.url.split("/")[2]
         for _ in range(MAX_PER_HOST):
             server.call(lambda: slots.take(account, host))

@@ -14,15 +14,15 @@ from server.storage.s3 import open as opening
 from server.storage.s3.open import open_bucket
 from server.storage.sqlite.open import open_storage
 from tests.server.buckets import BucketService
-from tests.server.serving import Served, chunk, served, until, wav
+from tests.server.serving import AppServer, chunk, serve, until, wav
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, Caller, silence, talking
+from tests.server.talking import HASTY, Caller, open_talk, silence
 
 SHORT_LEASES = replace(HASTY, lease_s=4.0, renew_s=1.0)
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory, bucket: BucketService) -> Iterator[Served]:
+def remote(tmp_path_factory: pytest.TempPathFactory, bucket: BucketService) -> Iterator[AppServer]:
     """Yield a server in this process, with its blobs in a bucket."""
     folder = tmp_path_factory.mktemp("remote")
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +36,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory, bucket: BucketService) -> I
             storage.blobs = blobs
             return storage
 
-        with served(folder, live=SHORT_LEASES, storage=stores) as started:
+        with serve(folder, live=SHORT_LEASES, storage=stores) as started:
             yield started
 
 
@@ -59,7 +59,7 @@ def test_a_file_goes_through_the_bucket_and_its_audio_is_deleted(remote):
 def test_without_the_bucket_uploads_and_downloads_are_asked_to_come_again(remote, bucket):
     with remote.new_client() as client:
         record = transcribe(client, output_formats="txt").json()
-        with bucket.failing("away"):
+        with bucket.fail_with("away"):
             for answer in (transcribe(client), client.get(record["formats"]["txt"])):
                 assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
                 assert int(answer.headers["Retry-After"]) > 0
@@ -82,7 +82,7 @@ def test_an_accepted_file_is_finished_once_the_bucket_is_back(remote, bucket, mo
         remote.batch.scripts["halt"] = halt
         record = transcribe(client, wait_s=0, prompt="halt", output_formats="txt").json()
         remote.wait(reached.wait())
-        with bucket.failing("away"):
+        with bucket.fail_with("away"):
             remote.call(going_on.set)
             time.sleep(1.5)
             waiting = client.get(f"/v1/jobs/{record['job_id']}").json()
@@ -97,9 +97,9 @@ def test_an_accepted_file_is_finished_once_the_bucket_is_back(remote, bucket, mo
 async def test_a_live_session_ends_once_the_bucket_is_back_with_its_recording(remote, bucket):
     me = Caller(remote, await asyncio.to_thread(remote.key))
     record = await me.start(record=True, output_formats=["json", "srt"])
-    async with talking(record["live"]["ingest_ws"]) as talk:
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(3))
-        with bucket.failing("away"):
+        with bucket.fail_with("away"):
             await talk.say("close")
             await asyncio.sleep(6)  # longer than a lease, which is renewed meanwhile
             assert (await me.job(record["job_id"]))["status"] == "processing"
@@ -115,7 +115,7 @@ def test_what_is_deleted_while_the_bucket_is_away_is_gone_soon_after(remote, buc
     monkeypatch.setattr("server.jobs.housekeeping.TIDY_S", 0.2)
     with remote.new_client() as client:
         record = transcribe(client, output_formats="txt").json()
-        with bucket.failing("away"):
+        with bucket.fail_with("away"):
             assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
         assert record["job_id"] in dict(remote.wait(remote.storage.blobs.prefixes()))
         until(lambda: record["job_id"] not in dict(remote.wait(remote.storage.blobs.prefixes())))

@@ -18,7 +18,7 @@ from tests.server.storing import (
     in_a_loop,
     new_job,
     quota,
-    stored,
+    storage_in,
     submit,
     types_of,
 )
@@ -35,7 +35,7 @@ async def test_an_accepted_job_is_queued_with_its_first_event(backend, tmp_path)
         webhook_events=("job.failed",),
         subtitles=SubtitleShape(max_columns=32),
     )
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         made = await storage.jobs.submit(new_job("job_1", order=order), idempotency=None)
         assert (made.replayed, made.job.state, made.job.created_at) == (False, State.QUEUED, NOON)
         assert made.job.order == order
@@ -45,15 +45,15 @@ async def test_an_accepted_job_is_queued_with_its_first_event(backend, tmp_path)
 
 @in_a_loop
 async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         made = await storage.jobs.submit(new_job("job_1"), idempotency=None)
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         assert await storage.jobs.get("job_1") == made.job
 
 
 @in_a_loop
 async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         results = await asyncio.gather(
             *(submit(storage, quotas=(quota(limit=5),)) for _ in range(10)), return_exceptions=True
         )
@@ -66,7 +66,7 @@ async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(bac
 
 @in_a_loop
 async def test_a_limit_holds_across_everyone_who_has_the_folder_open(backend, tmp_path):
-    async with backend.stored(tmp_path) as ours, backend.stored(tmp_path) as theirs:
+    async with backend.storage_in(tmp_path) as ours, backend.storage_in(tmp_path) as theirs:
         results = await asyncio.gather(
             *(submit(storage, quotas=(quota(limit=5),)) for _ in range(5) for storage in (ours, theirs)),
             return_exceptions=True,
@@ -77,7 +77,7 @@ async def test_a_limit_holds_across_everyone_who_has_the_folder_open(backend, tm
 
 @in_a_loop
 async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         with pytest.raises(QuotaExceeded, match="audio_seconds"):
             await submit(storage, quotas=(quota(), quota("audio_seconds", limit=9, amount=10)))
         assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [0]
@@ -85,7 +85,7 @@ async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(back
 
 @in_a_loop
 async def test_what_submit_would_refuse_is_known_before_and_takes_nothing(backend, tmp_path):
-    async with backend.stored(tmp_path, max_queued=3) as storage:
+    async with backend.storage_in(tmp_path, max_queued=3) as storage:
 
         async def check(account: str = "acct_1", *, limit: int = 2, max_active: int | None = None) -> None:
             await storage.jobs.check_room(account, "production", quotas=(quota(limit=limit),), max_active=max_active)
@@ -114,7 +114,7 @@ def test_a_quota_never_takes_less_than_nothing():
 
 @in_a_loop
 async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         first = await submit(storage, max_active=1)
         with pytest.raises(ConcurrencyLimited) as refused:
             await submit(storage, max_active=1)
@@ -132,7 +132,7 @@ async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backe
 
 @in_a_loop
 async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(backend, tmp_path):
-    async with backend.stored(tmp_path, max_queued=2) as storage:
+    async with backend.storage_in(tmp_path, max_queued=2) as storage:
         await submit(storage)
         await submit(storage)
         with pytest.raises(QueueFull):
@@ -143,7 +143,7 @@ async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(backend, tmp_p
 
 @in_a_loop
 async def test_the_queue_is_fair_to_an_account_that_asks_for_little(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         for number in range(5):
             await submit(storage, f"job_a{number}", account="many", audio_s=600.0)
         await submit(storage, "job_b", account="one", audio_s=60.0)
@@ -152,7 +152,7 @@ async def test_the_queue_is_fair_to_an_account_that_asks_for_little(backend, tmp
 
 @in_a_loop
 async def test_an_account_that_was_away_gets_no_credit_for_it(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         for number in range(4):
             await submit(storage, f"job_a{number}", account="busy", audio_s=100.0)
         for _ in range(3):
@@ -164,7 +164,7 @@ async def test_an_account_that_was_away_gets_no_credit_for_it(backend, tmp_path)
 
 @in_a_loop
 async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         await submit(storage, "job_a0", account="a", audio_s=10.0)
         await submit(storage, "job_a1", account="a", audio_s=500.0)
         first = await claim(storage)
@@ -182,7 +182,7 @@ async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
 
 @in_a_loop
 async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         for number in range(4):
             await submit(storage, f"job_free{number}", account="free", audio_s=100.0)
         for number in range(4):
@@ -193,7 +193,7 @@ async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(backend, tmp_pa
 
 @in_a_loop
 async def test_a_repeated_request_is_the_same_job_and_is_counted_once(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         first = await storage.jobs.submit(new_job("job_1", quotas=(quota(),)), idempotency=KEY)
         again = await storage.jobs.submit(new_job("job_2", quotas=(quota(),)), idempotency=KEY)
         assert (again.replayed, again.job) == (True, first.job)
@@ -203,7 +203,7 @@ async def test_a_repeated_request_is_the_same_job_and_is_counted_once(backend, t
 
 @in_a_loop
 async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(backend, tmp_path):
-    async with backend.stored(tmp_path, max_queued=1) as storage:
+    async with backend.storage_in(tmp_path, max_queued=1) as storage:
         await storage.jobs.submit(new_job("job_1", quotas=(quota(limit=1),)), idempotency=KEY)
         again = await storage.jobs.submit(new_job("job_2", quotas=(quota(limit=1),)), idempotency=KEY)
         assert again.replayed
@@ -212,7 +212,7 @@ async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(backend, 
 @in_a_loop
 async def test_a_key_used_for_another_request_is_refused(backend, tmp_path):
     other = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerprint="g")
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.jobs.submit(new_job(), idempotency=KEY)
         with pytest.raises(IdempotencyReused):
             await storage.jobs.submit(new_job(), idempotency=other)
@@ -222,7 +222,7 @@ async def test_a_key_used_for_another_request_is_refused(backend, tmp_path):
 
 @in_a_loop
 async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         assert await storage.jobs.begin(KEY) is None
         with pytest.raises(IdempotencyInProgress):
             await storage.jobs.begin(KEY)
@@ -236,16 +236,16 @@ async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(
 
 @in_a_loop
 async def test_a_key_that_a_dead_server_was_taking_in_is_free_again(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.jobs.begin(KEY)
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         assert await storage.jobs.begin(KEY) is None
 
 
 @in_a_loop
 async def test_a_key_is_forgotten_after_24_hours_or_with_its_job(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await storage.jobs.submit(new_job("job_1"), idempotency=KEY)
         clock.advance(ms=24 * HOUR - 1)
         assert await storage.jobs.begin(KEY) == "job_1"

@@ -37,7 +37,7 @@ KEY = ApiKey(
 
 @in_a_loop
 async def test_a_key_is_found_by_its_hash_with_its_account(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         assert await storage.accounts.by_hash(KEY.hash) == (KEY, ACCOUNT)
         assert await storage.accounts.by_hash(b"\x02" * 32) is None
@@ -48,7 +48,7 @@ async def test_a_key_is_found_by_its_hash_with_its_account(backend, tmp_path):
 
 @in_a_loop
 async def test_an_account_is_made_with_its_key_or_not_at_all(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         with pytest.raises(StorageError, match=r"(?i)unique"):
             await storage.accounts.create_account(
@@ -59,14 +59,14 @@ async def test_an_account_is_made_with_its_key_or_not_at_all(backend, tmp_path):
 
 @in_a_loop
 async def test_a_key_of_no_account_is_refused(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         with pytest.raises(StorageError, match=r"(?i)foreign key"):
             await storage.accounts.add_key(KEY)
 
 
 @in_a_loop
 async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         await storage.accounts.add_key(replace(KEY, id="key_2", hash=b"\x02" * 32))
         assert not await storage.accounts.revoke("acct_2", "key_1", at=NOON)  # another account's key
@@ -80,7 +80,7 @@ async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path
 
 @in_a_loop
 async def test_only_the_newest_keys_that_ended_are_remembered(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         for number in range(MAX_ENDED_KEYS + 2):
             key = replace(KEY, id=f"old_{number:03}", hash=b"%032d" % number, created_at=NOON + number)
@@ -95,7 +95,7 @@ async def test_only_the_newest_keys_that_ended_are_remembered(backend, tmp_path)
 async def test_a_rotated_key_works_until_its_overlap_ends(backend, tmp_path):
     clock = ManualClock()
     new = replace(KEY, id="key_2", hash=b"\x02" * 32)
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         assert await storage.accounts.rotate("acct_1", "key_1", new=new, old_expires_at=NOON + HOUR)
         assert [key.expires_at for key in await storage.accounts.keys("acct_1")] == [NOON + HOUR, None]
@@ -112,7 +112,7 @@ async def test_a_rotated_key_works_until_its_overlap_ends(backend, tmp_path):
 
 @in_a_loop
 async def test_the_last_use_is_known_to_the_minute(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         for at in (NOON, NOON + 59_999, NOON + 60_000, NOON + 60_001):
             await storage.accounts.touch("key_1", at)
@@ -121,7 +121,7 @@ async def test_the_last_use_is_known_to_the_minute(backend, tmp_path):
 
 @in_a_loop
 async def test_a_plan_with_its_own_numbers_and_without_them(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         own = {"requests_per_minute": 3000, "audio_hours": None}
         assert await storage.accounts.set_plan("acct_1", "enterprise", own)
@@ -141,7 +141,7 @@ def test_an_account_without_a_secret_for_the_sandbox_has_one_that_does_not_tell_
 @in_a_loop
 async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
     new = WebhookSecret(current="whsec_b", created_at=NOON + 1, previous="whsec_a", previous_expires_at=NOON + HOUR)
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
         assert await storage.accounts.rotate_webhook_secret("acct_1", "production", new)
         assert await storage.accounts.account("acct_1") == replace(ACCOUNT, webhook_secret=new)
@@ -153,7 +153,7 @@ async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
 
 @in_a_loop
 async def test_an_allowance_is_taken_whole_or_not_at_all(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         counts = await asyncio.gather(*(storage.counters.take("addr", quota("free", limit=3)) for _ in range(5)))
         assert sorted(count.used for count in counts if count.allowed) == [1, 2, 3]
         assert [count for count in counts if not count.allowed] == [Count(False, 3, 3, RESET)] * 2
@@ -164,14 +164,14 @@ async def test_an_allowance_is_taken_whole_or_not_at_all(backend, tmp_path):
 
 @in_a_loop
 async def test_an_unlimited_allowance_is_still_counted(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         for used in (1, 2):
             assert await storage.counters.take("a", quota(limit=None)) == Count(True, used, None, RESET)
 
 
 @in_a_loop
 async def test_what_is_given_back_can_be_taken_again_but_never_more(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.counters.take("a", quota(limit=1))
         assert not (await storage.counters.take("a", quota(limit=1))).allowed
         for _ in range(3):
@@ -182,7 +182,7 @@ async def test_what_is_given_back_can_be_taken_again_but_never_more(backend, tmp
 
 @in_a_loop
 async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.counters.take("a", quota("x"))
         await storage.counters.take("a", replace(quota("x"), window="2026-12"))
         await storage.counters.take("b", quota("x", amount=3))
@@ -194,7 +194,7 @@ async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
 @in_a_loop
 async def test_old_windows_are_forgotten(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await storage.counters.take("a", quota())
         clock.now = RESET + 62 * 24 * HOUR + 1
         await storage.upkeep.forget_passed()
@@ -213,7 +213,7 @@ def at_once(asked: Coroutine[Any, Any, T]) -> T:
 
 @in_a_loop
 async def test_a_known_key_is_remembered_until_any_process_changes_it_or_its_account(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage, backend.stored(tmp_path) as other:
+    async with backend.storage_in(tmp_path) as storage, backend.storage_in(tmp_path) as other:
         await storage.accounts.create_account(ACCOUNT, KEY)
         changes = (
             lambda: other.accounts.set_plan("acct_1", "pro", None),
@@ -234,7 +234,7 @@ async def test_a_known_key_is_remembered_until_any_process_changes_it_or_its_acc
 
 @in_a_loop
 async def test_what_is_used_is_remembered_until_any_process_counts(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage, backend.stored(tmp_path) as other:
+    async with backend.storage_in(tmp_path) as storage, backend.storage_in(tmp_path) as other:
         windows = [("transcriptions", quota().window)]
         for expected in range(3):
             assert await storage.counters.amounts_used("acct_1", windows) == [expected]

@@ -101,7 +101,7 @@ async def test_an_upload_of_a_taken_name_leaves_no_parts(blobs, bucket, place):
 @in_a_loop
 async def test_a_bucket_that_refuses_is_away_and_afterwards_everything_goes_on(blobs, bucket):
     await put(blobs, "job_1/source", b"before")
-    with bucket.failing("away"):
+    with bucket.fail_with("away"):
         for asking in (
             put(blobs, "job_2/source", b"x"),
             put(blobs, "job_2/source", bytes(LARGE)),
@@ -127,7 +127,7 @@ async def test_a_bucket_that_is_away_while_an_upload_ends_leaves_no_blob(blobs, 
         async def upload() -> None:
             async with blobs.create("job_1/source") as sink:
                 await sink.write(bytes(LARGE))
-                trouble.enter_context(bucket.failing("away"))
+                trouble.enter_context(bucket.fail_with("away"))
 
         with pytest.raises(BlobsAway):
             await upload()
@@ -139,7 +139,7 @@ async def test_a_silent_bucket_is_away_within_a_bound(place, bucket, tmp_path, m
     monkeypatch.setitem(opening.CLIENT, "read_timeout", "500ms")
     hasty = open_bucket(place, tmp_path / "hasty", env=bucket.env)
     await put(hasty, "job_1/source", b"before")
-    with bucket.silent():
+    with bucket.stop_answering():
         began = time.monotonic()
         for asking in (put(hasty, "job_2/source", b"x"), read(hasty, "job_1/source")):
             with pytest.raises(BlobsAway):
@@ -156,13 +156,13 @@ async def test_a_write_whose_answer_was_lost_is_found_by_looking(blobs, bucket, 
     with ExitStack() as trouble:
         async with blobs.create("job_1/source") as sink:
             await sink.write(data)
-            trouble.enter_context(bucket.failing("lost"))
+            trouble.enter_context(bucket.fail_with("lost"))
     assert await read(blobs, "job_1/source") == data
 
 
 @in_a_loop
 async def test_a_service_without_conditions_still_keeps_a_blob_that_is_there(blobs, bucket):
-    with bucket.failing("unconditional"):
+    with bucket.fail_with("unconditional"):
         await put(blobs, "job_1/1.srt", b"first")
         with pytest.raises(BlobExists):
             await put(blobs, "job_1/1.srt", b"second")
@@ -191,7 +191,7 @@ LIST, PUT, GET = "s3:ListBucket", "s3:PutObject", "s3:GetObject"
     ],
 )
 def test_a_bucket_that_refuses_is_told_to_the_operator_in_one_sentence(bucket, tmp_path, name, allowed, says):
-    with pytest.MonkeyPatch.context() as patch, bucket.guarded(*allowed) as keys:
+    with pytest.MonkeyPatch.context() as patch, bucket.check_keys(*allowed) as keys:
         for variable, value in keys.items():
             patch.setenv(variable, value)
         refusing = open_bucket(f"s3://{name}/here", tmp_path, env=bucket.env)
@@ -206,7 +206,7 @@ def test_a_bucket_that_refuses_is_told_to_the_operator_in_one_sentence(bucket, t
     [("AWS_ACCESS_KEY_ID", "InvalidAccessKeyId"), ("AWS_SECRET_ACCESS_KEY", "SignatureDoesNotMatch")],
 )
 def test_wrong_credentials_are_told_to_the_operator(bucket, tmp_path, monkeypatch, wrong, code):
-    with bucket.guarded("s3:*") as keys:
+    with bucket.check_keys("s3:*") as keys:
         for name, good in keys.items():
             monkeypatch.setenv(name, good)
         accepted = open_bucket(bucket.prefix(), tmp_path, env=bucket.env)
@@ -231,7 +231,7 @@ async def test_a_killed_process_leaves_nothing_that_can_be_seen(blobs, bucket, p
 
 
 def test_a_process_that_ends_after_an_error_ends_well(bucket, place, tmp_path):
-    with bucket.failing("away"):
+    with bucket.fail_with("away"):
         for _ in range(3):
             told = output_of(FAILS_AND_ENDS, place, str(tmp_path / "scratch"), **bucket.env)
             assert told == "the store of audio and results cannot be reached; try again"

@@ -20,7 +20,7 @@ async def owner(storage: Storage) -> None:
 
 @in_a_loop
 async def test_a_name_is_given_once_in_each_environment(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
         assert await storage.channels.add(STAGE) == STAGE
         assert await storage.channels.add(replace(STAGE, id="chn_2")) == STAGE
@@ -35,7 +35,7 @@ async def test_a_name_is_given_once_in_each_environment(backend, tmp_path):
 
 @in_a_loop
 async def test_the_newest_session_is_shown_whatever_the_order(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
         await storage.channels.add(STAGE)
         for job in ("job_2", "job_3", "job_1"):
@@ -46,7 +46,7 @@ async def test_the_newest_session_is_shown_whatever_the_order(backend, tmp_path)
 
 @in_a_loop
 async def test_only_its_owner_deletes_a_channel_and_its_id_never_comes_back(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
         await storage.channels.add(STAGE)
         assert not await storage.channels.delete("acct_2", "production", "chn_1")
@@ -59,7 +59,7 @@ async def test_only_its_owner_deletes_a_channel_and_its_id_never_comes_back(back
 
 @in_a_loop
 async def test_an_account_has_a_bounded_number_of_channels(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
         for number in range(MAX_CHANNELS):
             await storage.channels.add(replace(STAGE, id=f"chn_{number}", name=f"stage {number}"))

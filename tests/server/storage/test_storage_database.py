@@ -18,7 +18,7 @@ from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction, Wa
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.vital import SOFTWARE
 from tests.processes import ROOT, few_files
-from tests.server.storing import LEASE_S, ManualClock, claim, completion, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
 
 WRITER_FAILS = """
 import asyncio, sys
@@ -35,7 +35,7 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[SqliteDatabase]:
+async def open_database(folder: Path) -> AsyncIterator[SqliteDatabase]:
     database = SqliteDatabase(folder / "test.db", ManualClock())
     try:
         yield database
@@ -56,7 +56,7 @@ def names(tx: SqliteTransaction) -> list[str]:
 
 
 @asynccontextmanager
-async def held_up(database: SqliteDatabase) -> AsyncIterator[None]:
+async def hold_writer(database: SqliteDatabase) -> AsyncIterator[None]:
     """Keep the writing thread busy while the block runs."""
     held, go = threading.Event(), threading.Event()
 
@@ -75,7 +75,7 @@ async def held_up(database: SqliteDatabase) -> AsyncIterator[None]:
 
 async def at_once(database: SqliteDatabase, *functions) -> list[object]:
     """Give all *functions* to the database while its writing thread is busy; return what each returned or raised."""
-    async with held_up(database):
+    async with hold_writer(database):
         writing = [asyncio.create_task(database.write(function)) for function in functions]
         await asyncio.sleep(0)
     return await asyncio.gather(*writing, return_exceptions=True)
@@ -83,7 +83,7 @@ async def at_once(database: SqliteDatabase, *functions) -> list[object]:
 
 @in_a_loop
 async def test_every_commit_reaches_the_disk(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         pragmas = ("journal_mode", "synchronous", "foreign_keys")
         values = await database.write(lambda tx: [tx.all(f"PRAGMA {name}")[0][0] for name in pragmas])
         assert values == ["wal", 2, 1]  # 2 is FULL
@@ -91,7 +91,7 @@ async def test_every_commit_reaches_the_disk(tmp_path):
 
 @in_a_loop
 async def test_writes_that_wait_at_the_same_time_share_one_commit(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         statements: list[str] = []
         database._writing.set_trace_callback(statements.append)
         made = await at_once(database, *(insert(f"{number:03}") for number in range(100)))
@@ -106,7 +106,7 @@ async def test_the_failure_of_one_write_undoes_nothing_of_another(tmp_path):
         insert("half")(tx)
         raise ValueError("changed my mind")
 
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         results = await at_once(database, insert("a"), half, insert("a"), insert("b"))
         assert isinstance(results[1], ValueError)
         assert isinstance(results[2], StorageError)
@@ -116,7 +116,7 @@ async def test_the_failure_of_one_write_undoes_nothing_of_another(tmp_path):
 
 @in_a_loop
 async def test_a_write_that_does_not_fit_fails_alone_and_the_database_goes_on(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         await limit_pages(database, 20)
         results = await at_once(database, insert("a"), insert("big", 1_000_000), insert("b"))
         assert isinstance(results[1], DiskFull)
@@ -131,7 +131,7 @@ async def test_a_write_that_does_not_fit_fails_alone_and_the_database_goes_on(tm
 @pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
 @in_a_loop
 async def test_a_database_whose_files_cannot_be_opened_may_be_asked_again(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         await database.write(insert("a"))
         with few_files(os.getpid()), pytest.raises(StorageAway, match="unable to open"):
             await database.read(names)  # the first reading thread opens its connection now
@@ -148,8 +148,8 @@ async def limit_pages(database: SqliteDatabase, more: int) -> None:
 
 @in_a_loop
 async def test_a_write_given_up_before_its_turn_never_happens(tmp_path):
-    async with opened(tmp_path) as database:
-        async with held_up(database):
+    async with open_database(tmp_path) as database:
+        async with hold_writer(database):
             given_up = asyncio.create_task(database.write(insert("never")))
             await asyncio.sleep(0)
             given_up.cancel()
@@ -160,14 +160,14 @@ async def test_a_write_given_up_before_its_turn_never_happens(tmp_path):
 
 @in_a_loop
 async def test_a_reader_cannot_write(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         with pytest.raises(StorageError, match="readonly"):
             await database.read(insert("a"))
 
 
 @in_a_loop
 async def test_a_read_is_of_one_moment(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         looked, written = threading.Event(), threading.Event()
 
         def look_twice(tx: SqliteTransaction) -> list[list[str]]:
@@ -187,7 +187,7 @@ async def test_a_read_is_of_one_moment(tmp_path):
 @in_a_loop
 async def test_a_lock_held_too_long_by_another_process_is_an_error_and_not_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BUSY_S", 0.05)
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StorageBusy):
@@ -199,7 +199,7 @@ async def test_a_lock_held_too_long_by_another_process_is_an_error_and_not_the_e
 
 @in_a_loop
 async def test_closing_commits_what_was_handed_over_and_refuses_what_comes_later(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         writing = [asyncio.create_task(database.write(insert(f"{number}"))) for number in range(5)]
         await asyncio.sleep(0)
         await database.close()
@@ -207,27 +207,27 @@ async def test_closing_commits_what_was_handed_over_and_refuses_what_comes_later
         for late in (database.write, database.read):
             with pytest.raises(StorageError, match="closed"):
                 await late(names)
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         assert len(await database.read(names)) == 5
 
 
 @in_a_loop
 async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, monkeypatch):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         await database.write(insert("a"))
     broken = (*MIGRATIONS, "CREATE TABLE first (n); CREATE TABLE fairness (n);")
     monkeypatch.setattr(module, "MIGRATIONS", broken)
     with pytest.raises(StorageError, match="already exists"):
         SqliteDatabase(tmp_path / "test.db", ManualClock())
     monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE first (n);"))  # the broken one left nothing
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         assert await database.read(names) == ["a"]
         assert await database.read(lambda tx: tx.all("SELECT * FROM first")) == []
 
 
 @in_a_loop
 async def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it_is(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         await database.write(insert("a"))
     with closing(sqlite3.connect(tmp_path / "test.db")) as older:
         older.execute("PRAGMA user_version = 2")
@@ -241,7 +241,7 @@ async def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it
 @in_a_loop
 async def test_a_database_of_a_newer_program_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
-    async with opened(tmp_path):
+    async with open_database(tmp_path):
         pass
     monkeypatch.undo()
     with pytest.raises(StorageError, match="newer version"):
@@ -256,7 +256,7 @@ def test_a_file_that_is_no_database_is_refused_by_name(tmp_path):
 
 @in_a_loop
 async def test_one_look_answers_all_that_waits_for_the_event_loop_and_nothing_that_comes_after(tmp_path):
-    async with opened(tmp_path) as ours, opened(tmp_path) as others:
+    async with open_database(tmp_path) as ours, open_database(tmp_path) as others:
         before = ours.version("a")
         await others.write(lambda tx: tx.announce("a"))
         after = ours.version("a")
@@ -273,7 +273,7 @@ async def test_one_look_answers_all_that_waits_for_the_event_loop_and_nothing_th
 
 @in_a_loop
 async def test_who_looks_after_beginning_to_watch_sees_all_that_would_not_wake_it(tmp_path):
-    async with opened(tmp_path) as ours:
+    async with open_database(tmp_path) as ours:
         before = ours.version("a")
         elsewhere = sqlite3.connect(tmp_path / "test.db")
         with closing(elsewhere), elsewhere:
@@ -284,7 +284,7 @@ async def test_who_looks_after_beginning_to_watch_sees_all_that_would_not_wake_i
 
 @in_a_loop
 async def test_a_version_is_another_one_after_its_own_announcements_alone(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         await database.write(lambda tx: tx.announce("a"))
         a, b = database.version("a"), database.version("b")
         await database.write(lambda tx: tx.announce("b"))
@@ -294,7 +294,7 @@ async def test_a_version_is_another_one_after_its_own_announcements_alone(tmp_pa
 
 @in_a_loop
 async def test_what_is_announced_before_the_wait_but_after_the_watch_is_not_missed(tmp_path):
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         with database.watch("topic") as watch, database.watch("other") as other:
             await database.write(lambda tx: tx.announce("topic"))
             assert await watch.wait(60)
@@ -308,7 +308,7 @@ async def test_a_write_that_failed_wakes_nobody(tmp_path):
         tx.announce("topic")
         raise ValueError
 
-    async with opened(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         with database.watch("topic") as watch:
             await asyncio.gather(database.write(announce), return_exceptions=True)
             await database.write(names)
@@ -318,7 +318,7 @@ async def test_a_write_that_failed_wakes_nobody(tmp_path):
 @in_a_loop
 async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_path):
     """Two stores on one folder see each other only through the file, as two processes do."""
-    async with stored(tmp_path) as ours, stored(tmp_path) as theirs, asyncio.TaskGroup() as tasks:
+    async with storage_in(tmp_path) as ours, storage_in(tmp_path) as theirs, asyncio.TaskGroup() as tasks:
         claiming = tasks.create_task(ours.jobs.claim("w1", environments=["production"], lease_s=LEASE_S, wait_s=60.0))
         sending = tasks.create_task(ours.outbox.claim_due(limit=1, busy_s=30.0, wait_s=60.0))
         await asyncio.sleep(0)
@@ -341,7 +341,7 @@ async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_p
 
 @in_a_loop
 async def test_a_waiter_that_comes_after_a_long_silence_misses_nothing(tmp_path):
-    async with stored(tmp_path) as ours, stored(tmp_path) as theirs:
+    async with storage_in(tmp_path) as ours, storage_in(tmp_path) as theirs:
         for _ in range(3):  # nothing waits between the rounds, so nothing polls
             job_id = await submit(theirs)
             lease = await claim(ours)

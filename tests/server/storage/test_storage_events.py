@@ -11,7 +11,7 @@ from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, i
 
 @in_a_loop
 async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         for count in (0, 1, 3):
@@ -28,7 +28,7 @@ async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
 
 @in_a_loop
 async def test_an_unknown_stream_is_empty(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         assert await storage.events.last("job_none") == 0
         assert await storage.events.read("job_none", after=0, limit=10) == []
         assert await storage.events.read_all("job_none") == []
@@ -37,7 +37,7 @@ async def test_an_unknown_stream_is_empty(backend, tmp_path):
 
 @in_a_loop
 async def test_a_tail_ends_after_the_terminal_event(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.finish(await claim(storage), completion())
         assert [event.seq async for event in storage.events.tail(job_id, after=0)] == [1, 2, 3]
@@ -47,7 +47,7 @@ async def test_a_tail_ends_after_the_terminal_event(backend, tmp_path):
 
 @in_a_loop
 async def test_a_tail_ends_when_its_job_is_deleted(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         async with asyncio.TaskGroup() as tasks:
 
@@ -62,7 +62,7 @@ async def test_a_tail_ends_when_its_job_is_deleted(backend, tmp_path):
 
 @in_a_loop
 async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         tail = storage.events.tail(job_id, after=2)
@@ -92,7 +92,7 @@ def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_fa
 
     @in_a_loop
     async def check():
-        async with backend.stored(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
+        async with backend.storage_in(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
             job_id = await submit(storage)
             lease = await claim(storage)
 
@@ -115,7 +115,7 @@ def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_fa
 
 @in_a_loop
 async def test_many_logs_at_once_keep_each_streams_order(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         leases = []
         for _ in range(5):
             live = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)

@@ -34,7 +34,7 @@ async def next_job(storage: Storage, **which: object) -> str | None:
 
 @in_a_loop
 async def test_jobs_that_must_be_downloaded_are_claimed_apart_until_their_audio_is_there(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, source=AT_AN_ADDRESS, audio_s=None)
         assert await next_job(storage) is None
         lease = await storage.jobs.claim("w1", environments=["production"], unfetched=True, lease_s=LEASE_S)
@@ -50,7 +50,7 @@ async def test_jobs_that_must_be_downloaded_are_claimed_apart_until_their_audio_
 
 @in_a_loop
 async def test_a_job_goes_back_to_the_downloads_if_its_download_failed(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, source=AT_AN_ADDRESS)
         lease = await storage.jobs.claim("w1", environments=["production"], unfetched=True, lease_s=LEASE_S)
         assert lease is not None
@@ -61,7 +61,7 @@ async def test_a_job_goes_back_to_the_downloads_if_its_download_failed(backend, 
 
 @in_a_loop
 async def test_a_later_environment_is_served_where_the_earlier_one_has_nothing(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         rehearsed = await submit(storage, environment="sandbox", audio_s=1.0)
         real = await submit(storage, account="acct_2", audio_s=3600.0)
         both = {"environments": ["production", "sandbox"]}
@@ -70,7 +70,7 @@ async def test_a_later_environment_is_served_where_the_earlier_one_has_nothing(b
 
 @in_a_loop
 async def test_accounts_that_have_enough_are_passed_over(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         first = await submit(storage, account="acct_1", audio_s=1.0)
         second = await submit(storage, account="acct_2", audio_s=600.0)
         assert await next_job(storage, passing_over={"acct_1"}) == second
@@ -81,7 +81,7 @@ async def test_accounts_that_have_enough_are_passed_over(backend, tmp_path):
 @in_a_loop
 async def test_a_job_submitted_with_a_delay_waits_for_its_time(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, delay_s=20.0)
         clock.advance(ms=19_999)
         assert await next_job(storage) is None
@@ -107,7 +107,7 @@ async def test_a_clock_that_is_set_back_keeps_no_job_waiting(backend, tmp_path):
 @in_a_loop
 async def test_an_attempt_that_failed_costs_the_time_that_it_held_its_lease(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         slow = [await submit(storage, account="slow", audio_s=None) for _ in range(2)]
         other = await submit(storage, account="other", audio_s=600.0, weight=1.5)  # at 400: between 300 and 600
         lease = await claim(storage, lease_s=600.0)
@@ -123,7 +123,7 @@ async def test_an_attempt_that_failed_costs_the_time_that_it_held_its_lease(back
 @in_a_loop
 async def test_an_attempt_that_a_shutdown_ended_costs_nothing(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         first = await submit(storage, audio_s=10.0)
         await submit(storage, account="acct_2", audio_s=20.0)
         lease = await claim(storage, lease_s=600.0)
@@ -135,7 +135,7 @@ async def test_an_attempt_that_a_shutdown_ended_costs_nothing(backend, tmp_path)
 @in_a_loop
 async def test_a_lease_that_ran_out_costs_its_own_time_and_not_that_until_somebody_noticed(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         first = await submit(storage, audio_s=10.0)
         second = await submit(storage, account="acct_2", audio_s=39.0)
         third = await submit(storage, account="acct_3", audio_s=41.0)
@@ -148,7 +148,7 @@ async def test_a_lease_that_ran_out_costs_its_own_time_and_not_that_until_somebo
 @pytest.mark.parametrize(("seconds", "turn"), [(9.0, 0), (110.0, 1)])
 @in_a_loop
 async def test_a_file_that_was_longer_than_it_stated_costs_the_difference(backend, tmp_path, seconds, turn):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage, account="liar", audio_s=10.0)
         assert await storage.jobs.finish(await claim(storage), replace(completion(), duration_s=seconds))
         jobs = [await submit(storage, account=account, audio_s=50.0) for account in ("liar", "other")]
@@ -161,7 +161,7 @@ async def test_a_file_that_was_longer_than_it_stated_costs_the_difference(backen
 @in_a_loop
 async def test_a_job_that_ends_without_a_result_costs_the_time_that_it_held_its_lease(backend, tmp_path, outcome):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage, account="waster", audio_s=10.0)
         lease = await claim(storage, lease_s=600.0)
         clock.advance(s=100)

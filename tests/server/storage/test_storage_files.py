@@ -17,7 +17,7 @@ from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
 from tests.processes import few_files
 from tests.server.blob_stores import put, read
-from tests.server.storing import in_a_loop, stored
+from tests.server.storing import in_a_loop, storage_in
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -59,7 +59,7 @@ asyncio.run(main())
 @pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
 @in_a_loop
 async def test_a_blob_whose_file_cannot_be_opened_may_be_stored_again(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         with few_files(os.getpid()), pytest.raises(DiskFailed):
             await put(storage.blobs, "job_1/source", b"audio")
         await put(storage.blobs, "job_1/source", b"audio")
@@ -77,7 +77,7 @@ async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path
         return SimpleNamespace(f_bavail=free[0], f_frsize=1)
 
     monkeypatch.setattr(os, "fstatvfs", fstatvfs)
-    async with stored(tmp_path, reserve_bytes=600) as storage:
+    async with storage_in(tmp_path, reserve_bytes=600) as storage:
         async with storage.blobs.create("job_1/source", leave_reserve=True) as sink:
             await sink.write(bytes(400))
             free[0] = 600
@@ -106,7 +106,7 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
         link(source, target)
         done.append(0)
 
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         monkeypatch.setattr(os, "fsync", note_fsync)
         monkeypatch.setattr(os, "link", note_link)
         await put(storage.blobs, "job_1/2/srt", b"x")
@@ -118,14 +118,16 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
 
 @in_a_loop
 async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         data = tmp_path / "data"
         dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_WRITING, str(data), cwd=ROOT)
         assert await dying.wait() == -signal.SIGKILL
         async with storage.blobs.create("job_2/source") as sink:
             await sink.write(b"whole")
             assert len(list((data / "incoming").iterdir())) == 2
-            async with stored(tmp_path):  # another process would see the same locks, because they belong to open files
+            async with storage_in(
+                tmp_path
+            ):  # another process would see the same locks, because they belong to open files
                 assert len(list((data / "incoming").iterdir())) == 1
         assert await read(storage.blobs, "job_2/source") == b"whole"
 
@@ -139,7 +141,7 @@ async def test_bytes_for_which_there_is_no_room_are_a_full_disk_and_leave_nothin
 
 @in_a_loop
 async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         await put(storage.blobs, "job_1/source", b"x")
         data = tmp_path / "data"
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
@@ -150,13 +152,13 @@ async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
 
 @in_a_loop
 async def test_the_signing_secret_is_made_once_and_kept(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         first = storage.signing_keys
         assert len(first.secrets[first.current]) == 32
         assert first.secrets[first.current].hex() not in repr(storage)
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         assert storage.signing_keys == first
-    async with stored(tmp_path / "other") as storage:
+    async with storage_in(tmp_path / "other") as storage:
         assert storage.signing_keys != first
 
 
@@ -204,7 +206,7 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_sentence(tmp_path, fo
 
 
 async def _open_beside(folder: Path) -> None:
-    async with stored(folder) as storage:
+    async with storage_in(folder) as storage:
         assert await storage.jobs.counts() == {"queued": 0, "processing": 0}
 
 

@@ -33,7 +33,7 @@ ENGINE_ERROR = JobError(code="engine_error", message="out of memory", retryable=
 
 @in_a_loop
 async def test_a_claimed_job_is_processing_and_nobody_elses(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         assert (lease.job.id, lease.job.state, lease.epoch, lease.job.attempt) == (job_id, State.PROCESSING, 1, 1)
@@ -43,7 +43,7 @@ async def test_a_claimed_job_is_processing_and_nobody_elses(backend, tmp_path):
 
 @in_a_loop
 async def test_a_worker_is_given_only_batch_jobs_of_its_environments(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage, live=True)
         await submit(storage, environment="sandbox")
         assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
@@ -52,7 +52,7 @@ async def test_a_worker_is_given_only_batch_jobs_of_its_environments(backend, tm
 
 @in_a_loop
 async def test_a_waiting_claim_is_woken_by_a_submit(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+    async with backend.storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S, wait_s=60.0))
         await asyncio.sleep(0)
         job_id = await submit(storage)
@@ -63,7 +63,7 @@ async def test_a_waiting_claim_is_woken_by_a_submit(backend, tmp_path):
 
 @in_a_loop
 async def test_a_canceled_claim_leaves_no_lease_behind(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
         for turns in range(6):  # at any moment of the call
             claiming = asyncio.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S))
@@ -78,7 +78,7 @@ async def test_a_canceled_claim_leaves_no_lease_behind(backend, tmp_path):
 
 @in_a_loop
 async def test_a_checkpoint_keeps_chunk_events_and_progress_together(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         assert await checkpoint(storage, lease, 0, progress=0.4)
@@ -92,7 +92,7 @@ async def test_a_checkpoint_keeps_chunk_events_and_progress_together(backend, tm
 
 @in_a_loop
 async def test_what_became_known_is_on_the_record(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
         lease = await claim(storage)
         assert await storage.jobs.note(lease, stage="decoding", source=Source(type="upload", format="mp3"))
@@ -108,7 +108,7 @@ async def test_what_became_known_is_on_the_record(backend, tmp_path):
 async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(backend, tmp_path):
     made = Artifact(kind="srt", blob="job/1/srt", sha256="00", bytes=7)
     warning = {"code": "fallback_model"}
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         reserved = (quota(), quota("audio_seconds", limit=None, amount=60))
         job_id = await submit(storage, quotas=reserved, hook=True, warnings=(warning,))
         lease = await claim(storage)
@@ -137,7 +137,7 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(ba
 
 @in_a_loop
 async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota("audio_seconds", limit=None, amount=10),))
         assert await storage.jobs.finish(await claim(storage), completion(heard_s=18.4))
         job = await storage.jobs.get(job_id)
@@ -156,7 +156,7 @@ async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
 )
 @in_a_loop
 async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(backend, tmp_path, outcome, used):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage, quotas=(quota(),))
         assert await storage.jobs.finish(await claim(storage), outcome)
         assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [used]
@@ -167,7 +167,7 @@ async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(
 @in_a_loop
 async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_path, end, told):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, quotas=(quota(),), audio_s=None)
         lease = await claim(storage)
         if told == "a chunk":
@@ -192,7 +192,7 @@ async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_
 
 @in_a_loop
 async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         assert await storage.jobs.release(lease, delay_s=0, error=None, count=True)
@@ -208,7 +208,7 @@ async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path
 @in_a_loop
 async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         clock.advance(s=LEASE_S)
@@ -243,7 +243,7 @@ async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time
 @in_a_loop
 async def test_renewing_and_checkpointing_keep_a_lease_alive(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         for index in range(4):
@@ -258,7 +258,7 @@ async def test_renewing_and_checkpointing_keep_a_lease_alive(backend, tmp_path):
 @in_a_loop
 async def test_a_renewal_never_shortens_a_lease(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         await storage.jobs.renew(lease, lease_s=1.0)
@@ -269,7 +269,7 @@ async def test_a_renewal_never_shortens_a_lease(backend, tmp_path):
 @in_a_loop
 async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         await checkpoint(storage, await claim(storage))
         clock.advance(s=LEASE_S)
@@ -282,7 +282,7 @@ async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path):
 @in_a_loop
 async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
         for _ in range(3):
@@ -302,7 +302,7 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(bac
 
 @in_a_loop
 async def test_a_job_given_back_with_an_error_four_times_fails_with_it(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         for attempt in range(4):
             error = replace(ENGINE_ERROR, message=f"attempt {attempt}")
@@ -314,7 +314,7 @@ async def test_a_job_given_back_with_an_error_four_times_fails_with_it(backend, 
 
 @in_a_loop
 async def test_a_shutdown_costs_no_attempt_not_even_the_last(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
         for _ in range(3):
             assert await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
@@ -327,7 +327,7 @@ async def test_a_shutdown_costs_no_attempt_not_even_the_last(backend, tmp_path):
 @in_a_loop
 async def test_a_delayed_job_waits_for_its_time(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         await storage.jobs.release(await claim(storage), delay_s=20.0, error=ENGINE_ERROR, count=True)
         clock.advance(s=19)
@@ -340,7 +340,7 @@ async def test_a_delayed_job_waits_for_its_time(backend, tmp_path):
 @in_a_loop
 async def test_a_job_that_waited_for_a_day_fails(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, quotas=(quota(),))
         clock.advance(ms=24 * HOUR - 1)
         assert await storage.jobs.reap(limit=10) == 0
@@ -356,7 +356,7 @@ async def test_a_job_that_waited_for_a_day_fails(backend, tmp_path):
 @in_a_loop
 async def test_reaping_stops_at_its_limit(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         for _ in range(3):
             await submit(storage)
             await claim(storage)
@@ -366,7 +366,7 @@ async def test_reaping_stops_at_its_limit(backend, tmp_path):
 
 @in_a_loop
 async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those_of_others_do_not(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
         await submit(storage)
         dead = await storage.jobs.claim("server a:1/0", environments=["production"], lease_s=LEASE_S)

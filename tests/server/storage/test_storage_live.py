@@ -7,7 +7,7 @@ from tests.server.storing import HOUR, LEASE_S, ManualClock, completion, in_a_lo
 @in_a_loop
 async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         batch = await submit(storage)
         assert await storage.jobs.claim_live(batch, "w1", lease_s=LEASE_S) is None
@@ -37,7 +37,7 @@ async def test_a_writer_may_return_after_the_clock_was_set_back(backend, tmp_pat
 @in_a_loop
 async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         for _ in range(6):
             assert await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S) is not None
@@ -53,7 +53,7 @@ async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(b
 @in_a_loop
 async def test_a_live_job_that_nobody_ever_finished_ends_after_a_day(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         clock.advance(ms=24 * HOUR)
         assert await storage.jobs.reap(limit=10) == 1

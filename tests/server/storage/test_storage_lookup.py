@@ -37,7 +37,7 @@ async def ids(storage: Storage, limit: int = 100, **filters: object) -> list[str
 @in_a_loop
 async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         made = []
         for number in range(5):
             made.append(await submit(storage, f"job_{number}"))
@@ -59,7 +59,7 @@ async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_
 @in_a_loop
 async def test_every_filter_leaves_what_it_names(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage, "job_a", order=Order(metadata={"team": "x", 'odd "key".': "1"}))
         await storage.jobs.finish(await claim(storage), replace(completion(), text="Über 100% sure_", language="de"))
         clock.advance(ms=10)
@@ -107,7 +107,7 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp
 
 @in_a_loop
 async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         seen = await storage.jobs.get(job_id)
         assert seen is not None
@@ -126,7 +126,7 @@ async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
 
 @in_a_loop
 async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         seen = await storage.jobs.get(job_id)
         assert seen is not None
@@ -139,7 +139,7 @@ async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
 
 @in_a_loop
 async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         for _ in range(2):
             job = await storage.jobs.cancel(job_id)
@@ -153,7 +153,7 @@ async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, 
 
 @in_a_loop
 async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),))
         lease = await claim(storage)
         await checkpoint(storage, lease)
@@ -170,7 +170,7 @@ async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
 @in_a_loop
 async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tmp_path, dies):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
         await storage.jobs.cancel(job_id)
@@ -186,7 +186,7 @@ async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tm
 
 @in_a_loop
 async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         await storage.jobs.finish(await claim(storage), completion())
         over = await storage.jobs.get(job_id)
@@ -196,7 +196,7 @@ async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_pa
 
 @in_a_loop
 async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, live=True, quotas=(quota(),))
         lease = await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S)
         assert lease is not None
@@ -207,7 +207,7 @@ async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(back
 
 @in_a_loop
 async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
         lease = await claim(storage)
         await checkpoint(storage, lease)
@@ -223,7 +223,7 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(ba
 
 @in_a_loop
 async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
         lease = await claim(storage)
         await storage.jobs.delete(lease.job.id)
@@ -232,14 +232,14 @@ async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path
 
 @in_a_loop
 async def test_deleting_a_queued_job_returns_its_quota(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
         assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
 
 
 @in_a_loop
 async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         done = await submit(storage, blob="job_1/source")
         await storage.jobs.finish(await claim(storage), completion())
         canceled = await submit(storage, blob="job_2/source")
@@ -254,7 +254,7 @@ async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(back
 @in_a_loop
 async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage)
         await submit(storage)  # unfinished jobs never expire
         await storage.jobs.finish(await claim(storage), completion())
@@ -268,7 +268,7 @@ async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
 async def test_searches_of_one_account_leave_readers_to_the_others(backend, tmp_path):
     released = threading.Event()
 
-    class Slow(str):
+    class SlowText(str):
         """A text whose search lasts until it is released."""
 
         __slots__ = ()
@@ -277,9 +277,9 @@ async def test_searches_of_one_account_leave_readers_to_the_others(backend, tmp_
             released.wait()
             return super().casefold()
 
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
-        searches = [asyncio.create_task(ids(storage, text=Slow("x"))) for _ in range(8)]
+        searches = [asyncio.create_task(ids(storage, text=SlowText("x"))) for _ in range(8)]
         await asyncio.sleep(0)
         try:
             await asyncio.wait_for(ids(storage), 5)

@@ -58,7 +58,7 @@ class Expected:
     def untouched(self) -> bool:
         return not self.told and not (self.live and self.started)
 
-    def held(self, lease: Lease, now: int) -> bool:
+    def holds(self, lease: Lease, now: int) -> bool:
         return self.state is State.PROCESSING and self.lease_id == lease.lease_id and self.lease_until > now
 
     def ends(self, state: State, *, returned: bool = False) -> None:
@@ -85,7 +85,7 @@ MEMORY = Path("/dev/shm")  # a file system without a disk to wait for, because t
 NUMBERS = st.integers(0, 20)
 
 
-def given_any(machine: "StoreAndModel") -> bool:
+def any_lease(machine: "StoreAndModel") -> bool:
     return bool(machine.leases)
 
 
@@ -194,9 +194,9 @@ class StoreAndModel(RuleBasedStateMachine):
 
     def expected_job_of(self, lease: Lease) -> Expected | None:
         job = self.expected.get(lease.job.id)
-        return job if job is not None and job.held(lease, self.clock()) else None
+        return job if job is not None and job.holds(lease, self.clock()) else None
 
-    @precondition(given_any)
+    @precondition(any_lease)
     @rule(number=NUMBERS, late=st.booleans(), progress=st.floats(0, 1.5))
     def checkpoint(self, number: int, *, late: bool, progress: float) -> None:
         lease, job = self.pick(number, late=late)
@@ -208,7 +208,7 @@ class StoreAndModel(RuleBasedStateMachine):
             job.progress = max(job.progress, min(progress, 1.0))
             job.lease_until = self.clock() + 30_000
 
-    @precondition(given_any)
+    @precondition(any_lease)
     @rule(number=NUMBERS, late=st.booleans())
     def log_and_renew(self, number: int, *, late: bool) -> None:
         lease, job = self.pick(number, late=late)
@@ -220,7 +220,7 @@ class StoreAndModel(RuleBasedStateMachine):
             job.told = True
             job.lease_until = self.clock() + 30_000
 
-    @precondition(given_any)
+    @precondition(any_lease)
     @rule(
         number=NUMBERS,
         late=st.booleans(),
@@ -236,7 +236,7 @@ class StoreAndModel(RuleBasedStateMachine):
             job.back(failing=count, now=self.clock(), delay_ms=round(delay_s * 1000))
             job.attempt -= not count
 
-    @precondition(given_any)
+    @precondition(any_lease)
     @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completion(), failure(), CANCELED]))
     def finish(self, number: int, *, late: bool, outcome: Outcome) -> None:
         lease, job = self.pick(number, late=late)
@@ -260,7 +260,7 @@ class StoreAndModel(RuleBasedStateMachine):
 
     # --- time ---
 
-    @precondition(given_any)
+    @precondition(any_lease)
     @rule(s=st.sampled_from([1, 20, 29, 30, 31]), reaping=st.booleans())
     def time_passes(self, *, s: int, reaping: bool) -> None:
         self.clock.advance(s=s)

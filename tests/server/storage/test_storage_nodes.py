@@ -22,7 +22,7 @@ from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.schema import MIGRATIONS, Migration
 from tests.server.postgres import shared_cluster
 from tests.server.running import ROOT
-from tests.server.storing import LEASE_S, WORD, claim, in_a_loop, opened_at, submit
+from tests.server.storing import LEASE_S, WORD, claim, in_a_loop, open_at, submit
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
         else:
             await asyncio.gather(*[submit(older, f"job_{number}_{part}") for part in range(4)])
 
-    async with opened_at(tmp_path, url) as older:
+    async with open_at(tmp_path, url) as older:
         await submit(older, "job_a")
         for number in range(20):
             await work(number)
@@ -70,7 +70,7 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
         for number in range(20, 30):
             await work(number)
         assert (await claim(older)).job.id == "job_a"
-    async with opened_at(tmp_path, url) as older:  # also when it starts anew
+    async with open_at(tmp_path, url) as older:  # also when it starts anew
         assert await older.jobs.get("job_a") is not None
 
 
@@ -79,7 +79,7 @@ async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than
     tmp_path, url, monkeypatch
 ):
     monkeypatch.setattr(connecting, "LOCK_MS", 100)
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
         asked, lease = time.monotonic(), await claim(storage)
         held = HeldLease(lease, storage.jobs, lease_s=LEASE_S, requested_at=asked)
@@ -129,7 +129,7 @@ def test_a_user_who_may_not_change_tables_is_told_what_to_do(url):
 
 def test_every_node_signs_with_the_same_secrets(tmp_path, url):
     async def keys(folder: Path) -> object:
-        async with opened_at(folder, url) as storage:
+        async with open_at(folder, url) as storage:
             return storage.signing_keys
 
     assert asyncio.run(keys(tmp_path / "a")) == asyncio.run(keys(tmp_path / "b"))
@@ -140,7 +140,7 @@ def test_every_node_signs_with_the_same_secrets(tmp_path, url):
 
 @in_a_loop
 async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
-    async with opened_at(tmp_path / "a", url) as one, opened_at(tmp_path / "b", url) as other:
+    async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as other:
         here, there = (Failures(what="wrong keys", shared=storage.rates) for storage in (one, other))
         counted = [await (here, there)[n % 2].count("me", limit=3) for n in range(4)]
         assert [window.allowed for window in counted] == [True, True, True, False]
@@ -156,7 +156,7 @@ async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_kno
 @in_a_loop
 async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
     told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), warnings=({"code": "x"},))
-    async with opened_at(tmp_path / "a", url) as working, opened_at(tmp_path / "b", url) as answering:
+    async with open_at(tmp_path / "a", url) as working, open_at(tmp_path / "b", url) as answering:
         config = Config.from_env({"SCRIBEWIRE_MODEL_ALIASES": "ours"})
         watch = OfferWatch(answering.offers, config)
         waiting = asyncio.create_task(watch.wait())

@@ -47,7 +47,7 @@ async def due(storage: Storage) -> list[Delivery]:
 )
 @in_a_loop
 async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcome, sent):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=Order(webhook_url=HOOK, webhook_events=events))
         await storage.jobs.finish(await claim(storage), outcome)
         assert [row.event for row in await storage.outbox.of_job(job_id)] == sent
@@ -56,7 +56,7 @@ async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcom
 @in_a_loop
 async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await end_job(storage)
         (first,) = await due(storage)
         assert (first.job_id, first.url, first.state, first.attempts) == (job_id, HOOK, "pending", ())
@@ -70,7 +70,7 @@ async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, 
 @in_a_loop
 async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         made = []
         for _ in range(3):
             made.append(await end_job(storage))
@@ -82,7 +82,7 @@ async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend
 @in_a_loop
 async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(next_attempt_at=NOON + 5000), state="pending")
@@ -98,7 +98,7 @@ async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
 @pytest.mark.parametrize("state", ["delivered", "failed"])
 @in_a_loop
 async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(), state=state)
@@ -108,7 +108,7 @@ async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
 
 @in_a_loop
 async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(1), state="delivered")
@@ -119,7 +119,7 @@ async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backe
 
 @in_a_loop
 async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.jobs.delete(job_id)
@@ -129,7 +129,7 @@ async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_pat
 
 @in_a_loop
 async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
         (row,) = await due(storage)
         await storage.outbox.record(row.id, attempt(), state="failed")
@@ -143,7 +143,7 @@ async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_pa
 
 @in_a_loop
 async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         before = await end_job(storage)
         sending = await end_job(storage)
         (_, on_its_way) = await due(storage)
@@ -164,7 +164,7 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend
 
 @in_a_loop
 async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         sent = [await end_job(storage) for _ in range(4)]
         rows = await due(storage)
         outcomes = [("pending", 1, 0), ("failed", 2, 1), ("failed", 3, 2)]
@@ -181,7 +181,7 @@ async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp
 
 @in_a_loop
 async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await end_job(storage)
         [row] = await due(storage)
         found = []
@@ -194,7 +194,7 @@ async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
 @in_a_loop
 async def test_a_postponed_message_comes_due_later_without_an_attempt(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await end_job(storage)
         [row] = await due(storage)
         await storage.outbox.postpone(row.id, until=NOON + 5000)
@@ -207,7 +207,7 @@ async def test_a_postponed_message_comes_due_later_without_an_attempt(backend, t
 async def test_each_place_goes_to_the_account_with_the_fewest_on_their_way(backend, tmp_path):
     """The busy account's backlog is older, and it still waits for the others."""
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         for account in ("acct_busy", "acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
             await end_job(storage, account=account)
             clock.advance(ms=1)
@@ -219,7 +219,7 @@ async def test_each_place_goes_to_the_account_with_the_fewest_on_their_way(backe
 @in_a_loop
 async def test_of_accounts_with_equally_many_the_one_that_waited_longest_has_its_turn(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         for account in ("acct_1", "acct_2", "acct_3"):
             await end_job(storage, account=account)
             clock.advance(ms=1)
@@ -231,7 +231,7 @@ async def test_of_accounts_with_equally_many_the_one_that_waited_longest_has_its
 @in_a_loop
 async def test_places_are_kept_for_accounts_that_have_nothing_on_their_way(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         for account in ("acct_1", "acct_1", "acct_1", "acct_1", "acct_2"):
             await end_job(storage, account=account)
             clock.advance(ms=1)
@@ -243,7 +243,7 @@ async def test_places_are_kept_for_accounts_that_have_nothing_on_their_way(backe
 @in_a_loop
 async def test_behind_a_long_line_to_a_full_host_others_of_the_account_are_found(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         for number in range(80):
             await end_job_for(storage, f"https://dead.example/{number}")
         clock.advance(ms=1)
@@ -268,7 +268,7 @@ async def test_behind_a_long_line_to_a_full_host_others_of_the_account_are_found
 def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
     @in_a_loop
     async def check() -> None:
-        async with backend.stored(tmp_path) as storage:
+        async with backend.storage_in(tmp_path) as storage:
             jobs = [await end_job_for(storage, url) for url in urls]
             other = await end_job(storage, account="acct_2")
             rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
@@ -289,7 +289,7 @@ def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
 @in_a_loop
 async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         for number in range(4):
             job_id = await end_job_for(storage, f"https://DEAD.example:8443/{number}")
             clock.advance(ms=1)
@@ -305,7 +305,7 @@ async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backe
 
 @in_a_loop
 async def test_a_waiting_sender_is_woken_by_a_job_that_ends(backend, tmp_path):
-    async with backend.stored(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+    async with backend.storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.outbox.claim_due(limit=10, busy_s=BUSY_S, wait_s=60.0))
         await asyncio.sleep(0)
         job_id = await end_job(storage)

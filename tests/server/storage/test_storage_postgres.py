@@ -27,7 +27,7 @@ from tests.server.storing import (
     completion,
     in_a_loop,
     new_job,
-    opened_at,
+    open_at,
     quota,
     submit,
     types_of,
@@ -54,8 +54,8 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
     with line(shared_cluster().port) as between:
         through = url.replace(str(shared_cluster().port), str(between.port))
         async with (
-            opened_at(tmp_path / "a", through) as storage,
-            opened_at(tmp_path / "b", url) as other,
+            open_at(tmp_path / "a", through) as storage,
+            open_at(tmp_path / "b", url) as other,
             asyncio.timeout(30),
         ):
             for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
@@ -75,7 +75,7 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
     """With and without the commit reaching the database."""
     with line(shared_cluster().port) as between:
         through = url.replace(str(shared_cluster().port), str(between.port))
-        async with opened_at(tmp_path, through) as storage:
+        async with open_at(tmp_path, through) as storage:
             between.break_at(b"COMMIT", heard=heard)
             accepted = await storage.jobs.submit(new_job("job_a", quotas=(quota(),)), idempotency=None)
             assert between.cuts == 1
@@ -89,7 +89,7 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
 @in_a_loop
 async def test_words_are_logged_once_when_the_connection_breaks_during_their_commit(tmp_path, url, heard):
     with line(shared_cluster().port) as between:
-        async with opened_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
+        async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             lease = await claim(storage)
             between.break_at(b"COMMIT", heard=heard)
@@ -104,7 +104,7 @@ async def test_words_are_logged_once_when_the_connection_breaks_during_their_com
 @in_a_loop
 async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, url):
     """Its message was on the way for so long that somebody has written down that it did not happen."""
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         with connect(parameters(url, name="late")) as late, connect(parameters(url, name="looking")) as looking:
             late.execute("BEGIN")
             late.execute("INSERT INTO fairness (account, virtual_time) VALUES ('acct_9', 1)")
@@ -118,7 +118,7 @@ async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, 
 @in_a_loop
 async def test_a_database_that_stops_is_reported_soon_and_used_again_when_it_is_back(tmp_path):
     cluster = new_cluster(free_port())
-    async with opened_at(tmp_path, cluster.new_database()) as storage:
+    async with open_at(tmp_path, cluster.new_database()) as storage:
         await submit(storage, "job_a")
         cluster.stop("immediate")
         began = time.monotonic()
@@ -149,7 +149,7 @@ async def until_back(storage: SqlStorage) -> None:
 @in_a_loop
 async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path, url):
     with line(shared_cluster().port) as between:
-        async with opened_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
+        async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             between.be_silent()
             await asyncio.sleep(6)
@@ -177,7 +177,7 @@ def test_no_message_has_the_password_in_it(tmp_path):
 
 @in_a_loop
 async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path, url):
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
         await submit(storage, "job_b")
         with connect(parameters(url, name="other")) as other, other.transaction():
@@ -187,7 +187,7 @@ async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path
 
 @in_a_loop
 async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
-    async with opened_at(tmp_path / "a", url) as one, opened_at(tmp_path / "b", url) as two:
+    async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as two:
         jobs = {await submit(one) for _ in range(30)}
         leases = await asyncio.gather(*(claim(node) for node in (one, two) for _ in range(15)))
         assert {lease.job.id for lease in leases} == jobs
@@ -195,7 +195,7 @@ async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
 
 @in_a_loop
 async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         leases = []
         for _ in range(40):
             await submit(storage)
@@ -215,7 +215,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         held.set()
         go.wait()
 
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         database = storage._database
         write = database.write_together if together else database.write
         running = [asyncio.create_task(write(hold_up)) for _ in range(1 if together else WRITERS)]
@@ -232,7 +232,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
 
 @in_a_loop
 async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url):
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         leases = []
         for _ in range(20):
             await submit(storage)
@@ -252,7 +252,7 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
 @in_a_loop
 async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, payload):
     """Any role of the database may send them."""
-    async with opened_at(tmp_path, url) as storage:
+    async with open_at(tmp_path, url) as storage:
         assert storage.relay is not None
         heard: asyncio.Queue[bytes] = asyncio.Queue()
         storage.relay.listen(heard.put_nowait)
@@ -269,7 +269,7 @@ async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, pa
 
 @in_a_loop
 async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, url):
-    async with opened_at(tmp_path / "a", url, notify=False) as one, opened_at(tmp_path / "b", url, notify=False) as two:
+    async with open_at(tmp_path / "a", url, notify=False) as one, open_at(tmp_path / "b", url, notify=False) as two:
         claiming = asyncio.create_task(one.jobs.claim("w", environments=["production"], lease_s=LEASE_S, wait_s=20))
         await asyncio.sleep(0.2)
         job_id = await submit(two)
@@ -294,8 +294,8 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
 
 @in_a_loop
 async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
-    async with opened_at(tmp_path / "b", url) as second:
-        async with opened_at(tmp_path / "a", url) as first:
+    async with open_at(tmp_path / "b", url) as second:
+        async with open_at(tmp_path / "a", url) as first:
             await until_one_leads(first, second)
             leader = first if first.leads else second
             leader._database._listener._connection.pgconn.finish()  # as if its line had been cut

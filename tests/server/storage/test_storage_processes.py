@@ -102,7 +102,7 @@ async def assert_intact(storage: Storage) -> None:
 
 @in_a_loop
 async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend, tmp_path, clock):
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path) as worker:
             assert await next_line(worker) == job_id
@@ -122,7 +122,7 @@ async def sleep_past_the_lease(
     backend: Backend, tmp_path: Path, clock: FileClock, *, before: str, reaped: bool
 ) -> list[bool]:
     """Stop a worker process until its lease has ended; return which of its writes failed."""
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         async with child("be_late", tmp_path, before=before) as worker:
             assert await next_line(worker) == job_id
@@ -158,7 +158,7 @@ async def test_without_a_part_of_the_fence_the_test_above_is_red(backend, tmp_pa
 @in_a_loop
 async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend, tmp_path, clock):
     chance = random.Random(20)
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         jobs = [await submit(storage, hook=True) for _ in range(6)]
         for _ in range(5):
             async with child("work", tmp_path) as worker:
@@ -181,7 +181,7 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend
 
 @in_a_loop
 async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         jobs = {await submit(storage) for _ in range(30)}
         async with child("work", tmp_path) as one, child("work", tmp_path) as two:
             told = await asyncio.gather(lines_to_the_end(one), lines_to_the_end(two))
@@ -202,7 +202,7 @@ async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backen
             acknowledged += [await next_line(clients) for _ in range(chance.randrange(1, 120))]
             clients.kill()
             acknowledged += await lines_to_the_end(clients)
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await assert_intact(storage)
         for job_id in acknowledged:
             assert await types_of(storage, job_id) == ["job.status"]

@@ -11,7 +11,7 @@ import pytest
 from server.storage.sqlite import database as database_module
 from server.storage.sqlite.database import SqliteDatabase, SqliteTransaction
 from server.storage.sqlite.slack import Layout, find_used_gaps, gap, layout
-from tests.server.storing import ManualClock, completion, in_a_loop, stored, submit
+from tests.server.storing import ManualClock, completion, in_a_loop, storage_in, submit
 from tests.server.storing import claim as claimed
 
 PAGE = Layout(512, 512, mapped=False)
@@ -117,7 +117,7 @@ async def test_a_scrub_that_readers_are_in_the_way_of_can_be_repeated(tmp_path):
 
 @in_a_loop
 async def test_writes_go_on_while_the_files_are_scrubbed(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         for _ in range(30):
             gone = await submit(storage)
             await storage.jobs.finish(await claimed(storage), completion())

@@ -23,7 +23,7 @@ from tests.server.storing import HOOK, ManualClock, claim, completion, in_a_loop
 @in_a_loop
 async def test_an_erasure_is_written_down_and_outlives_the_job(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         first, second = await submit(storage), await submit(storage)
         await storage.jobs.delete(first)
         clock.advance(s=1)
@@ -44,7 +44,7 @@ async def test_an_erasure_is_written_down_and_outlives_the_job(backend, tmp_path
 @in_a_loop
 async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
         await storage.jobs.finish(await claim(storage), completion())
         await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
@@ -63,7 +63,7 @@ async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, t
 @in_a_loop
 async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         await storage.jobs.finish(await claim(storage), completion())
         await storage.upkeep.forget_old()
@@ -76,7 +76,7 @@ async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(backend, t
 @in_a_loop
 async def test_fairness_is_forgotten_once_the_queue_has_passed_it(backend, tmp_path):
     """What an account still has to wait for is kept: it would otherwise overtake."""
-    async with backend.stored(tmp_path) as storage:
+    async with backend.storage_in(tmp_path) as storage:
         await submit(storage, account="acct_greedy", audio_s=3600.0)
         assert await storage.upkeep.forget_old() == 0
         greedy = await submit(storage, account="acct_greedy", audio_s=1.0)
@@ -91,7 +91,7 @@ async def test_fairness_is_forgotten_once_the_queue_has_passed_it(backend, tmp_p
 @in_a_loop
 async def test_keys_are_forgotten_a_month_after_their_end(backend, tmp_path):
     clock = ManualClock(now_ms())
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         account, first = await open_account(storage.accounts, plan="pro", environment="production", name=None)
         keys = [first.key, *(issue_key(account.id, environment="production", name=None).key for _ in range(3))]
         for key in keys[1:]:
@@ -119,7 +119,7 @@ def test_an_account_is_forgotten_when_no_stranger_uses_it(backend, tmp_path, mad
     @in_a_loop
     async def check() -> None:
         clock = ManualClock(now_ms())
-        async with backend.stored(tmp_path, clock) as storage:
+        async with backend.storage_in(tmp_path, clock) as storage:
             account, issued = await open_account(storage.accounts, environment="production", name=None, **made)
             began = max(account.created_at, issued.key.created_at)
             if used:
@@ -142,7 +142,7 @@ def test_an_account_is_forgotten_when_no_stranger_uses_it(backend, tmp_path, mad
 @in_a_loop
 async def test_an_account_without_keys_is_forgotten_whatever_its_plan(backend, tmp_path):
     clock = ManualClock(now_ms())
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         account, issued = await open_account(storage.accounts, plan="pro", environment="production", name=None)
         await storage.accounts.revoke(account.id, issued.key.id, at=clock.now)
         clock.advance(ms=KEYS_KEPT_MS - 1)

@@ -13,7 +13,7 @@ from server.streams.feed import KEPT, WOKEN_AT_ONCE
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
-from tests.server.storing import LEASE_S, completion, in_a_loop, stored, submit, with_stores
+from tests.server.storing import LEASE_S, completion, in_a_loop, storage_in, submit, with_stores
 from tests.server.streams.test_following import QUIET_S, follow
 
 
@@ -46,7 +46,7 @@ async def wait_until(tasks: list["asyncio.Task[None]"], holds) -> None:
 
 @in_a_loop
 async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         partials, made = Partials(), Counter[int | None]()
         view, lease = follow(storage, partials), await start_session(storage)
         last = await storage.events.last(lease.job.id)
@@ -76,7 +76,7 @@ async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
 
 @in_a_loop
 async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         view, lease = follow(storage, Partials()), await start_session(storage)
         quick = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(5)]
         with view.open_reader(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
@@ -98,7 +98,7 @@ async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
 @in_a_loop
 async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path):
     chance = random.Random(1)
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         view, lease = follow(storage, Partials()), await start_session(storage)
         over = asyncio.Event()
 
@@ -130,7 +130,7 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path)
 
 @in_a_loop
 async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         view = follow(storage, Partials())
         leases = [await start_session(storage) for _ in range(40)]
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for lease in leases]
@@ -144,7 +144,7 @@ async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
 
 @in_a_loop
 async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         view, lease = follow(storage, Partials()), await start_session(storage)
         last, rounds, woken = await storage.events.last(lease.job.id), 0, []
 
@@ -167,7 +167,7 @@ async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
 @in_a_loop
 async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
     quiet_s = 0.3
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         view, lease = follow(storage, Partials()), await start_session(storage)
         last, loop = await storage.events.last(lease.job.id), asyncio.get_running_loop()
 
@@ -191,7 +191,7 @@ async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
 
 
 @dataclass
-class Counting:
+class CountingLog:
     """A log that counts how often it is read."""
 
     log: EventLog
@@ -210,8 +210,8 @@ class Counting:
 
 @in_a_loop
 async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path):
-    async with stored(tmp_path) as storage:
-        log = Counting(storage.events)
+    async with storage_in(tmp_path) as storage:
+        log = CountingLog(storage.events)
         view, lease = follow(with_stores(storage, events=log), Partials()), await start_session(storage)
         await say(storage, lease, 10)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
@@ -227,7 +227,7 @@ async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path)
                 assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
 
 
-class Breaking(Counting):
+class BreakingLog(CountingLog):
     """A log that cannot be read any more after its next event."""
 
     async def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
@@ -238,8 +238,8 @@ class Breaking(Counting):
 
 @in_a_loop
 async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
-    async with stored(tmp_path) as storage:
-        view = follow(with_stores(storage, events=Breaking(storage.events)), Partials())
+    async with storage_in(tmp_path) as storage:
+        view = follow(with_stores(storage, events=BreakingLog(storage.events)), Partials())
         lease = await start_session(storage)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
         await asyncio.sleep(0.1)

@@ -14,7 +14,7 @@ from server.records.records import Records
 from server.streams.following import Following
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, json_with_type, partial_body
-from tests.server.storing import LEASE_S, completion, in_a_loop, stored, submit
+from tests.server.storing import LEASE_S, completion, in_a_loop, storage_in, submit
 
 QUIET_S = 30.0
 
@@ -30,7 +30,7 @@ def follow(storage, partials: Partials, closing: asyncio.Event | None = None) ->
 @in_a_loop
 async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_event(tmp_path, seed):
     chance = random.Random(seed)
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         partials = Partials()
         view = follow(storage, partials)
         job_id = await submit(storage, live=True)
@@ -80,7 +80,7 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
 
 @in_a_loop
 async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         partials = Partials()
         job_id = await submit(storage, live=True)
         for number in range(3):
@@ -95,7 +95,7 @@ async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
 
 @in_a_loop
 async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_view(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         closing = asyncio.Event()
         job_id = await submit(storage, live=True)
         view = follow(storage, Partials(), closing).follow(job_id, after=1, quiet_s=0.01)
@@ -106,7 +106,7 @@ async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_vi
 
 @in_a_loop
 async def test_bodies_say_where_they_belong(tmp_path):
-    async with stored(tmp_path) as storage:
+    async with storage_in(tmp_path) as storage:
         view = follow(storage, Partials())
         word = await view.render(Event("job_1", 7, 0, "word", b'{"word":"and"}'))
         bare = await view.render(Event("job_1", 8, 0, "tick", b"{}"))

@@ -12,7 +12,7 @@ from server.storage.ports import Relay
 from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
 from tests.server.postgres import shared_cluster
-from tests.server.storing import in_a_loop, opened_at
+from tests.server.storing import in_a_loop, open_at
 
 JOB = "job_1"
 
@@ -23,10 +23,10 @@ def url():
 
 
 @asynccontextmanager
-async def relayed(folder: Path, url: str) -> AsyncIterator[tuple[Partials, Partials, Relay]]:
+async def start_relay(folder: Path, url: str) -> AsyncIterator[tuple[Partials, Partials, Relay]]:
     """The partials of a node that hears and of one with readers, and the wire of the first, while both run."""
     hears, reads, closing = Partials(), Partials(), asyncio.Event()
-    async with opened_at(folder / "hears", url) as one, opened_at(folder / "reads", url) as other:
+    async with open_at(folder / "hears", url) as one, open_at(folder / "reads", url) as other:
         assert one.relay is not None
         assert other.relay is not None
         async with asyncio.TaskGroup() as tasks:
@@ -49,7 +49,7 @@ def newest_partials(partials: Partials) -> dict[int | None, tuple[bytes, int]]:
 
 @in_a_loop
 async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(tmp_path, url):
-    async with relayed(tmp_path, url) as (hears, reads, _):
+    async with start_relay(tmp_path, url) as (hears, reads, _):
         hears.show(JOB, b"left", after=3, channel=0)
         hears.show(JOB, b"right", after=3, channel=1)
         await until(lambda: newest_partials(reads) == {0: (b"left", 3), 1: (b"right", 3)})
@@ -63,7 +63,7 @@ async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(t
 @in_a_loop
 async def test_a_node_of_an_older_program_is_understood(tmp_path, url):
     """It names no channel: it has one partial of a session, or none."""
-    async with relayed(tmp_path, url) as (_, reads, older):
+    async with start_relay(tmp_path, url) as (_, reads, older):
         async with asyncio.timeout(20):
             while newest_partials(reads) != {None: (b"so my", 7)}:  # what is sent before the other node listens is lost
                 await older.send(orjson.dumps({"job": JOB, "after": 7, "body": "so my"}))

@@ -10,7 +10,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from server.transport.bulk import LEAST_BYTES, MOST_BYTES, TOGETHER_BYTES, BulkReads
-from tests.server.sockets import HANDSHAKE, serving
+from tests.server.sockets import HANDSHAKE, serve_url
 from tests.server.storing import in_a_loop
 
 MIB = 1024 * 1024
@@ -31,7 +31,7 @@ def chunk_frame(chunk: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connect_to(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     try:
@@ -40,7 +40,7 @@ async def connected(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, async
         writer.close()
 
 
-class Echoes:
+class EchoApp:
     """An app that keeps each body, and the longest piece of any, and sends every message of a WebSocket back."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class Echoes:
 @pytest.mark.parametrize("chunk", [None, 1_000, 100_000, 300_000, 3 * MIB])
 async def test_large_bodies_arrive_as_sent_with_small_ones_and_a_websocket_behind_them(chunk):
     bodies = [os.urandom(size) for size in (8 * MIB, 10, 131_072, 3 * MIB + 1, 0, 5 * MIB)]
-    app = Echoes()
-    async with serving(app) as url, connected(url) as (reader, writer):
+    app = EchoApp()
+    async with serve_url(app) as url, connect_to(url) as (reader, writer):
         for body in bodies:
             writer.write(whole(body) if chunk is None else send_chunked(body, chunk))
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
@@ -91,8 +91,8 @@ async def test_large_bodies_arrive_as_sent_with_small_ones_and_a_websocket_behin
 @in_a_loop
 async def test_large_bodies_that_are_sent_together_are_received_one_after_the_other():
     bodies = [os.urandom(3 * MIB) for _ in range(3)]
-    app = Echoes()
-    async with serving(app) as url, connected(url) as (reader, writer):
+    app = EchoApp()
+    async with serve_url(app) as url, connect_to(url) as (reader, writer):
         writer.write(b"".join(map(whole, bodies)))
         for _ in bodies:
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
@@ -103,14 +103,14 @@ async def test_large_bodies_that_are_sent_together_are_received_one_after_the_ot
 @pytest.mark.parametrize("chunk", [None, 300_000])
 async def test_many_at_once_do_not_mix(chunk):
     bodies = sorted(os.urandom(3 * MIB) for _ in range(20))
-    app = Echoes()
+    app = EchoApp()
 
     async def send(url: str, body: bytes) -> None:
-        async with connected(url) as (reader, writer):
+        async with connect_to(url) as (reader, writer):
             writer.write(whole(body) if chunk is None else send_chunked(body, chunk))
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
-    async with serving(app) as url, asyncio.TaskGroup() as sending:
+    async with serve_url(app) as url, asyncio.TaskGroup() as sending:
         for body in bodies:
             sending.create_task(send(url, body))
     assert sorted(app.bodies) == bodies
@@ -118,9 +118,9 @@ async def test_many_at_once_do_not_mix(chunk):
 
 @in_a_loop
 async def test_a_request_is_told_that_its_client_left_in_a_large_body():
-    app = Echoes()
-    async with serving(app) as url:
-        async with connected(url) as (_, writer):
+    app = EchoApp()
+    async with serve_url(app) as url:
+        async with connect_to(url) as (_, writer):
             writer.write(whole(bytes(4 * MIB))[:-1])
             await writer.drain()
         await asyncio.wait_for(app.left.wait(), 5)
@@ -129,8 +129,8 @@ async def test_a_request_is_told_that_its_client_left_in_a_large_body():
 
 @in_a_loop
 async def test_a_body_that_breaks_in_a_large_piece_is_no_request():
-    app = Echoes()
-    async with serving(app) as url, connected(url) as (reader, writer):
+    app = EchoApp()
+    async with serve_url(app) as url, connect_to(url) as (reader, writer):
         writer.write(send_chunked(bytes(4 * MIB), 300_000)[:-5] + b"no length\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     assert app.bodies == []

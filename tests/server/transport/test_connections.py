@@ -19,14 +19,14 @@ from server.transport.acceptor import MAX_CONNECTIONS, connection_limits
 from tests.processes import output_of
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, running
-from tests.server.serving import LIMITS, Served, chunk, config, served, until, wav
+from tests.server.serving import LIMITS, AppServer, chunk, config, serve, until, wav
 
 STRANGER = "127.0.0.2"
 """Another address of this machine."""
 
 
 @contextmanager
-def hurried(
+def start_impatient_server(
     folder: Path,
     *,
     head_s: float = 15,
@@ -34,20 +34,20 @@ def hurried(
     unread_s: float = 60,
     limits: Limits = LIMITS,
     **variables: str,
-) -> Iterator[Served]:
+) -> Iterator[AppServer]:
     """A server with less patience for connections."""
-    with served(folder, limits=limits, **variables) as server:
+    with serve(folder, limits=limits, **variables) as server:
         connections = server.answering.connections
         connections.rules = replace(connections.rules, head_s=head_s, rest_s=rest_s, unread_s=unread_s)
         yield server
 
 
-def connect(server: Served | Server, address: str = "127.0.0.1") -> socket.socket:
+def connect(server: AppServer | Server, address: str = "127.0.0.1") -> socket.socket:
     host, port = server.base.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=10, source_address=(address, 0))
 
 
-def ended(connection: socket.socket) -> bool:
+def has_ended(connection: socket.socket) -> bool:
     """Whether the server has hung up, waiting for at most ten seconds."""
     try:
         return connection.recv(1) == b""
@@ -62,14 +62,14 @@ def drip(client: RawClient, text: str) -> None:
         time.sleep(0.1)
 
 
-def open_connections(server: Served) -> int:
+def open_connections(server: AppServer) -> int:
     page = server.service.parts.metrics.page().decode()
     found = re.search(r"^scribewire_connections (\S+)", page, re.MULTILINE)
     assert found
     return int(float(found[1]))
 
 
-def health(server: Served | Server) -> int:
+def health(server: AppServer | Server) -> int:
     return httpx.get(server.base + "/healthz", timeout=10).status_code
 
 
@@ -77,15 +77,15 @@ def health(server: Served | Server) -> int:
 
 
 def test_a_connection_without_a_request_is_closed(tmp_path):
-    with hurried(tmp_path, head_s=0.5) as server, connect(server) as silent:
+    with start_impatient_server(tmp_path, head_s=0.5) as server, connect(server) as silent:
         began = time.monotonic()
-        assert ended(silent)
+        assert has_ended(silent)
         assert 0.4 < time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("before", ["", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_a_head_that_drips_is_cut_also_after_an_earlier_request(tmp_path, before):
-    with hurried(tmp_path, head_s=1) as server, RawClient(server.base) as client:
+    with start_impatient_server(tmp_path, head_s=1) as server, RawClient(server.base) as client:
         if before:
             client.send(before)
             assert client.answer()[0] == 200
@@ -96,7 +96,7 @@ def test_a_head_that_drips_is_cut_also_after_an_earlier_request(tmp_path, before
 
 
 def test_the_rest_of_a_body_that_was_answered_already_may_not_drip(tmp_path):
-    with hurried(tmp_path, head_s=1) as server, RawClient(server.base) as client:
+    with start_impatient_server(tmp_path, head_s=1) as server, RawClient(server.base) as client:
         client.send("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
         assert client.answer()[0] == 200
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
@@ -108,7 +108,7 @@ def test_a_slow_answer_and_a_rest_between_two_requests_are_no_silence(tmp_path):
         await asyncio.sleep(1.5)
         yield chunk(0, "late")
 
-    with hurried(tmp_path, head_s=0.5) as server, server.new_client() as client:
+    with start_impatient_server(tmp_path, head_s=0.5) as server, server.new_client() as client:
         server.batch.scripts["slow"] = slow
         files: dict[str, Any] = {"file": ("a.wav", wav())}
         answer = client.post("/v1/transcribe", files=files, data={"prompt": "slow"})
@@ -120,13 +120,13 @@ def test_a_slow_answer_and_a_rest_between_two_requests_are_no_silence(tmp_path):
 
 
 def test_a_connection_that_rests_for_long_between_two_requests_is_closed(tmp_path):
-    with hurried(tmp_path, rest_s=1) as server, connect(server) as resting:
+    with start_impatient_server(tmp_path, rest_s=1) as server, connect(server) as resting:
         for _ in range(3):
             resting.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert resting.recv(10_000).endswith(b"}")
             time.sleep(0.5)
         began = time.monotonic()
-        assert ended(resting)
+        assert has_ended(resting)
         assert 0.4 < time.monotonic() - began < 5
 
 
@@ -134,7 +134,7 @@ def test_a_connection_that_rests_for_long_between_two_requests_is_closed(tmp_pat
 
 
 def test_one_address_has_a_bound_and_others_do_not_feel_it(tmp_path):
-    with served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5") as server, ExitStack() as stack:
+    with serve(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5") as server, ExitStack() as stack:
         kept = [stack.enter_context(connect(server, STRANGER)) for _ in range(5)]
         until(lambda: open_connections(server) == 5)
         refused = stack.enter_context(connect(server, STRANGER))
@@ -151,7 +151,7 @@ def test_one_address_has_a_bound_and_others_do_not_feel_it(tmp_path):
 
 def test_a_trusted_proxy_brings_any_number_of_connections(tmp_path):
     with (
-        served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5", TRUSTED_PROXIES=f"{STRANGER}/32") as server,
+        serve(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="5", TRUSTED_PROXIES=f"{STRANGER}/32") as server,
         ExitStack() as stack,
     ):
         for _ in range(20):
@@ -161,7 +161,7 @@ def test_a_trusted_proxy_brings_any_number_of_connections(tmp_path):
 
 def test_an_address_behind_a_proxy_has_a_bound_while_its_requests_are_answered(tmp_path):
     with (
-        served(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="3", TRUSTED_PROXIES="127.0.0.0/8") as server,
+        serve(tmp_path, MAX_CONNECTIONS_PER_ADDRESS="3", TRUSTED_PROXIES="127.0.0.0/8") as server,
         server.new_client() as owner,
         ExitStack() as stack,
     ):
@@ -176,7 +176,7 @@ def test_an_address_behind_a_proxy_has_a_bound_while_its_requests_are_answered(t
 
 def test_an_account_has_a_part_of_the_connections_over_all_its_sessions(tmp_path):
     with (
-        served(tmp_path, MAX_CONNECTIONS="20", MAX_CONNECTIONS_PER_ADDRESS="20") as server,
+        serve(tmp_path, MAX_CONNECTIONS="20", MAX_CONNECTIONS_PER_ADDRESS="20") as server,
         server.new_client() as owner,
         server.new_client() as other,
         ExitStack() as stack,
@@ -193,7 +193,7 @@ def test_an_account_has_a_part_of_the_connections_over_all_its_sessions(tmp_path
 def test_readers_of_what_is_silent_make_room_for_others(tmp_path):
     quiet = replace(LIMITS, streams=replace(LIMITS.streams, keep_alive_s=0.3))
     with (
-        served(tmp_path, MAX_CONNECTIONS="20", MAX_CONNECTIONS_PER_ADDRESS="20", limits=quiet) as server,
+        serve(tmp_path, MAX_CONNECTIONS="20", MAX_CONNECTIONS_PER_ADDRESS="20", limits=quiet) as server,
         server.new_client() as owner,
         server.new_client() as other,
         ExitStack() as stack,
@@ -207,7 +207,7 @@ def test_readers_of_what_is_silent_make_room_for_others(tmp_path):
                 b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
             )
         until(lambda: len(server.answering.connections.idle) <= 6)
-        assert all(ended_within(reader, 1) for reader in readers[:8])
+        assert all(ends_within(reader, 1) for reader in readers[:8])
 
 
 def session(owner: httpx.Client) -> str:
@@ -216,18 +216,18 @@ def session(owner: httpx.Client) -> str:
     return f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: x\r\nAuthorization: {key}"
 
 
-def follow(server: Served, request: str) -> socket.socket:
+def follow(server: AppServer, request: str) -> socket.socket:
     connection = connect(server)
     connection.sendall(f"{request}\r\n\r\n".encode())
     return connection
 
 
-def first_line(server: Served, request: str) -> bytes:
+def first_line(server: AppServer, request: str) -> bytes:
     with follow(server, request) as connection:
         return connection.recv(12)
 
 
-def ended_within(connection: socket.socket, seconds: float) -> bool:
+def ends_within(connection: socket.socket, seconds: float) -> bool:
     connection.settimeout(seconds)
     try:
         while connection.recv(65_536):
@@ -241,7 +241,7 @@ def ended_within(connection: socket.socket, seconds: float) -> bool:
 
 def test_when_all_are_taken_the_oldest_silent_ones_make_room(tmp_path):
     with (
-        served(tmp_path, MAX_CONNECTIONS="40", MAX_CONNECTIONS_PER_ADDRESS="40") as server,
+        serve(tmp_path, MAX_CONNECTIONS="40", MAX_CONNECTIONS_PER_ADDRESS="40") as server,
         server.new_client() as client,
         ExitStack() as stack,
     ):
@@ -250,12 +250,12 @@ def test_when_all_are_taken_the_oldest_silent_ones_make_room(tmp_path):
         assert [health(server) for _ in range(5)] == [200] * 5
         assert open_connections(server) <= 40
         assert client.get("/v1/jobs").status_code == 200
-        assert ended(silent[0])
+        assert has_ended(silent[0])
 
 
 def test_the_last_connection_takes_no_room_from_others_while_nobody_waits(tmp_path):
     with (
-        served(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
+        serve(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
         ExitStack() as stack,
     ):
         silent = [stack.enter_context(connect(server)) for _ in range(9)]
@@ -272,7 +272,7 @@ def test_the_last_connection_takes_no_room_from_others_while_nobody_waits(tmp_pa
 def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_path):
     head = b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
     with (
-        served(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
+        serve(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
         ExitStack() as stack,
     ):
         working = [stack.enter_context(connect(server)) for _ in range(10)]
@@ -345,7 +345,7 @@ def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log
 # --- answers that are not read ---------------------------------------------------------------------------------------
 
 
-def request_unread(server: Served, key: str, path: str, *, kept: int = 4096) -> socket.socket:
+def request_unread(server: AppServer, key: str, path: str, *, kept: int = 4096) -> socket.socket:
     """A connection that asks for *path* and does not read the answer. Its system keeps *kept* bytes of it."""
     host, port = server.base.removeprefix("http://").split(":")
     client = socket.socket()
@@ -356,7 +356,7 @@ def request_unread(server: Served, key: str, path: str, *, kept: int = 4096) -> 
     return client
 
 
-def long_job(server: Served, client: httpx.Client) -> str:
+def long_job(server: AppServer, client: httpx.Client) -> str:
     """A finished job with some megabytes of text and of events, more than two systems keep for a connection."""
 
     async def talkative(_path, _options, done):
@@ -374,7 +374,7 @@ def long_job(server: Served, client: httpx.Client) -> str:
 @pytest.mark.parametrize(("place", "limits"), [("outputs/json", "downloads_per_job"), ("events", "per_job")])
 def test_a_client_that_does_not_read_loses_its_seat_and_its_connection(tmp_path, place, limits):
     one_seat = replace(LIMITS, streams=replace(LIMITS.streams, **{limits: 1}))
-    with hurried(tmp_path, unread_s=0.5, limits=one_seat) as server, server.new_client() as client:
+    with start_impatient_server(tmp_path, unread_s=0.5, limits=one_seat) as server, server.new_client() as client:
         path = f"/v1/jobs/{long_job(server, client)}/{place}"
         key = client.headers["authorization"].removeprefix("Bearer ")
         with request_unread(server, key, path):
@@ -384,7 +384,7 @@ def test_a_client_that_does_not_read_loses_its_seat_and_its_connection(tmp_path,
 
 
 def test_a_slow_reader_keeps_its_connection(tmp_path):
-    with hurried(tmp_path, unread_s=0.5) as server, server.new_client() as client:
+    with start_impatient_server(tmp_path, unread_s=0.5) as server, server.new_client() as client:
         path = f"/v1/jobs/{long_job(server, client)}/outputs/json"
         expected = int(client.head(path).headers["content-length"])
         key = client.headers["authorization"].removeprefix("Bearer ")
@@ -400,7 +400,7 @@ def test_a_slow_reader_keeps_its_connection(tmp_path):
 
 
 def test_a_websocket_that_is_not_read_ends(tmp_path):
-    with hurried(tmp_path, unread_s=0.5) as server, server.new_client() as client:
+    with start_impatient_server(tmp_path, unread_s=0.5) as server, server.new_client() as client:
         path = f"/v1/jobs/{long_job(server, client)}/stream"
         key = client.headers["authorization"].removeprefix("Bearer ")
         upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"

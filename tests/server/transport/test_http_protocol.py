@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.sockets import HANDSHAKE, serving
+from tests.server.sockets import HANDSHAKE, serve_url
 from tests.server.storing import in_a_loop
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -43,7 +43,7 @@ async def test_a_request_whose_body_breaks_is_over_and_no_error_in_the_log(caplo
             await send(START)
         await send({"type": "http.response.body", "body": b"no"})
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         answer = await answer_to(url, REQUEST + b"5\r\nhello\r\n", b"no length\r\n")
     assert answer.startswith(b"HTTP/1.1 200 " if begun else b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
@@ -56,7 +56,7 @@ async def test_bytes_that_are_no_http_are_told_so():
     async def app(_scope, _receive, _send):
         raise AssertionError("there is no request")
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         assert (await answer_to(url, b"\x16\x03\x01\x02\x00\x01")).startswith(b"HTTP/1.1 400 ")
 
 
@@ -94,7 +94,7 @@ async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(req
         asked.append(scope)
         await fine(scope, receive, send)
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         answer = await asyncio.wait_for(answer_to(url, request_), 10)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == status
@@ -111,7 +111,7 @@ async def test_chunk_extensions_and_trailers_without_end_are_cut(endless):
             pass
         over.set()
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         with suppress(ConnectionResetError):  # what was sent after the limit is not read
             await answer_to(url, REQUEST, endless)
         await asyncio.wait_for(over.wait(), 5)
@@ -127,14 +127,14 @@ async def swallow(_scope, receive, send):
 @pytest.mark.parametrize(("size", "answer"), [(1, b"HTTP/1.1 400 "), (400, b"HTTP/1.1 200 ")])
 async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
     chunks = (b"%x\r\n" % size + b"a" * size + b"\r\n") * 1200
-    async with serving(swallow) as url:
+    async with serve_url(swallow) as url:
         assert (await answer_to(url, REQUEST + chunks + b"0\r\n\r\n", b"no HTTP\r\n\r\n")).startswith(answer)
 
 
 @in_a_loop
 async def test_chunks_that_are_parsed_in_pieces_are_charged_as_a_whole():
     chunks = (b"%x\r\n" % 300 + b"a" * 300 + b"\r\n") * 24_000 + b"0\r\n\r\n"
-    async with serving(swallow) as url:
+    async with serve_url(swallow) as url:
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(REQUEST)
@@ -148,7 +148,7 @@ async def test_chunks_that_are_parsed_in_pieces_are_charged_as_a_whole():
 @in_a_loop
 async def test_small_bodies_of_many_requests_are_no_tiny_chunks():
     post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-    async with serving(swallow) as url:
+    async with serve_url(swallow) as url:
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         for _ in range(1200):
@@ -167,7 +167,7 @@ async def test_a_trailer_is_no_header():
         seen.extend(name for name, _ in scope["headers"])
         await fine(scope, receive, send)
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         await answer_to(url, REQUEST.replace(b"Host", b"Connection: close\r\nHost") + b"0\r\nAuthorization: x\r\n\r\n")
     assert b"transfer-encoding" in seen
     assert b"authorization" not in seen
@@ -182,7 +182,7 @@ async def test_requests_sent_together_are_answered_in_order_but_not_any_number_o
 
     asked = [b"GET /%03d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(100)]
     last = b"GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         few = await answer_to(url, b"".join([*asked[:10], last]))
         many = await answer_to(url, b"".join(asked))
     assert re.findall(rb"\n/(...)", few) == [b"%03d" % number for number in range(10)] + [b"end"]
@@ -208,7 +208,7 @@ async def test_requests_that_wait_for_their_turn_are_all_answered_in_order_with_
     full = head % 12 + b"Content-Length: 5000\r\n\r\n" + b"b" * 5000
     chunked = head % 13 + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nc\r\n" * 900 + b"0\r\n\r\n"
     last = head % 14 + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         answer = await answer_to(url, b"".join([*empty, full, chunked, last]))
     assert [path for path, _, _ in seen] == [f"/{number}" for number in range(15)]
     assert [size for _, _, size in seen] == [0] * 12 + [5000, 900, 0]
@@ -234,7 +234,7 @@ async def test_a_wish_for_http_2_is_ignored_and_the_body_is_kept(size):
     first = b"POST /first HTTP/1.1\r\n" + wish + b"Content-Length: %d\r\n\r\n" % size + body
     second = b"GET /second HTTP/1.1\r\n" + wish + b"\r\n"
     last = b"GET /last HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n"
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         answer = await answer_to(url, first + second + second + last)
     assert seen == [("/first", body), ("/second", b""), ("/second", b""), ("/last", b"")]
     assert answer.count(b"HTTP/1.1 200 ") == 4
@@ -250,7 +250,7 @@ async def test_a_request_is_told_that_its_client_left_also_when_another_one_wait
         assert (await receive())["type"] == "http.disconnect"
         over.set()
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         address = urlsplit(url)
         _, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -268,7 +268,7 @@ async def test_a_websocket_is_not_opened_behind_a_request_that_is_not_answered(c
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         answer = await answer_to(url, HEAD + b"\r\n" + HANDSHAKE)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert kinds == ["http"]
@@ -287,7 +287,7 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
             kinds.append((await receive())["type"])
 
     long = HANDSHAKE[:-2] + b"X: " + b"y" * 3000 + b"\r\n\r\n"
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(long)
@@ -313,7 +313,7 @@ async def test_head_and_body_of_an_answer_come_together_and_a_head_alone_at_once
             await go_on.wait()
         await fine(scope, receive, lambda message: send(message) if message != START else asyncio.sleep(0))
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(HEAD + b"\r\n")

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from server.http.sockets import Socket
 from server.metrics import Metrics
 from server.transport import websocket
-from tests.server.sockets import PING_S, connected_to, keep, serving
+from tests.server.sockets import PING_S, connect_to, keep, serve_url
 from tests.server.storing import in_a_loop
 
 
@@ -30,7 +30,7 @@ async def test_a_writer_faster_than_its_reader_is_not_taken_for_dead():
             await asyncio.sleep(PING_S / 2)
         await send({"type": "websocket.close", "code": 1000})
 
-    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+    async with serve_url(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
         for _ in range(40):  # takes twenty times as long as a pong may
             await writer.send(bytes(64 * 1024))
         await writer.send("that was all")
@@ -50,7 +50,7 @@ async def test_little_of_what_a_slow_reader_has_not_read_waits_in_this_machine()
         await go_on.wait()
         await send({"type": "websocket.close", "code": 1000})
 
-    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+    async with serve_url(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
         writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
         sent = 0
         with suppress(TimeoutError):
@@ -72,7 +72,7 @@ async def test_a_peer_that_says_nothing_at_all_is_dead():
             pass
         over.set()
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         writer = await connect(url, proxy=None, ping_interval=None, close_timeout=0.1)
         writer.transport.pause_reading()  # pings arrive, but are not answered
         await asyncio.wait_for(over.wait(), 10)
@@ -86,7 +86,7 @@ async def test_a_websocket_that_is_refused_in_http_is_no_error_in_the_log(caplog
         await send(start)
         await send({"type": "websocket.http.response.body", "body": b"no"})
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         with pytest.raises(InvalidStatus):
             await connect(url, proxy=None)
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
@@ -101,7 +101,7 @@ async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in
         await send({"type": "websocket.accept"})
         codes.append((await receive())["code"])
 
-    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+    async with serve_url(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
         await writer.send([b"caf\xc3", b"\xa9", b"\xff"], text=True)
         with pytest.raises(ConnectionClosed):
             await writer.recv()
@@ -125,7 +125,7 @@ async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_
             except OSError:  # what Starlette takes for a client that left
                 refused.append(message["type"])
 
-    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+    async with serve_url(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
         writer.transport.write(b"\xff" * 20)  # reserved bits, an unknown kind of frame
         with pytest.raises(ConnectionClosed):
             await writer.recv()
@@ -142,7 +142,7 @@ async def test_text_in_several_frames_arrives_whole():
         await send({"type": "websocket.send", "text": (await receive())["text"]})
         await send({"type": "websocket.close", "code": 1000})
 
-    async with serving(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
+    async with serve_url(app) as url, connect(url, proxy=None, ping_interval=None) as writer:
         await writer.send([b"caf\xc3", b"\xa9"], text=True)
         assert await writer.recv() == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
 
@@ -153,7 +153,7 @@ async def test_text_in_several_frames_arrives_whole():
 @in_a_loop
 async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_going_away(monkeypatch):
     monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
-    async with connected_to(keep) as (server, client):
+    async with connect_to(keep) as (server, client):
         server.should_exit = True
         await asyncio.wait_for(client.wait_closed(), 5)
         assert (client.close_code, client.close_reason) == (1001, "shutting_down")
@@ -173,7 +173,7 @@ async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_g
                 await asyncio.sleep(0.01)
         over.set()
 
-    async with connected_to(app) as (server, client):
+    async with connect_to(app) as (server, client):
         client.transport.pause_reading()  # so that it does not answer the close
         server.should_exit = True
         await asyncio.wait_for(over.wait(), 5)
@@ -193,7 +193,7 @@ async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
         await send({"type": "websocket.send", "text": "the last words"})
         await send({"type": "websocket.close", "code": 4400})
 
-    async with connected_to(app) as (server, client):
+    async with connect_to(app) as (server, client):
         server.should_exit = True
         stopping.set()
         assert await asyncio.wait_for(client.recv(), 5) == "the last words"
@@ -219,7 +219,7 @@ async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_r
             except WebSocketDisconnect as left:
                 seen.append(left.code)
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         client = await connect(url, proxy=None, ping_interval=None, close_timeout=0.1)
         client.transport.pause_reading()  # no pong comes, and the server ends the connection
         while len(seen) < 2:  # noqa: ASYNC110  the app's
@@ -240,7 +240,7 @@ async def test_messages_of_one_moment_are_written_together():
         await socket.send(b"1", b"2", b"3")
         await receive()
 
-    async with connected_to(app) as (_, client):
+    async with connect_to(app) as (_, client):
         before = _data_segments(client.transport.get_extra_info("socket"))
         await client.send("now")
         assert [await asyncio.wait_for(client.recv(), 5) for _ in range(3)] == ["1", "2", "3"]

@@ -7,7 +7,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from server.transport.websocket import MAX_FRAGMENTS
-from tests.server.sockets import HANDSHAKE, keep, serving, started, stranger
+from tests.server.sockets import HANDSHAKE, keep, serve_url, start_server, stranger
 from tests.server.storing import in_a_loop
 
 PING = b"\x89\x80\0\0\0\0"
@@ -24,7 +24,7 @@ async def listen_on(_scope, receive, send):
 @in_a_loop
 @pytest.mark.parametrize("part", [b"", b"x"])
 async def test_a_message_has_a_bounded_number_of_frames(part):
-    async with serving(keep) as url, connect(url, proxy=None) as writer:
+    async with serve_url(keep) as url, connect(url, proxy=None) as writer:
         await writer.send([part] * (MAX_FRAGMENTS - 1))  # and an empty one for its end
         await writer.send([part] * (MAX_FRAGMENTS + 1))
         await writer.wait_closed()
@@ -39,7 +39,7 @@ async def test_a_peer_that_reads_no_answer_to_its_pings_is_cut():
         await keep(scope, receive, send)
         over.set()
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         host, port = url.removeprefix("ws://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=1)
         writer.write(HANDSHAKE)
@@ -56,7 +56,7 @@ async def test_a_peer_that_reads_no_answer_to_its_pings_is_cut():
 
 @in_a_loop
 async def test_a_peer_that_sends_hundreds_of_pings_is_cut():
-    async with serving(listen_on) as url, stranger(url) as (reader, writer):
+    async with serve_url(listen_on) as url, stranger(url) as (reader, writer):
         writer.write(PING * 1000)
         said = await asyncio.wait_for(reader.read(), 10)
     assert said.count(b"\x8a\x00") == 64
@@ -65,7 +65,7 @@ async def test_a_peer_that_sends_hundreds_of_pings_is_cut():
 
 @in_a_loop
 async def test_a_peer_that_pings_every_now_and_then_is_not():
-    async with started(listen_on, ping_s=60) as (_, url), stranger(url) as (reader, writer):
+    async with start_server(listen_on, ping_s=60) as (_, url), stranger(url) as (reader, writer):
         for _ in range(80):
             writer.write(PING)
             await asyncio.sleep(0.02)
@@ -87,7 +87,7 @@ async def test_frames_without_audio_are_taken_slowly_and_none_is_lost():
 
         return count
 
-    async with started(app, ping_s=60) as (_, url), stranger(url) as (_, writer):
+    async with start_server(app, ping_s=60) as (_, url), stranger(url) as (_, writer):
         writer.write(EMPTY * 700 + b"\x88\x80\0\0\0\0")
         while len(taken) < 702:  # noqa: ASYNC110  the socket has no event for it
             await asyncio.sleep(0.01)
@@ -105,7 +105,7 @@ async def test_what_one_peer_sends_at_once_is_parsed_a_little_at_a_time():
             await asyncio.sleep(0)
             longest = max(longest, asyncio.get_running_loop().time() - began)
 
-    async with serving(listen_on) as url, stranger(url) as (reader, writer):
+    async with serve_url(listen_on) as url, stranger(url) as (reader, writer):
         watching = asyncio.create_task(watch())
         writer.write(EMPTY * 20_000)
         await asyncio.sleep(0.5)
@@ -121,7 +121,7 @@ async def test_who_goes_on_sending_after_the_close_is_cut():
         await send({"type": "websocket.accept"})
         await send({"type": "websocket.close", "code": 4401})
 
-    async with serving(app) as url, stranger(url) as (reader, writer):
+    async with serve_url(app) as url, stranger(url) as (reader, writer):
         assert b"\x88\x02\x11\x31" in await reader.readexactly(4)
         writer.write(EMPTY * 4000)
         with suppress(ConnectionResetError):
@@ -139,7 +139,7 @@ async def test_what_is_sent_before_the_socket_is_open_is_parsed_when_it_is():
         seen.append((await receive())["bytes"])
         await send({"type": "websocket.close"})
 
-    async with serving(app) as url:
+    async with serve_url(app) as url:
         reader, writer = await asyncio.open_connection(*url.removeprefix("ws://").split(":"))
         writer.write(HANDSHAKE)
         await asyncio.sleep(0.1)

@@ -15,7 +15,7 @@ from server.webhooks.sender import Reply
 from tests.server.name_server import name_server
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, hold_until, peer
 from tests.server.storing import in_a_loop
-from tests.server.webhook_deliveries import MOST_S, Office, delivering, office, wait_for_requests
+from tests.server.webhook_deliveries import MOST_S, Office, deliver, office, wait_for_requests
 
 
 @in_a_loop
@@ -25,7 +25,7 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
         for _ in range(10):
             await it.end_job(dead.url)
         waiting = [await it.end_job(alive.url) for _ in range(10)]
-        async with delivering(it):
+        async with deliver(it):
             await wait_for_requests(alive, 10)
             assert dead.most_connections == MAX_PER_HOST  # its first four are still waited for
             assert len(dead.asked) == MAX_PER_HOST
@@ -47,7 +47,7 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path,
             await it.end_job(host.url)
         other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
         await replace(it, account=other).end_job(alive.url)
-        async with delivering(it):
+        async with deliver(it):
             await wait_for_requests(alive)
             async with asyncio.timeout(MOST_S):
                 while sum(len(host.asked) for host in dead) < delivery_slots.MAX_PER_ACCOUNT:  # noqa: ASYNC110
@@ -69,7 +69,7 @@ async def test_accounts_with_a_silent_receiver_each_keep_nobody_waiting(tmp_path
             account, _ = await open_account(it.storage.accounts, plan="free", environment="production", name=None)
             for host in silent[4 * number : 4 * number + 4] * MAX_PER_HOST:
                 await replace(it, account=account).end_job(host.url)
-        async with delivering(it):
+        async with deliver(it):
             async with asyncio.timeout(MOST_S):
                 while sum(len(host.asked) for host in silent) < delivery_slots.MAX_AT_ONCE - KEPT:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ async def test_a_receiver_with_many_names_counts_by_its_address(tmp_path):
         port = silent.url.rpartition(":")[2]
         jobs = [await it.end_job(f"http://n{number}.test:{port}/") for number in range(12)]
         other, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
-        async with delivering(it):
+        async with deliver(it):
             await wait_for_requests(silent, MAX_PER_ACCOUNT_AND_ADDRESS)
             await replace(it, account=other).end_job(silent.url)  # shares the receiver
             await wait_for_requests(silent, MAX_PER_ACCOUNT_AND_ADDRESS + 1)
@@ -150,7 +150,7 @@ async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
         patch.setattr(delivery_slots, "KEPT", 0)
         async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
             jobs = [await it.end_job(target.url) for _ in range(7)]
-            async with delivering(it):
+            async with deliver(it):
                 await wait_for_requests(target, 7)
                 for job_id in jobs:
                     await it.wait_for_attempts(job_id)
@@ -168,7 +168,7 @@ async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
 
     async with office(tmp_path) as it, peer(slow) as target:
         first = await it.end_job(target.url)
-        async with delivering(it) as loop:
+        async with deliver(it) as loop:
             await asyncio.wait_for(arrived.wait(), MOST_S)
             loop.closing.set()
             await asyncio.sleep(0.1)
@@ -186,13 +186,13 @@ async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_p
         await it.storage.jobs.delete(gone)
         await it.deliveries()._deliver(claimed)
         assert target.asked == []
-        async with delivering(it):
+        async with deliver(it):
             assert (await it.wait_for_attempts(await it.end_job(target.url))).state == "delivered"
 
 
 @in_a_loop
 async def test_attempts_are_counted_by_how_they_ended(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(500), answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(500), answer(200))) as target, deliver(it):
         for _ in range(2):
             await it.wait_for_attempts(await it.end_job(target.url))
         value = it.metrics.registry.get_sample_value

@@ -16,14 +16,14 @@ from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
 from server.webhooks.sender import Reply, signing_secrets
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
 from tests.server.storing import ManualClock, completion, failure, in_a_loop
-from tests.server.webhook_deliveries import delivering, office, verify, wait_for_requests
+from tests.server.webhook_deliveries import deliver, office, verify, wait_for_requests
 
 # --- one attempt -------------------------------------------------------------------------------------------------
 
 
 @in_a_loop
 async def test_the_receivers_library_takes_what_is_sent(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         job_id = await it.end_job(f"{target.url}/hook?who=me", metadata={"order": "17"})
         [asked] = await wait_for_requests(target)
         body = verify(it.account.webhook_secret.current, asked)
@@ -46,7 +46,7 @@ async def test_the_receivers_library_takes_what_is_sent(tmp_path):
 
 @in_a_loop
 async def test_a_long_text_stays_out_of_the_body(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         await it.end_job(target.url, replace(completion(), text="word " * 100_000), metadata={"k": "v" * 500})
         [asked] = await wait_for_requests(target)
         assert len(asked.body) < 20_000
@@ -55,7 +55,7 @@ async def test_a_long_text_stays_out_of_the_body(tmp_path):
 
 @in_a_loop
 async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         unwanted = await it.end_job(target.url, webhook_events=("job.failed",))
         wanted = await it.end_job(target.url, failure(), webhook_events=("job.failed",))
         [asked] = await wait_for_requests(target)
@@ -68,7 +68,7 @@ async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
 
 @in_a_loop
 async def test_during_a_rotation_old_and_new_secret_both_verify(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         old, fresh = it.account.webhook_secret, issue_webhook_secret()
         rotated = replace(fresh, previous=old.current, previous_expires_at=now_ms() + 60_000)
         await it.storage.accounts.rotate_webhook_secret(it.account.id, "production", rotated)
@@ -106,7 +106,7 @@ def test_a_previous_secret_no_longer_signs_once_its_overlap_is_over():
 )
 def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, state):
     async def main() -> None:
-        async with office(tmp_path) as it, peer(answer_in_turn(reply)) as target, delivering(it):
+        async with office(tmp_path) as it, peer(answer_in_turn(reply)) as target, deliver(it):
             delivery = await it.wait_for_attempts(await it.end_job(target.url))
             [attempt] = delivery.attempts
             assert (delivery.state, attempt.status_code) == (state, status)
@@ -119,7 +119,7 @@ def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, sta
 
 @in_a_loop
 async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
-    async with office(tmp_path, timeout_s=0.1) as it, peer(silence) as target, delivering(it):
+    async with office(tmp_path, timeout_s=0.1) as it, peer(silence) as target, deliver(it):
         delivery = await it.wait_for_attempts(await it.end_job(target.url))
         assert (delivery.state, delivery.attempts[0].error) == ("pending", "timeout")
         assert delivery.attempts[0].duration_ms >= 99  # a timer may be a clock tick early
@@ -133,13 +133,13 @@ async def test_no_more_of_a_reply_is_read_than_is_useful(tmp_path):
             writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")
             await writer.drain()
 
-    async with office(tmp_path) as it, peer(endless) as target, delivering(it):
+    async with office(tmp_path) as it, peer(endless) as target, deliver(it):
         assert (await it.wait_for_attempts(await it.end_job(target.url))).state == "delivered"
 
 
 @in_a_loop
 async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_either(tmp_path):
-    async with office(tmp_path) as it, delivering(it):
+    async with office(tmp_path) as it, deliver(it):
         delivery = await it.wait_for_attempts(await it.end_job("http://10.0.0.1/hook"))
         assert (delivery.state, delivery.attempts[0].status_code) == ("pending", None)
         assert "not allowed" in (delivery.attempts[0].error or "")
@@ -151,7 +151,7 @@ async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_eithe
 @in_a_loop
 async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_signature(tmp_path):
     clock = ManualClock(now_ms())
-    async with office(tmp_path, clock) as it, peer(answer_in_turn(answer(500), answer(200))) as target, delivering(it):
+    async with office(tmp_path, clock) as it, peer(answer_in_turn(answer(500), answer(200))) as target, deliver(it):
         job_id = await it.end_job(target.url)
         first = await it.wait_for_attempts(job_id)
         wait_ms = (first.next_at or 0) - first.attempts[0].at
@@ -169,7 +169,7 @@ def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded
         async with (
             office(tmp_path) as it,
             peer(answer_in_turn(answer(status, Retry_After="3600"))) as target,
-            delivering(it),
+            deliver(it),
         ):
             delivery = await it.wait_for_attempts(await it.end_job(target.url))
             wait_ms = (delivery.next_at or 0) - delivery.attempts[0].at
@@ -183,7 +183,7 @@ def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, st
     wish = answer(status, Retry_After="Fri, 01 Jan 99999999999999999999 00:00:00 GMT")
 
     async def main() -> None:
-        async with office(tmp_path) as it, peer(answer_in_turn(wish)) as target, delivering(it):
+        async with office(tmp_path) as it, peer(answer_in_turn(wish)) as target, deliver(it):
             delivery = await it.wait_for_attempts(await it.end_job(target.url))
             assert (delivery.state, delivery.attempts[0].error) == ("pending", f"status {status}")
             assert 4_000 <= (delivery.next_at or 0) - delivery.attempts[0].at <= 6_000
@@ -194,7 +194,7 @@ def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, st
 @in_a_loop
 async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
     """The account's secret cannot be read, so nothing can be signed."""
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         await it.storage.accounts.rotate_webhook_secret(
             it.account.id, "production", WebhookSecret(current="whsec_%", created_at=0)
         )
@@ -210,7 +210,7 @@ async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
     async with (
         office(tmp_path, clock, delays_s=(1.0,)) as it,
         peer(answer_in_turn(answer(500))) as target,
-        delivering(it),
+        deliver(it),
     ):
         job_id = await it.end_job(target.url)
         clock.now = (await it.wait_for_attempts(job_id)).next_at or 0
@@ -224,7 +224,7 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
         office(tmp_path, delays_s=(), exhausted_before_disable=3) as it,
         peer(answer_in_turn(answer(500))) as target,
     ):
-        async with delivering(it):
+        async with deliver(it):
             for _ in range(2):
                 await it.wait_for_attempts(await it.end_job(target.url))
             assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
@@ -239,7 +239,7 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
 async def test_one_success_starts_the_count_of_exhausted_deliveries_anew(tmp_path):
     replies = answer_in_turn(answer(500), answer(200), answer(500), answer(500))
     async with office(tmp_path, delays_s=(), exhausted_before_disable=2) as it, peer(replies) as target:
-        async with delivering(it):
+        async with deliver(it):
             states = [(await it.wait_for_attempts(await it.end_job(target.url))).state for _ in range(3)]
         assert states == ["failed", "delivered", "failed"]
         assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
@@ -247,7 +247,7 @@ async def test_one_success_starts_the_count_of_exhausted_deliveries_anew(tmp_pat
 
 @in_a_loop
 async def test_410_disables_the_address_at_once_and_redelivery_can_still_succeed(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(410), answer(200))) as target, delivering(it):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(410), answer(200))) as target, deliver(it):
         job_id = await it.end_job(target.url)
         gone = await it.wait_for_attempts(job_id)
         assert (gone.state, gone.next_at) == ("disabled", None)
