@@ -138,7 +138,7 @@ def run_elsewhere(place: Place, act: str, number: int) -> Iterator[None]:
 
 
 def come_and_go(place: Place, number: int) -> None:
-    """Hold *number* readers, and replace the oldest one by a new one for ever."""
+    """Hold *number* readers, and replace the oldest one by a new one again and again, until killed."""
     held = [place.open_reader() for _ in range(number)]
     print("begun", flush=True)
     while True:

@@ -52,7 +52,7 @@ BODIES: Mapping[str, tuple[tuple[str, ...], bytes]] = {
     "parts": ((LENGTH, "Content-Type: multipart/form-data; boundary=x"), b"--x\r\n\r\n\r\n"),
     "brackets": ((LENGTH, "Content-Type: application/json"), b"["),
 }
-"""The headers of a body that never ends, and what is sent of it again and again."""
+"""The headers of a request whose body never ends, and the bytes that are sent of it again and again."""
 
 HEADERS: Mapping[str, Sequence[str]] = {
     "headers": ["a:"] * 5000,

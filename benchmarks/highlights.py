@@ -305,7 +305,7 @@ FIGURES: Mapping[str, Callable[[Result], Figures]] = {
     "capacity": _capacity,
     "uploads": _uploads,
 }
-"""Names of results of people, and what is shown of each; those of the small test model have "-made" behind it."""
+"""By name of a result on people: the figures that are shown. Names of results on made speech end with "-made"."""
 
 FRONT = ("peers", "accuracy", "said", "speakers", "throughput")
 """The results that the README of the repository shows one figure of."""

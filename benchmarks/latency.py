@@ -99,7 +99,7 @@ def heard_clips(folder: Path, bench: "Bench", longest_s: float = math.inf) -> li
 def place_words(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
     """Return the words of *text* with the times of the same words in *heard*; the others lie evenly between them.
 
-    Returns () if less than half of them were heard: the engine does not know these words or this voice.
+    Returns () if less than half of them were recognised: the engine does not know these words or this voice.
     """
     said = spoken_words(text)
     pairs = matches(said, [" ".join(spoken_words(word.text)) for word in heard])

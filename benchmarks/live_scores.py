@@ -18,7 +18,7 @@ AHEAD = 10
 """How many more reference words than a partial has are searched for it."""
 
 LAST_S = 1.5
-"""The end of a stream, of which nothing may be lost: words may be misheard there as elsewhere, but not be missing."""
+"""The last seconds of a stream, in which no word may be missing, though it may be wrong."""
 
 PAUSE_S = 0.5
 """Silence between two words that makes them belong to two utterances."""
@@ -285,7 +285,7 @@ class _Stream:
     def count_lost(self, rows: Sequence[int], heard: set[int]) -> int:
         """Return how many of the neighbouring *rows* are *heard* in the whole recording but have no word here.
 
-        A word that was misheard is not lost.
+        A word that was recognised wrongly is not lost.
         """
         before = max((row for row in self.column if row < rows[0]), default=-1)
         behind = min((row for row in self.column if row > rows[-1]), default=len(self.truth))
@@ -294,7 +294,7 @@ class _Stream:
         return max(0, min(sum(row in heard and row not in self.column for row in rows), said_between - heard_between))
 
     def count_lost_at_end(self, heard: set[int]) -> int:
-        """Return how many fewer words came out of the last LAST_S than *heard* has there, as rows of the reference."""
+        """Return how many words fewer there are in the last LAST_S than *heard* has there, as rows of the reference."""
         end = max((word.end for word in self.truth), default=0.0)
         tail = next((row for row, word in enumerate(self.truth) if word.end > end - LAST_S), len(self.truth))
         before = max((column for row, column in self.column.items() if row < tail), default=-1)

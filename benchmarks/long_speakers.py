@@ -29,7 +29,7 @@ from pipeline.speakers.windows import SpeakerModels, known_pieces
 from pipeline.words import Word
 
 PIECE = LIVE_STEP * STEP
-"""Samples that come at once, a second: the conversation has a whole number of them, so that windows come again."""
+"""The samples of each piece, a second. The conversation has a whole number of pieces, so that windows are repeated."""
 
 PIECES = 600
 MADE = ("kal16", "slt")  # who speak with the four people

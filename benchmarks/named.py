@@ -30,7 +30,7 @@ def tell_names() -> None:
 
 
 def cpu_by_use(pid: int) -> Counter[str]:
-    """Return the CPU seconds of a process by what its threads that still run are for.
+    """Return the CPU seconds of a process by the use of its running threads.
 
     The main thread is the event loop. Threads without a name of their own are those of the model's library.
     """

@@ -148,7 +148,7 @@ def speak(voice: str, text: str, pace: float) -> Samples:
 
 
 def digits(chance: random.Random, count: int, zero: str = "zero") -> str:
-    """Return so many figures as words."""
+    """Return *count* random figures in words."""
     return " ".join(zero if figure == "zero" else figure for figure in (chance.choice(_FIGURES) for _ in range(count)))
 
 
@@ -421,6 +421,6 @@ KINDS: Mapping[str, tuple[Maker, Sequence[str]]] = {
 
 
 def both_halves(made: Sequence[Phrase]) -> Iterator[tuple[str, list[Phrase]]]:
-    """Yield the phrases that settings may be chosen on, and those that they may not."""
+    """Yield the phrases for choosing settings, and the held-out ones, each with the name of its half."""
     yield "development", [phrase for phrase in made if not phrase.held_out]
     yield "held out", [phrase for phrase in made if phrase.held_out]

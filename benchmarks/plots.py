@@ -1,4 +1,4 @@
-"""Pictures of the results: python -m benchmarks.plots writes benchmarks/results/*.svg from those that DRAWN names."""
+"""Pictures of the results: python -m benchmarks.plots writes benchmarks/results/*.svg from the results in DRAWN."""
 
 import json
 from collections.abc import Sequence

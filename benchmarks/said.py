@@ -123,7 +123,7 @@ def live(model: str, tracks: Sequence[Track]) -> list[str]:
 
 
 def units(text: str, spelled: Sequence[str] = ()) -> list[str]:
-    """Return the words of *text* as they are compared: figures one by one, and the words in *spelled* as letters."""
+    """Return the units of *text* to compare: words, figures one by one, and the letters of words in *spelled*."""
     found: list[str] = []
     for word in spoken_words(text, "en"):
         for part in filter(None, _MIXED.fullmatch(word).groups()) if _MIXED.fullmatch(word) else (word,):

@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _with_earlier(name: str, about: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with those of other systems that an earlier run on the same tracks has written."""
+    """Return *rows*, and the rows of other systems that an earlier run on the same tracks has written."""
     path = RESULTS / f"{name}.json"
     earlier = json.loads(path.read_text()) if path.exists() else {}
     same = all(earlier.get(key) == value for key, value in about.items())

@@ -196,17 +196,14 @@ def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: dat
         version = f"feed {hashlib.sha256(feed).hexdigest()[:12]}"
         catalog = Catalog(overlay, _providers_from_raw(raw), version=version)
     except (ValueError, TypeError, AttributeError, AssertionError) as error:  # pydantic's errors are ValueErrors
-        raise BadPriceFeed(f"the price file is not in genai-prices' data format: {_one_line(error)}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise BadPriceFeed(f"the price file is not in genai-prices' data format: {reason}") from error
     catalog.check_against(before, moment)
     return catalog
 
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a price")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def _within_jump(before: Rates, after: Rates) -> bool:

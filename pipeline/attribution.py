@@ -11,7 +11,7 @@ from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Word
 
 
 class SpeakerTimes:
-    """Answers who speaks when. The turns are in order of their starts, as all turns are."""
+    """Answers who speaks when. The turns must be in order of their starts."""
 
     def __init__(self, turns: Sequence[SpeakerTurn]) -> None:
         self._turns = turns

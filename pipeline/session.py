@@ -338,7 +338,8 @@ class Session:
             self._catch_up(tasks)
             self._core.receive_failure()
         else:
-            self._pace(self._loop.time() - requested_s)
+            self._round_s += ROUND_SMOOTHING * (self._loop.time() - requested_s - self._round_s)
+            self._core.pace(position(STEP_FACTOR * self._round_s))
             self._catch_up(tasks)
             self._language = result.language
             self._core.receive_hypothesis(result)
@@ -362,11 +363,6 @@ class Session:
             return None
         self._core.withdraw()
         return self._core.decode_wanted()
-
-    def _pace(self, round_s: float) -> None:
-        """Ask less often if answers take longer."""
-        self._round_s += ROUND_SMOOTHING * (round_s - self._round_s)
-        self._core.pace(position(STEP_FACTOR * self._round_s))
 
     @property
     def _waiting(self) -> int:

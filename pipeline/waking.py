@@ -11,7 +11,7 @@ class Changes:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     def notify(self) -> None:
-        """Wake the tasks in until() whose condition holds now. To wake all of them would cost far more."""
+        """Wake the tasks in until() whose condition holds now."""
         for waiter, holds in self._waiting.items():
             if not waiter.done() and holds():
                 waiter.set_result(None)

@@ -76,7 +76,7 @@ class Seen:
 
 
 def parse_plan(description: str | None) -> tuple[int, random.Random]:
-    """Return how many seconds the killing goes on, and the source of chance; print its seed."""
+    """Return the seconds of the killing and the random generator, and print its seed."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seconds", type=int, default=300, help="how long the killing goes on")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))

@@ -117,7 +117,7 @@ def fuzz(server: Fuzzed, targets: list[Target], given: argparse.Namespace) -> di
 
 
 def settle_jobs(server: Fuzzed) -> list[str]:
-    """End every job of the last turns. Returns what is left of them all the same."""
+    """End every job of the last turns. Returns what is still left of them."""
     try:
         server.settle()
     except Finding as finding:

@@ -267,7 +267,7 @@ async def _read(client: Client, job_id: str, chance: random.Random, *, leaves: i
 
 
 def scripted_words(length_s: float) -> list[str]:
-    """Return what the scripted engine says in so much live audio: each word that fits into it."""
+    """Return the words of the scripted engine in *length_s* seconds of live audio: each that fits into it."""
     return [SCRIPT[number % len(SCRIPT)] for number in range(int((length_s - 0.32 + 1e-9) / 0.4) + 1)]
 
 

@@ -1,4 +1,4 @@
-"""The server of a soak: its process and data folder, its disk that can be filled, and looks at all of them (Linux)."""
+"""The server of a soak: starts, kills and measures its process, and fills its disk (Linux)."""
 
 import os
 import shutil

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipeline.attribution import by_speaker, final_turns
 from pipeline.audio import RATE, seconds
 from pipeline.errors import PipelineError
-from pipeline.words import Chunk, Segment, SpeakerTurn, Transcript, Word
+from pipeline.words import Chunk, Segment, Transcript, Word
 
 GRID = RATE
 """How far after the recording's last sample a word may start before its times count as wrong."""
@@ -44,7 +44,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     segments.sort(key=lambda segment: segment.start)
     turns = final_turns(ordered)
     if turns is not None:
-        turns = tuple(inside for turn in turns if (inside := _turn_inside(turn, duration)).start < inside.end)
+        clipped = (replace(turn, end=min(turn.end, duration)) for turn in turns)
+        turns = tuple(turn for turn in clipped if turn.start < turn.end)
         segments = by_speaker(segments, turns)
     language, probability = next(
         ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
@@ -87,10 +88,6 @@ def _inside(segment: Segment, duration: int) -> Segment:
     if max(word.end for word in segment.words) <= duration:
         return segment
     return replace(segment, words=tuple(_clip(word, duration) for word in segment.words))
-
-
-def _turn_inside(turn: SpeakerTurn, duration: int) -> SpeakerTurn:
-    return turn if turn.end <= duration else replace(turn, end=duration)
 
 
 def _clip(word: Word, duration: int) -> Word:

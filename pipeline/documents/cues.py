@@ -85,7 +85,7 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A word, or a part of a word that is wider than a line. *cost* is that of a cut after it."""
+    """A word, or a part of a word that is wider than a line. *cost* is the cost of a cut after the piece."""
 
     text: str
     columns: int  # without the space before it

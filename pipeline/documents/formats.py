@@ -181,7 +181,7 @@ def _voiced_cues(
 
 
 def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, growing: bool = False) -> list[Cue]:
-    """Return the cues of every speaker, in the order of their starts. Those of two speakers may be shown together."""
+    """Return the cues of all speakers, in the order of their starts. Cues of two speakers may overlap."""
     found: list[Cue] = []
     for speaker in dict.fromkeys(segment.speaker for segment in segments):
         runs = [segment.words for segment in segments if segment.speaker == speaker]

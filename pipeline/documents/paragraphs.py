@@ -12,10 +12,10 @@ PAUSE = position(1.5)
 """A pause after a sentence that ends a paragraph."""
 
 MANY_WORDS = 100
-"""After so many words the next end of a sentence ends the paragraph."""
+"""After this many words the next end of a sentence ends the paragraph."""
 
 MOST_WORDS = 200
-"""After so many words the next segment begins a paragraph, since this text has no sentences."""
+"""After this many words without an end of a sentence, the next segment begins a paragraph."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ The bytes are JSON with an array for each word. That takes a third of the space 
 
 import math
 from collections.abc import Iterable
+from dataclasses import astuple
 from typing import Any
 
 import orjson
@@ -36,7 +37,7 @@ def pack_chunk(chunk: Chunk) -> bytes:
             "language_probability": _finite(chunk.language_probability),
             "notes": chunk.notes,
             **({} if chunk.channel is None else {"channel": chunk.channel}),
-            **({} if chunk.turns is None else {"turns": [_turn_fields(turn) for turn in chunk.turns]}),
+            **({} if chunk.turns is None else {"turns": [astuple(turn) for turn in chunk.turns]}),
             "segments": [
                 {
                     "avg_logprob": _finite(segment.avg_logprob),
@@ -87,10 +88,6 @@ def _chunk(fields: dict[str, Any]) -> Chunk:
         channel=channel,
         turns=tuple(_turn(*turn) for turn in _each(fields["turns"])) if "turns" in fields else None,
     )
-
-
-def _turn_fields(turn: SpeakerTurn) -> tuple[str, int, int, int | None]:
-    return turn.speaker, turn.start, turn.end, turn.channel
 
 
 def _turn(speaker: object, start: object, end: object, channel: object) -> SpeakerTurn:

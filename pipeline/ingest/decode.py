@@ -369,9 +369,10 @@ def _hole(at_s: float | None, due_s: float | None) -> int:
 
 
 def _is_off(at_s: float | None, due_s: float) -> bool:
-    """Return whether a frame at *at_s* is so far from where it was due that time goes on from its time stamp.
+    """Return whether the time stamp *at_s* of a frame counts, because it differs much from *due_s*, the expected time.
 
-    Smaller differences add up until they are large enough: each lost packet of 20 ms would make all later words early.
+    Otherwise the expected time counts, so that small differences add up: if each lost packet of 20 ms were ignored, all
+    later words would be early.
     """
     return at_s is not None and not -OVERLAP <= position(at_s - due_s) < HOLE
 

@@ -23,7 +23,7 @@ MAX_GAIN_DB = 48.0
 """The most by which audio is raised."""
 
 SPEECH_DB = -46.0
-"""The level to which the loudest windows are raised; those of usual recordings are above it."""
+"""The level to which the loudest windows are raised. In usual recordings they are above it."""
 
 HEADROOM_DB = 12.0
 """How far above the level of speech a window may be raised.
@@ -69,7 +69,7 @@ class GainControl:
         self._quiet: deque[float] = deque(maxlen=RECENT // WINDOW)  # each is the loudest of SUSTAINED windows
 
     def __call__(self, windows: Windows) -> Windows:
-        """Return the next windows, of shape (n, WINDOW), raised so that speech of the level so far is loud enough.
+        """Return the next windows, of shape (n, WINDOW), raised by what speech of the known level needs.
 
         The first loud window already sets the level, so the first word of a stream is raised like the others.
         """

@@ -47,7 +47,7 @@ from pipeline.ingest.seccomp import STOPPED_BY_FILTER
 log = logging.getLogger(__name__)
 
 STALL_S = 30.0
-"""A decoder without a sample for so long is stuck. A second of audio usually takes milliseconds."""
+"""A decoder that returns no sample for this long is stuck. A second of audio usually takes milliseconds."""
 
 ANSWER_S = 60.0
 """How long the forking process may take to answer. Loading its libraries takes 1 s, on a slow disk 10 s."""
@@ -74,7 +74,7 @@ class Isolation:
     def __init__(
         self, *, stall_s: float = STALL_S, spare_cpu_s: int = SPARE_CPU_S, memory: DecoderMemory | None = None
     ) -> None:
-        """*memory* is what all decoders share; None: there is no limit for all of them together."""
+        """*memory* is shared by all decoders; None: their memory has no common limit."""
         self.memory = memory or DecoderMemory()
         self._stall_s = stall_s
         self._spare_cpu_s = spare_cpu_s
@@ -335,7 +335,7 @@ class _Cell:
         return self._process.poll() is None and self._socket.fileno() != -1
 
     def ask(self, line: bytes, descriptors: Sequence[int] = ()) -> Any:
-        """Send an order and return its answer. If there is none, closes the cell and raises ConnectionError."""
+        """Send an order and return the answer. If none comes, closes the cell and raises ConnectionError."""
         try:
             with self._lock:
                 answer = self._exchange(line, descriptors)

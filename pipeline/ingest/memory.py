@@ -73,7 +73,7 @@ class DecoderMemory:
     def try_claim(self, count: int = 1, *, share: float = 1.0) -> "MemoryPart | None":
         """Return the memory for *count* decoders at the same time, or None if this *share* of all memory has no room.
 
-        If all memory together is not enough for so many, they get all of it once no other decoder runs.
+        If all memory together is not enough for *count* decoders, they get all of it once no other decoder runs.
         """
         with self._freed:
             return self._claim(share, count)
@@ -109,7 +109,7 @@ class MemoryPart:
 
 
 def usable_bytes() -> int:
-    """Return how much memory this process may use: that of the machine, or less if its control group has a limit."""
+    """Return how many bytes of memory this process may use: the machine's, or the limit of its control group."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([pages, *_group_limits()])
 

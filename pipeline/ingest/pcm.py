@@ -1,6 +1,6 @@
 """Turns raw live audio into samples at RATE, piece by piece. Nothing is parsed, so it needs no separate process.
 
-The values of G.711 are those of ITU-T G.711 (tables 1a and 2a), as fractions of full scale.
+The values of mu-law and A-law are from ITU-T G.711 (tables 1a and 2a), as fractions of full scale.
 """
 
 import numpy as np

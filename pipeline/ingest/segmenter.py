@@ -38,7 +38,7 @@ class Segmenter:
     def __init__(self, options: SegmenterOptions) -> None:
         self._options = options
         self.silence = options.silence
-        """The quiet that ends the next span: that of the options, or more."""
+        """The silence that ends the next span. A caller may raise it above that of the options."""
         self._now = 0
         self._floor = 0  # where the last span ended
         self._onset: int | None = None  # where the sound began that is speech or may become speech

@@ -207,7 +207,7 @@ class Agreement:
     def _with_history(self, word: Word) -> _Candidate:
         """Return *word* with the number of hypotheses in a row that have it at the same place.
 
-        It keeps the capital that one of them gave it: hypotheses often differ in whether a sentence begins there.
+        If one of them begins the word with a capital, it keeps that: they often differ in where a sentence begins.
         """
         before = [old for old in self._candidates if _same(word, old.word, self._options.apart)]
         capital = next((old.word.text[:1] for old in before if old.word.text[:1].isupper()), "")

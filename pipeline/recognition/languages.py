@@ -15,7 +15,7 @@ PRIOR = 2.0
 def likeliest(
     probabilities: Mapping[str, float], *, before: str | None = None, speech_s: float = 0.0
 ) -> tuple[str, float]:
-    """Return the language and its probability. *before* is that of the turn before, where it may change."""
+    """Return the language and its probability. *before* is the language of the turn before, if it may change."""
     weights = {code: share * (PRIOR if code == before else 1.0) for code, share in probabilities.items()}
     language = max(weights, key=lambda code: (weights[code], code))
     sure = speech_s >= MIN_SPEECH_S or probabilities[language] >= MIN_PROBABILITY

@@ -28,7 +28,7 @@ OPENING, SURE, FIRST_SURE = position(4), 0.55, 0.45
 """With BALANCED: the length of an opening, and the probability from which a word, or the first word, does not wait."""
 
 PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
-"""The silence that ends a turn in an opening, with BALANCED and with ACCURATE: people do pause for so long."""
+"""The silence that ends a turn in an opening, with BALANCED and with ACCURATE. Shorter pauses are common there."""
 
 EVER = 1 << 62
 """More speech than any stream has."""

@@ -125,7 +125,7 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     def score(split: int) -> float:
         before = units[split - 1].end if split else end
         behind = units[split].start if split < len(units) else end
-        met = bool(tail) and split > 0 and _same_place(tail[-1], units[split - 1])
+        met = bool(tail) and split > 0 and tail[-1].text == units[split - 1].text and _near(tail[-1], units[split - 1])
         late = 0 if _is_anchored(tail, units[:split]) else before - end
         return repeated[split] + MET * met - 2 * max(0, late, end - behind) / RATE
 
@@ -166,13 +166,8 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
     return row
 
 
-def _same_place(old: Unit, new: Unit) -> bool:
-    """Return whether both are the same, at about the same place of a live stream."""
-    return old.text == new.text and _near(old, new)
-
-
 def _likeness(old: Unit, new: Unit) -> float:
-    """Return what *new* is worth where *old* is final: 1 for the same word, ALIKE for another form of it, else 0."""
+    """Return how alike two units are: 1 for the same word, ALIKE for another form of it, else 0."""
     if old.text == new.text:
         return 1.0
     short, long = sorted((old.text, new.text), key=len)
@@ -320,7 +315,7 @@ class _Piece:
 
     @property
     def is_part(self) -> bool:
-        """Whether its times are guesses."""
+        """Whether it is less than its word, so that its times are guesses."""
         return self.begin > 0 or self.end < len(self.whole.text)
 
 
@@ -346,7 +341,7 @@ def _pieces(words: Sequence[Word], units: Sequence[Unit], known: Container[int])
 
 
 def _join_pieces(pieces: Sequence[_Piece]) -> Iterator[Word]:
-    """Yield the words of the pieces, those of one word as one again."""
+    """Yield the words of the pieces. Neighbouring pieces of one word become one word again."""
     for _, group in groupby(pieces, key=lambda piece: id(piece.whole)):
         run = list(group)
         if len(run) == 1:

@@ -381,7 +381,7 @@ class StreamCore:
         return self._starts.select_of_turn(words)
 
     def _learn_language(self, result: RecognitionResult, ask: WindowRequest) -> None:
-        """Settle the language if the engine is sure of it, and the answer is a final or about enough speech."""
+        """Settle the language if the engine is sure of it, and the answer is a final or has enough speech."""
         if self._language is not None or result.language is None or not result.words:
             return
         probability = result.language_probability or 0.0

@@ -95,7 +95,7 @@ class RequestStarts:
         return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])
 
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        """Return those of *words*, which are in order, that are not of earlier turns.
+        """Return *words*, which are in order, without those of earlier turns.
 
         A number that began before the turn is kept. The last word of the turn before may be placed where this begins.
         """

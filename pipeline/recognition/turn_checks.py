@@ -17,7 +17,7 @@ from pipeline.recognition.turns import Turn
 from pipeline.recognition.window import AudioWindow
 
 LONGEST_CHECK = position(8)
-"""The most audio that a check has: that of the model."""
+"""The most audio of a check: the model takes no more."""
 
 NEVER = 1 << 62
 """A position that no stream reaches."""
@@ -67,7 +67,7 @@ class TurnCheck:
 
 
 class TurnChecks:
-    """The checks of one stream, of which one at most is in flight, and where the words of its open turn end."""
+    """Chooses the checks of one stream, at most one at a time, and reports the ends of its turns."""
 
     def __init__(self, options: TurnCheckOptions | None) -> None:
         """Without *options* turns end by silence alone: no turn is checked, and no end is reported."""

@@ -64,7 +64,7 @@ class Turns:
 
     @property
     def opening(self) -> bool:
-        """Whether the opening of the stream goes on."""
+        """Whether the stream is still in its opening: it has less speech than TurnOptions.opening."""
         return self._opening > 0
 
     @property

@@ -63,8 +63,8 @@ LONG_TURN_S = 2.0
 SHORT_TURN_S = 0.8
 
 FOUNDING_S = 2.0
-"""The shortest time that a voice must speak in the recording. A cut-off word or a shout often sounds so unlike the rest
-of its speaker that no distance could tell it from a second person."""
+"""The shortest time that a voice must speak in the recording. A cut-off word or a shout often differs so much from the
+other speech of its speaker that by distance it would be a second person."""
 
 DOUBLE = 0.8
 """A voice with this cosine to another one is doubtful: the first model may have split one person into two voices."""
@@ -210,7 +210,7 @@ def _points(windows: Sequence[Window], least_s: float) -> list[_Point]:
 
 
 def _parts(turn: LocalTurn) -> list[LocalTurn]:
-    """Cut a turn, where two people speak in it, between those of its pieces that differ most, and so on."""
+    """Return the turn in parts, each of one person: it is cut between the pieces that differ most, and so on."""
     likeness = [
         float(average(turn.pieces[:cut_at]) @ average(turn.pieces[cut_at:])) for cut_at in range(1, len(turn.pieces))
     ]
@@ -234,7 +234,7 @@ def _point(index: int, window: Window, turns: Sequence[LocalTurn], embedding: Ar
 
 
 def _lasting_s(spans: Iterable[tuple[int, int]]) -> float:
-    """Return for how long the spans last together. Windows overlap, so many have the same seconds."""
+    """Return the seconds that the spans cover. They may overlap, because windows do."""
     frames, reached = 0, 0
     for start, after in sorted(spans):
         frames += max(0, after - max(start, reached))

@@ -88,7 +88,7 @@ class VoiceEncoder:
 
 
 def piece_lengths(frames: int) -> NDArray[np.intp]:
-    """Return the lengths, about PIECE each, of the pieces into which so many mel frames are cut."""
+    """Return the lengths, about PIECE each, of the pieces into which *frames* mel frames are cut."""
     count = max(1, round(frames / PIECE))
     return np.full(count, frames // count) + (np.arange(count) < frames % count)
 

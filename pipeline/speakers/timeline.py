@@ -1,4 +1,4 @@
-"""Says who speaks when in a whole recording: the local voices of all windows under the names of its voices."""
+"""Finds who speaks when in a whole recording: assigns the local voices of all windows to the recording's voices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SPEAKS = 0.5
 """Somebody speaks in a frame if the mean number of voices, over all windows with this frame, is at least this."""
 
 TWO_SPEAK = 1.2
-"""The same for two voices. The model misses much overlapping speech, and seldom finds some that is none."""
+"""The same for two voices. The model misses much overlapping speech, and seldom finds it where there is none."""
 
 ALIKE_BY = 0.04
 """A piece of a turn goes to another voice than the rest of its local voice if its cosine is higher by this."""
@@ -125,7 +125,7 @@ def best_path(scores: Array, change: float) -> list[int]:
 
 
 def _speakers_of_frames(speech: Array, people: Array) -> NDArray[np.bool_]:
-    """Return who speaks in each frame: as many voices as people, those with the highest probabilities."""
+    """Return who speaks in each frame, (frames, voices): as many as *people* says, the most probable ones."""
     count = ((people >= SPEAKS).astype(int) + (people >= TWO_SPEAK))[:, None]
     rank = np.argsort(np.argsort(-speech, axis=1, kind="stable"), axis=1, kind="stable")
     speaking: NDArray[np.bool_] = (rank < count) & (speech > _LEAST)

@@ -128,7 +128,7 @@ def _cut(run: Frames, known: Sequence[_Known]) -> list[Piece | Frames]:
 
 
 def _pieces(frames: Frames, indices: Frames, embeddings: Array) -> list[Piece]:
-    """Return the pieces of a stretch of frames. *embeddings* are those of its mel frames, which have *indices*."""
+    """Return the pieces of a stretch of frames. *indices* are its mel frames, *embeddings* those of its pieces."""
     lengths = piece_lengths(len(indices))
     reached = [*((indices[np.cumsum(lengths)[:-1]] * HOP - OFFSET) // STEP), frames[-1] + 1]
     return [

@@ -235,7 +235,7 @@ def _whole(text: str) -> int:
 
 
 def without_hyphens(text: str) -> str:
-    """Return a word such as "N-W-B-K" as it is in an account."""
+    """Return a word without hyphens: "N-W-B-K" is "NWBK" in an account number."""
     return _HYPHEN.sub("", text)
 
 

@@ -89,7 +89,7 @@ class Joiner:
     # --- numbers of several parts ------------------------------------------------------------------------------------
 
     def _with_repeated(self, numbers: Sequence[Number]) -> Iterator[Number]:
-        """Yield the numbers, with "double" before a figure as part of it."""
+        """Yield the numbers. A figure after "double" becomes two figures, and begins with that word."""
         for number in numbers:
             times = self.words.times.get(self._word_at(number.start - 1), 1) if number.start > 0 else 1
             if times > 1 and len(number.text) == number.stop - number.start == 1:

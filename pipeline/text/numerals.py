@@ -25,7 +25,8 @@ def with_numerals(
 
     *before* is the word before them. Telephone numbers are written as in *phone_region*.
     """
-    if not reader.words.spelled or not any(_may_be_number(word.text, reader) for word in words):
+    days = reader.words.days
+    if not reader.words.spelled or not any(reader.has_figure(one.text) or bare(one.text) in days for one in words):
         return list(words)
     written: list[Word] = []
     at = 0
@@ -34,10 +35,6 @@ def with_numerals(
         written.append(as_one(words[run.start : run.stop], number))
         at = run.stop
     return written + _with_figures(words[at:], reader, written[-1].text if written else before)
-
-
-def _may_be_number(text: str, reader: Reader) -> bool:
-    return reader.has_figure(text) or bare(text) in reader.words.days
 
 
 def _phones(

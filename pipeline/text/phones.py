@@ -32,7 +32,7 @@ def may_be_phone(figures: str, region: str) -> bool:
 def format_phone(figures: str, region: str, *, plus: bool = False) -> str | None:
     """Return a telephone number as it is written in *region*; None if the figures cannot be a number in use.
 
-    With *plus* they begin with the code of a country, so they mean the same in every region.
+    With *plus* the figures begin with the code of a country, so they mean the same in every region.
     """
     number = _number(f"+{figures}" if plus else figures, region)
     library = _library()

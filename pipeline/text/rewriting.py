@@ -99,7 +99,7 @@ class TextRewriter:
             self._shown = False
 
     def _close(self, *, before: int | None = None) -> Iterator[Event]:
-        """Yield the ends of the segments before number *before*, or with None of those of which no word is held."""
+        """Yield the ends of the segments before number *before*; with None those of segments without held words."""
         while self._closing:
             first = self._closing[0]
             if first.id >= before if before is not None else self.stage.holds(first.id):
@@ -128,7 +128,7 @@ class SegmentRewriter:
 
     @property
     def complete(self) -> bool:
-        """Whether a part of the file may end here."""
+        """Whether no word is held that may go on, so that a chunk of the file may end here."""
         return self._stage.complete
 
     @property

@@ -28,7 +28,7 @@ MAX_WORDS = 6  # compared with a name
 MAX_LETTERS = 60  # of a name, and of words that are compared with it
 MAX_CACHED = 4096
 SOUND_ERRORS, LETTER_ERRORS = 0.2, 0.5
-"""The share of sounds that may differ, and that of letters."""
+"""The share of sounds that may differ, and the share of letters."""
 
 LEAST_SOUNDS = 2
 BEGUN_ERRORS = 0.4
@@ -108,7 +108,7 @@ class NameSpeller:
         return length, match.name
 
     def _match(self, words: Sequence[Word], at: int) -> _Match | None:
-        """Return the closest match that begins at *at*, the longest of those that are as close."""
+        """Return the closest match that begins at *at*; of equally close ones the longest."""
         best: _Match | None = None
         for length in range(1, min(self._longest, len(words) - at) + 1):
             some = words[at : at + length]
@@ -171,7 +171,7 @@ def _errors(candidate: _Name, name: _Name) -> float | None:
 
 
 def _begin_alike(letters: str, name: str) -> bool:
-    """Return whether *letters* are about those that *name* begins with."""
+    """Return whether *name* begins with about these *letters*."""
     count = len(letters)
     one, other = letters.translate(_ALIKE_LETTERS), name.translate(_ALIKE_LETTERS)
     errors = min(_differ(one, other[:length]) for length in (count - 1, count, count + 1))

@@ -293,7 +293,7 @@ class TextStage:
         return [(word, segments[word.start]) for word in written]
 
     def _note_hidden(self, words: Sequence[Word], last: Span) -> None:
-        """Remember that the *last* secret in *words* may go on after them, if it may."""
+        """If the *last* secret in *words* may go on after them, remember that."""
         if last.label == LABELS["email"]:
             address = list(words[last.start :])
             if self._redactor.addresses.end_of_first(address) == len(address):

@@ -89,7 +89,7 @@ class Replacer:
 
 
 def as_one(words: Sequence[Word], text: str) -> Word:
-    """Return *words* as one word with this text, their time and the marks around them. *heard* has what they were."""
+    """Return *words* as one word with this text, their time and the marks around them. *heard* has their own text."""
     first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
     assert first is not None
     assert last is not None

@@ -86,9 +86,9 @@ def feed(audio: Any, data: bytes, size: int) -> None:
 
 
 def listen(audio: Decoding) -> str:
-    """Return "heard", or how decoding ended. Raises Finding for samples that are none.
+    """Return "heard", or the error with which decoding ended. Raises Finding for values that are not samples.
 
-    Stops after LONGEST_S of audio, as a live session does: time stamps that leap may stand for days of silence.
+    Stops after LONGEST_S of audio, as a live session does: leaps of time stamps may mean days of silence.
     """
     heard = 0
     try:
@@ -104,7 +104,7 @@ def listen(audio: Decoding) -> str:
 
 
 def name(error: Exception) -> str:
-    """Return the error's class, and its message too where it tells of the decoder and not of the file."""
+    """Return the error's class, and its message too if it is about the decoder and not about the file."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if "crashed" in text or "stopped" in text else type(error).__name__
 

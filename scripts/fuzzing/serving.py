@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass
 class Fuzzed:
-    """The server, and a job of it that is over."""
+    """The server that is fuzzed, and one of its finished jobs."""
 
     serving: Serving
     job: str = ""

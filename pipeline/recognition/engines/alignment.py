@@ -113,7 +113,7 @@ def _first_frames(path: Sequence[tuple[int, int]]) -> list[int]:
 def _join(
     pieces: Sequence[TextPiece], frames: Sequence[int], probabilities: Sequence[float], *, unspaced: bool
 ) -> list[_TimedWord]:
-    """Return words with the punctuation around them, which adds to the time of a word and not to its probability."""
+    """Return words joined with the marks around them. A mark extends the time of its word, not its probability."""
     spoken: list[_TimedWord] = []
     opening: str | None = None
     token = 0

@@ -27,7 +27,7 @@ SPEECH = Path(__file__).with_name("windows_speech.npz")
 """People who read English, and espeak-ng in Spanish. benchmarks/make_windows_speech.py makes it."""
 
 TOLERATED = 0.005
-"""The most by which the error rate of shorter windows may be worse than that of full ones."""
+"""How much higher the error rate in shorter windows may be than in full ones."""
 
 _SHORT_S = 4.0  # the most of an utterance that is recognised alone
 _UNKNOWN_VOICE = 0.5  # a voice with a higher error rate in full windows says nothing about windows

@@ -26,7 +26,7 @@ DOUBT = -0.4  # a mean log-probability below this is worth a second look
 
 
 def compression_ratio(text: str) -> float:
-    """Return the bytes of the text divided by those of its zlib form. For normal speech it is below 2."""
+    """Return the size of the text divided by its size after zlib. For normal speech it is below 2."""
     data = text.encode()
     return len(data) / len(zlib.compress(data))
 

@@ -129,7 +129,7 @@ class LocalModel:
 def translates(name: str) -> bool:
     """Return whether the multilingual model with this name was trained to translate.
 
-    The files of a model do not say so. Therefore the names of those that were not are listed here.
+    The files of a model do not say so. Therefore the names of models that were not are listed here.
     """
     return not any(part in name.lower() for part in _UNTRANSLATING)
 

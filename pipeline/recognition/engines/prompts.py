@@ -38,7 +38,7 @@ class Shape:
 
 
 def window_for(samples: int, min_s: int = WINDOWS_S[0]) -> int:
-    """Return the shortest of WINDOWS_S, in seconds, that holds so many samples and PAD_S of silence; else the longest.
+    """Return the shortest of WINDOWS_S that holds *samples* and PAD_S of silence, in seconds; else the longest.
 
     It is never below *min_s*.
     """
@@ -47,5 +47,5 @@ def window_for(samples: int, min_s: int = WINDOWS_S[0]) -> int:
 
 
 def max_length(prompt: int, answer: int) -> int:
-    """Return the max_length for CTranslate2 that allows *answer* tokens after *prompt* tokens, at most half of it."""
+    """Return CTranslate2's max_length for *answer* tokens after *prompt* tokens. The answer gets at most half of it."""
     return max(2 * answer, prompt + answer)

@@ -45,7 +45,7 @@ def repeated_figures(units: Sequence[Unit]) -> Iterator[range]:
 
 
 def _end_of_row(units: Sequence[Unit], at: int, size: int) -> int:
-    """Return where the row of rounds of *size* figures ends that begins at unit *at*; *at* if there is none."""
+    """Return the end of the row that begins at unit *at* and has rounds of *size* figures; *at* if there is none."""
     end = at
     while _is_one_figure(units, end) and (end < at + size or units[end].text == units[end - size].text):
         end += 1
@@ -53,7 +53,7 @@ def _end_of_row(units: Sequence[Unit], at: int, size: int) -> int:
 
 
 def _is_one_figure(units: Sequence[Unit], at: int) -> bool:
-    """Return whether there is a unit *at* that is a figure, and not one of several of a word, such as "billion"."""
+    """Return whether the unit *at* is a figure, but not one of the zeros that a word such as "billion" stands for."""
     if at >= len(units) or not units[at].is_figure:
         return False
     return at == 0 or units[at].upto is not None or units[at - 1].word != units[at].word
@@ -133,7 +133,7 @@ def _before_figures(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _count_others(words: Sequence[Word]) -> int:
-    """Return how many units are in those of *words* that have no part in a row."""
+    """Return how many units *words* have, without the words that are part of a row."""
     units = units_of(words)
     in_row = {units[index].word for row in repeated_figures(units) for index in row}
     return sum(unit.word not in in_row for unit in units)

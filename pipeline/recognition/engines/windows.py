@@ -28,7 +28,7 @@ class WindowSizes:
         return min(self.job_s * RATE, LONGEST_JOB)
 
     def window_s(self, samples: int, *, final: bool) -> int:
-        """Return the window for so many samples, in seconds."""
+        """Return the length of the window for *samples* samples, in seconds."""
         return window_for(samples, self.final_s if final else self.partial_s)
 
 
