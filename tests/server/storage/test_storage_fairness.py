@@ -92,7 +92,7 @@ async def test_a_job_submitted_with_a_delay_waits_for_its_time(backend, tmp_path
 @in_a_loop
 async def test_a_clock_that_is_set_back_keeps_no_job_waiting(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage)
         clock.advance(s=-3600)
         lease = await claim(storage)

@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.server.run_server import ROOT, Server, run_server
 
 from server.accounts.limits import Limits
 from server.config import ConfigError
 from server.transport.acceptor import MAX_CONNECTIONS, connection_limits
 from tests.processes import output_of
 from tests.server.peers import RawClient
-from tests.server.running import ROOT, Server, running
 from tests.server.serving import LIMITS, AppServer, chunk, config, serve, until, wav
 
 STRANGER = "127.0.0.2"
@@ -330,7 +330,7 @@ def test_the_systemd_unit_allows_as_many_files_as_the_connections_need():
 
 def test_a_flood_of_connections_leaves_the_server_able_to_read_files_and_its_log_short(tmp_path):
     few_files = ("sh", "-c", 'ulimit -n 500; exec "$@"', "sh")
-    with running(tmp_path, *few_files, ENGINE="scripted") as server, ExitStack() as stack:
+    with run_server(tmp_path, *few_files, ENGINE="scripted") as server, ExitStack() as stack:
         client = server.client(server.new_key())
         for address in (STRANGER, "127.0.0.3", "127.0.0.4"):
             for _ in range(200):
