@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.run_server import ROOT, Server, run_server
+from tests.server.running import ROOT, Server, run_server
 
 from server.accounts.limits import Limits
 from server.config import ConfigError
