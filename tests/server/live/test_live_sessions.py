@@ -13,7 +13,7 @@ from server.live.session import LiveSession
 from tests.server.receiving import receiver
 from tests.server.serving import config, serve
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, script_words, silence, open_talk
+from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, open_talk, script_words, silence
 
 
 @in_a_loop

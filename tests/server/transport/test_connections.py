@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.running import ROOT, Server, run_server
 
 from server.accounts.limits import Limits
 from server.config import ConfigError
 from server.transport.acceptor import MAX_CONNECTIONS, connection_limits
 from tests.processes import output_of
 from tests.server.peers import RawClient
+from tests.server.running import ROOT, Server, run_server
 from tests.server.serving import LIMITS, AppServer, chunk, config, serve, until, wav
 
 STRANGER = "127.0.0.2"
