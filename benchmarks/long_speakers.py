@@ -38,7 +38,7 @@ HOUR = 3600 * RATE
 
 
 class RememberingModels(SpeakerModels):
-    """Models that cache their result for a window and the window before it."""
+    """Models that cache their results by the samples and by the known pieces before them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class RememberingModels(SpeakerModels):
         return replace(self._heard[key], start=start)
 
 
-class Told:
+class LabelHistory:
     """Every word with its speaker and the labels that readers saw: at first, a minute later, and at the end."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def words(labels: list[tuple[str, float, float]], length: int, hours: float) -> 
                 yield name, Word("w", base + at, base + at + WORD, 1.0)
 
 
-def stability(told: Told, final: NDArray[np.object_]) -> dict[str, object]:
+def stability(told: LabelHistory, final: NDArray[np.object_]) -> dict[str, object]:
     """Return how labels changed, and how many labels each voice has as the label of most of its words in an hour."""
     hourly: dict[tuple[str, int], Counter[str]] = {}
     for (name, end), label in zip(told.said, final, strict=True):
@@ -112,7 +112,7 @@ def main() -> None:
     samples, labels = converse(clips, PIECES * PIECE / RATE, np.random.default_rng(1))
     samples = np.resize(samples, PIECES * PIECE)
     speakers = LiveSpeakers(RememberingModels(), SpeakerOptions(), {None: 0})
-    told, coming = Told(), words(labels, len(samples), hours)
+    told, coming = LabelHistory(), words(labels, len(samples), hours)
     name, word = next(coming)
     rows, longest_s, spent_s, since_s = [], 0.0, 0.0, 0.0
     for piece in range(int(hours * HOUR) // PIECE):

@@ -125,7 +125,7 @@ class MultichannelSession:
             self._changes.notify()
 
     async def _pass_on(self, channel: int, session: Session) -> None:
-        """Queue the events of a channel. None is between two queues, so that decided_positions() is true."""
+        """Queue the events of a channel, each without a wait after it is read: decided_positions() misses none."""
         async for happened in session.events():
             reported = self._event_of(channel, happened)
             if reported is not None:

@@ -146,7 +146,7 @@ def _pieces(word: Word, following: Word | None, shape: SubtitleShape) -> Iterato
 
 
 def _parts(text: str, most: int, *, spaced: bool) -> Iterator[tuple[str, bool]]:
-    """Cut one word into parts of *most* columns, each with whether a space stands before it. Nearly always: itself."""
+    """Yield the parts of a word, of at most *most* columns, each with whether a space is before it. Usually one."""
     for token in text.split(" ") if text else ():
         part, width = "", 0
         for character in token:
@@ -259,7 +259,7 @@ class _Block:
         return self._width(first, after) <= self._shape.max_columns
 
     def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
-        """Return as few lines as the cue needs, of similar length, rather cut at a comma than in a phrase."""
+        """Return as few lines as the cue needs, of similar length, cut at a comma rather than in a phrase."""
         count = next(n for n in range(1, self._shape.max_lines + 1) if self._fit_lines(first, after, n))
         lines: list[tuple[int, int]] = []
         for rest in range(count - 1, 0, -1):

@@ -13,7 +13,7 @@ from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Segment, Word, join_words
 
 MAX_HITS = 1000
-"""Of a term. A hundred terms may each fit every word of hours of speech."""
+"""The most hits of one term. A hundred terms may each fit every word of hours of speech."""
 
 
 def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class _Row:
             self._places.setdefault(unit.text, []).append(place)
 
     def places(self, wanted: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield where the units *wanted* begin and end (exclusive), in words. The places do not overlap in units."""
+        """Yield (first word, word after the last) for each place with the units *wanted*. No two places share a unit."""
         reached = 0
         for at in self._places.get(wanted[0], ()) if wanted else ():
             stop = at + len(wanted)

@@ -69,7 +69,7 @@ class GainControl:
         self._quiet: deque[float] = deque(maxlen=RECENT // WINDOW)  # each is the loudest of SUSTAINED windows
 
     def __call__(self, windows: Windows) -> Windows:
-        """Return the next windows, of shape (n, WINDOW), raised by what speech of the known level needs.
+        """Return the next windows, of shape (n, WINDOW), raised until speech of the known level is loud enough.
 
         The first loud window already sets the level, so the first word of a stream is raised like the others.
         """

@@ -14,31 +14,31 @@ import numpy as np
 from pipeline.audio import Samples
 
 CANCELLED = 0.05
-"""Channels cancel each other if the energy of their sum is less than this part of that of their difference."""
+"""Channels cancel each other if their sum has less than this share of the energy of their difference."""
 
 AGREED = 2.0
-"""They do no more if the energy of their sum is so many times that of their difference."""
+"""They no longer cancel each other if their sum has at least this many times the energy of their difference."""
 
 BLOCK_S = 0.01
-"""How often it is decided."""
+"""The seconds of a block, after each of which the sign is decided anew."""
 
 FADING = math.exp(-BLOCK_S / 0.25)
-"""What the energy of a sound still counts after a block: 1/e after a quarter of a second."""
+"""The factor by which earlier energy counts less after each block: 1/e after a quarter of a second."""
 
 PAUSE = 0.05
-"""In what has less than this part of the energy of the loudest sound of late nothing is decided."""
+"""Nothing is decided while the energy is below this share of that of the loudest recent sound."""
 
 FORGETTING = math.exp(-BLOCK_S / 5.0)
-"""What the loudest sound still counts after a block: 1/e after five seconds."""
+"""The factor by which the loudest sound counts less after each block: 1/e after five seconds."""
 
 LEAST_BLOCKS = 2
-"""The blocks before the first decision: less audio may look opposite by chance."""
+"""The fewest blocks before the first decision: less audio may look opposite by chance."""
 
 
 class Polarity:
-    """Decides by which sign the second channel of a stereo stream is mixed, in pieces of any length.
+    """Decides with which sign the second channel of a stereo stream is mixed. The stream comes in pieces of any length.
 
-    It decides for a block by the blocks before it. A change takes a block, because a sudden one would click.
+    The sign in a block depends on the blocks before it. It changes gradually over a block: a sudden change would click.
     """
 
     def __init__(self, rate: int) -> None:

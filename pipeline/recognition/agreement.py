@@ -260,7 +260,7 @@ class Agreement:
         return max(0, loop[0] + loop[1] - len(self._committed)) if loop else len(fresh)
 
     def _without_fast_loops(self, fresh: Sequence[Word]) -> list[Word]:
-        """Return the *fresh* words; of a loop too fast to be spoken only the first round."""
+        """Return the *fresh* words, but only the first round of a loop too fast to be spoken."""
         words = [*self._committed, *fresh]
         left_out: set[int] = set()
         for start, size, stop in self._loops(words):

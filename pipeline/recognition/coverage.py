@@ -66,7 +66,7 @@ def _is_apart(stretch: Sequence[int], start: int) -> bool:
 
 
 def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
-    """Return *words*, of which those that last too long end at a pause: the first after HASTY of their usual time."""
+    """Return *words*. One that lasts too long ends at its first pause after HASTY of its usual time, if it has any."""
     pauses = [last for (_, last), (first, _) in pairwise(voiced) if first - last >= PAUSE]
     ended: list[Word] = []
     for word in words:

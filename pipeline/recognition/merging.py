@@ -265,7 +265,7 @@ class _Comparison:
         ]
 
     def cheapest(self) -> tuple[Word, ...]:
-        """Return all words, with that run of the first hypothesis replaced by a run of the second that costs least."""
+        """Return the words after the cheapest replacement: a run of the second hypothesis for a run of the first."""
         rows = list(combinations_with_replacement(range(len(self._first) + 1), 2))
         runs = list(combinations(range(len(self._pieces) + 1), 2))
         ways = [((0, 0), (0, 0)), *((row, run) for row, run in product(rows, runs) if self._keeps_order(row, run))]
@@ -305,7 +305,7 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A word of the second hypothesis, or a part of it that the first has or lacks as a whole."""
+    """A word of the second hypothesis. If the first has only a part of it, that part or the rest."""
 
     word: Word
     units: range

@@ -20,7 +20,7 @@ def without_end(text: str) -> str:
     """Return *text* without the marks that end its last sentence.
 
     The engine gets the decided text of an open turn in this form. A full stop at a pause is only a guess. After it the
-    engine would begin a new sentence, and leave out a word with which no sentence begins.
+    engine would begin a new sentence, and leave out the next word if no sentence begins with it.
     """
     return text.rstrip("".join(SENTENCE_ENDS))
 

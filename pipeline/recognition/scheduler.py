@@ -377,6 +377,6 @@ def _fail(work: _Work, error: Exception) -> None:
 
 
 def lower_priority() -> None:
-    """Give this thread a lower priority than the event loop, whose steps are short, and for which everything waits."""
+    """Give this thread a lower priority than the event loop, whose steps are short and hold up everything else."""
     if sys.platform == "linux":  # on other systems threads have no priority of their own
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -32,7 +32,7 @@ class Eagerness:
 
 
 SHORT, LONGER = 3 * WINDOW, 16 * WINDOW
-"""A tenth of a second: with more silence the model knows less. And half a second, for short turns such as "Hello"."""
+"""A tenth of a second, as with more silence the model is worse, and half a second, for turns such as "Hello"."""
 
 MEDIUM = Eagerness(((SHORT, 0.7), (LONGER, 0.95)), position(3))
 

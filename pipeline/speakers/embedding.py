@@ -100,7 +100,10 @@ def _raise(mels: Array) -> Array:
 
 
 def _mel_filters() -> Array:
-    """Return Slaney's filter bank, of shape (40, 201): linear up to 1 kHz, mel 15, then logarithmic; each of area 1."""
+    """Return Slaney's filter bank of shape (mels, spectrum), (40, 201): triangles of equal area on his mel scale.
+
+    The scale is linear up to 1 kHz, which is mel 15, and logarithmic above.
+    """
     straight = 15
     highest = straight + 27 * np.log(RATE / 2000) / np.log(6.4)
     points = np.linspace(0, highest, _MELS + 2)

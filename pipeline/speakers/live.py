@@ -323,7 +323,7 @@ class _Channel:
         return border
 
     def _listen_to(self, end: int) -> None:
-        """Listen to the window that ends at *end*. Of those that begin with the stream only the last is kept."""
+        """Analyse the window that ends at *end*. It replaces the last window if both begin with the stream."""
         assert self._models is not None
         start = max(0, -((LENGTH - end) // STEP))
         buffer = np.concatenate(self._buffer)[start * STEP - self._begin :]

@@ -24,7 +24,7 @@ SHORTEST = 12
 """Mel frames, 0.12 s: a shorter turn has no sound of its own."""
 
 KNOWN_SHARE = 0.5
-"""A piece of the window before belongs to a turn that has this share of it: turns often begin before the window."""
+"""A turn takes over a piece of the window before if it has this share of the piece's frames."""
 
 NEW = 36
 """Frames, 0.6 s: less speech than this next to known pieces needs no embedding of its own."""

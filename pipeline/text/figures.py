@@ -201,7 +201,7 @@ def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> lis
 
 
 def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
-    """Return whether a word is a part of "percent" in the languages that say it with their word for a hundred."""
+    """Return whether a word is part of "percent", as "cent" in "pour cent" is, which alone means a hundred."""
     plain = bare(text)
     return plain in known.percent or (before in known.percent and plain in ("cent", "ciento", "cien", "cento", "cem"))
 

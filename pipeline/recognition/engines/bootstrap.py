@@ -76,7 +76,7 @@ def thread_count(wanted: int | None, model_bytes: int) -> int:
 
 
 def replica_count(cores: int, threads: int) -> int:
-    """Return how many calls of so many threads each can run at the same time."""
+    """Return how many calls with *threads* threads each can run at the same time."""
     return max(1, min(cores // threads, MAX_REPLICAS))
 
 

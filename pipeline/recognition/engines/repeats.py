@@ -25,10 +25,10 @@ FEWEST = 8
 """The fewest figures in a row. A shorter one may be a telephone number."""
 
 FIGURE = position(0.16)
-"""Nobody says the figures of a row in less time each."""
+"""The least time of each figure in a row. Nobody says them faster."""
 
 USUAL = position(0.2)
-"""The time of each figure that is kept of a row that is too long."""
+"""If a row is too long for its time, it keeps as many figures as have this much time each."""
 
 PAUSE = position(0.1)
 """The least pause at which a row may have ended."""
