@@ -60,7 +60,7 @@ class _Row:
             self._places.setdefault(unit.text, []).append(place)
 
     def places(self, wanted: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield (first word, word after the last) for each place with the units *wanted*. No two places share a unit."""
+        """Yield (first word, word after the last) of each place with the units *wanted*. No places share a unit."""
         reached = 0
         for at in self._places.get(wanted[0], ()) if wanted else ():
             stop = at + len(wanted)
