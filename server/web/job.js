@@ -4,7 +4,7 @@ import { ask, eventsToken, getKey, own, pause } from "./api.js";
 import { announce, find, make } from "./dom.js";
 import { Finder } from "./finder.js";
 import { clock, moment } from "./format.js";
-import { titleOf } from "./jobs.js";
+import { endingOf, titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
 import { Player } from "./player.js";
 import { Said, guarded, warningItems } from "./problems.js";
@@ -71,6 +71,7 @@ function head(record) {
 async function followed(record, left) {
   text.clear();
   running.hidden = false;
+  find("#job-end").textContent = endingOf(record).name;
   progress(record);
   let stopped = false;
   left.then(() => { stopped = true; });
@@ -141,9 +142,10 @@ function download([format, link]) {
   return make("a", attributes, name);
 }
 
-find("#job-cancel").addEventListener("click", guarded(problem, async () => {
-  await ask(`v1/jobs/${shown.job_id}/cancel`, { method: "POST" });
-  announce("It will stop at once, or at its next sentence.");
+find("#job-end").addEventListener("click", guarded(problem, async () => {
+  const { path, done } = endingOf(shown);
+  await ask(path, { method: "POST" });
+  announce(done);
 }));
 find("#job-delete").addEventListener("click", guarded(problem, async () => {
   if (!confirm(`Delete “${titleOf(shown)}” with its transcript?`)) return;

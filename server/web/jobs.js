@@ -19,6 +19,12 @@ let timer;
 export const titleOf = ({ source }) =>
   source.filename ?? source.url ?? (source.type === "live" ? "Live session" : "Upload");
 
+/** How a job in work is ended: a live session keeps its words, any other job is given up. */
+export const endingOf = ({ job_id, source }) =>
+  source.type === "live"
+    ? { name: "Finish", path: `v1/jobs/${job_id}/finish`, done: "Finished" }
+    : { name: "Cancel", path: `v1/jobs/${job_id}/cancel`, done: "It will stop at once, or at its next sentence." };
+
 function row(job) {
   const parts = [
     moment(job.created_at),
@@ -40,13 +46,14 @@ class Waiting {
   constructor(job) {
     this.title = titleOf(job);
     this.#bar = make("progress", { max: 1, value: 0, "aria-label": `Progress of ${this.title}` });
-    const onclick = guarded(problem, () => ask(`v1/jobs/${job.job_id}/cancel`, { method: "POST" }).then(look));
-    const cancel = { type: "button", class: "plain", "aria-label": `Cancel ${this.title}`, onclick };
+    const { name, path } = endingOf(job);
+    const onclick = guarded(problem, () => ask(path, { method: "POST" }).then(look));
+    const end = { type: "button", class: "plain", "aria-label": `${name} ${this.title}`, onclick };
     this.element = make("li", {},
       make("a", { href: `#job/${job.job_id}` }, this.title),
       this.#bar,
       this.#said,
-      make("button", cancel, "Cancel"),
+      make("button", end, name),
     );
     this.show(job);
   }

@@ -8,7 +8,7 @@ const ADVICE = {
   quota_exceeded: (body) =>
     `All ${body.limit} ${plain(body.window)} of this period are used up. New ones come on ${moment(body.resets_at)}.`,
   rate_limited: () => "Too many requests within one minute. Wait a moment, then try again.",
-  concurrency_limited: () => "Too many jobs or live sessions of this key are still running. Wait for one to end.",
+  concurrency_limited: () => "Too many jobs or live sessions of this key are still running. Wait for one to end, or end it under Files.",
   invalid_key: () => "This key is unknown, revoked or expired. Forget it under Account and get another.",
   signup_closed: (body) => `No free keys here: ${body.detail}.`,
   queue_full: () => "The server is full at the moment. Try again in a little while.",

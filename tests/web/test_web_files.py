@@ -94,8 +94,22 @@ def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str,
     upload(page, talk)
     page.until_text("#job-text", r"\w+ \w+", max_s=60)
     assert page.script("return document.querySelector('#job-progress').value") < 1  # words may come before its event
-    page.click("#job-cancel")
+    page.click("#job-end")
     page.until_text("#job-problem", "canceled", max_s=60)
+
+
+def test_a_live_session_of_elsewhere_can_be_finished_with_its_words(page: Page, server: Server, key: str) -> None:
+    samples, rate = soundfile.read(CLIP, dtype="int16")
+    with server.client(key) as client:
+        job_id = client.post("/v1/live", json={"sample_rate": rate}).json()["job_id"]
+        client.post(f"/v1/jobs/{job_id}/audio", content=samples.tobytes())
+    page.open("#files", key=key)
+    page.element("#queue button[aria-label='Finish Live session']")
+    page.click("#queue a")
+    page.until_text("#job-text", r"One simple", max_s=40)
+    assert page.text("#job-end") == "Finish"
+    page.click("#job-end")
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
 
 
 def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
