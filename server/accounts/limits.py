@@ -257,9 +257,9 @@ class Tally(Counter[K]):
 
     def leave(self, name: K) -> None:
         """Subtract one."""
-        self[name] -= 1
-        if not self[name]:
-            del self[name]
+        left = self.pop(name) - 1
+        if left:
+            self[name] = left
 
     @contextmanager
     def adding(self, *names: K) -> Iterator[None]:

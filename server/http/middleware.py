@@ -9,7 +9,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
@@ -87,9 +87,9 @@ class Compression:
         self._plain = app
         self._gzip = GZipMiddleware(app, minimum_size=MIN_COMPRESSED)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         packed = scope["type"] == "http" and b"gzip" in scope["state"]["given"].get(b"accept-encoding", b"")
-        await (self._gzip if packed and not _OUTPUT.search(scope["path"]) else self._plain)(scope, receive, send)
+        return (self._gzip if packed and not _OUTPUT.search(scope["path"]) else self._plain)(scope, receive, send)
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class _Exchange:
         self._send = send
         self._cors = origins.headers(self.origin, EXPOSING)
         self._body_ended = self.given.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in self.given
-        self._body_left = _declared_length(self.given)
+        self._body_bytes = 0  # that have come
         self._began = time.perf_counter()
         self._answered: float | None = None
 
@@ -196,7 +196,7 @@ class _Exchange:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        self._body_left -= len(message.get("body", b""))
+        self._body_bytes += len(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._body_ended = True
         return message
@@ -205,7 +205,7 @@ class _Exchange:
         if self._replaced:
             return  # the rest of an answer in whose place another one was sent
         if message["type"] == "http.response.start":
-            if await self._replace(message["status"]):
+            if message["status"] >= BAD and await self._replace():
                 return
             self.status = message["status"]
             message["headers"] = self._complete_headers(message.get("headers", ()))
@@ -219,9 +219,9 @@ class _Exchange:
         if last and self._answered is None:
             self._answered = time.perf_counter()
 
-    async def _replace(self, status: int) -> bool:
-        """Answer 429 in place of a refusal with *status*, if it is one too many for this client. Returns whether."""
-        if status < BAD or self._counted or self._state.get("account") is not None:
+    async def _replace(self) -> bool:
+        """Answer 429 in place of a refusal, if it is one too many for this client. Returns whether."""
+        if self._counted or self._state.get("account") is not None:
             return False
         self._counted = True
         try:
@@ -242,7 +242,7 @@ class _Exchange:
         added = [(b"x-request-id", self._state["request_id"].encode()), VARY]
         for name, value in (*self._cors.items(), *self._state.get("limit_headers", {}).items()):
             added.append((_raw_name(name), value.encode("latin-1")))
-        if self._refuses_body and self._body_left > KEPT_OPEN_BYTES:
+        if self._refuses_body and _declared_length(self.given) - self._body_bytes > KEPT_OPEN_BYTES:
             added.append((b"connection", b"close"))
         kept = list(headers)
         named = {name for name, _ in kept}

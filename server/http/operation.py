@@ -181,11 +181,12 @@ class Resource:
             log.warning("an answer was cut off", extra={"path": path_for_log(scope["path"])})
 
     async def _dispatch(self, request: Request) -> Response:
-        if request.method == "OPTIONS":
+        method = request.method
+        if method == "OPTIONS":
             return Response(status_code=204, headers={"Allow": self._allow})
-        operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
+        operation = self._operations.get("GET" if method == "HEAD" else method)
         if operation is None:
-            raise Problem("method_not_allowed", f"{request.method} is not offered here", headers={"Allow": self._allow})
+            raise Problem("method_not_allowed", f"{method} is not offered here", headers={"Allow": self._allow})
         state = request.scope["state"]
         state["route"] = operation.endpoint.path
         state["unlogged"] = operation.auth is Auth.NONE  # programs ask for it every few seconds

@@ -1,11 +1,15 @@
 """Finding the resource of a path."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from operator import itemgetter
 from typing import TypeAlias
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 Segments: TypeAlias = tuple[str, ...]
+
+_Pattern: TypeAlias = tuple[Callable[[Segments], object], object, Mapping[str, int], ASGIApp]
+"""What picks the literal segments of a path, these segments, the places of the parameters by name, and the app."""
 
 
 class Paths:
@@ -19,30 +23,35 @@ class Paths:
     def __init__(self, apps: Mapping[str, ASGIApp], others: ASGIApp) -> None:
         self._others = others
         self._fixed = {path: app for path, app in apps.items() if "{" not in path}
-        self._patterns: dict[int, list[tuple[Segments, ASGIApp]]] = {}  # by how many segments they have
+        self._patterns: dict[int, list[_Pattern]] = {}  # by how many segments they have
         names: dict[Segments, str] = {}  # of the parameter behind these segments
         for path in sorted(apps.keys() - self._fixed.keys(), key=lambda path: [*map(_is_parameter, path.split("/"))]):
             segments = tuple(path.split("/"))
-            self._patterns.setdefault(len(segments), []).append((segments, apps[path]))
+            self._patterns.setdefault(len(segments), []).append(_make_pattern(segments, apps[path]))
             for place, segment in enumerate(segments):
                 if _is_parameter(segment) and names.setdefault(segments[:place], segment) != segment:
                     raise ValueError(f"the parameter {segment} is {names[segments[:place]]} in another path")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app, scope["path_params"] = self._others, {}
         if scope["type"] == "http":
             path: str = scope["path"].removeprefix(scope["root_path"])
             app = self._fixed.get(path) or self._find(tuple(path.split("/")), scope["path_params"])
-        await app(scope, receive, send)
+        return app(scope, receive, send)
 
     def _find(self, segments: Segments, parameters: dict[str, str]) -> ASGIApp:
         """Return the app of the path with these segments. Its parameters are put into *parameters*."""
-        for pattern, app in self._patterns.get(len(segments), ()):
-            pairs = [*zip(pattern, segments, strict=True)]
-            if all(value if _is_parameter(name) else name == value for name, value in pairs):
-                parameters.update((name[1:-1], value) for name, value in pairs if _is_parameter(name))
+        for pick, literals, places, app in self._patterns.get(len(segments), ()):
+            if pick(segments) == literals and all(values := [segments[place] for place in places.values()]):
+                parameters.update(zip(places, values, strict=True))
                 return app
         return self._others
+
+
+def _make_pattern(segments: Segments, app: ASGIApp) -> _Pattern:
+    pick = itemgetter(*(place for place, segment in enumerate(segments) if not _is_parameter(segment)))
+    places = {segment[1:-1]: place for place, segment in enumerate(segments) if _is_parameter(segment)}
+    return pick, pick(segments), places, app
 
 
 def _is_parameter(segment: str) -> bool:

@@ -103,11 +103,12 @@ class Connections:
 
     def take_account(self, account: str) -> bool:
         """Count one more connection of *account*. Returns False if it has too many, or was cut off too often."""
-        if self._of_account[account] >= self.rules.max_of_account:
+        of_account = self._of_account.get(account, 0)
+        if of_account >= self.rules.max_of_account:
             return False
         if len(self._cuts) and not self._cuts.look(account, now=now_ms(), limit=MAX_CUTS).allowed:
             return False
-        self._of_account[account] += 1
+        self._of_account[account] = of_account + 1
         return True
 
     def leave_account(self, account: str) -> None:
