@@ -2,9 +2,10 @@
 
 Starts the server of this folder and the one of COMMIT (scripted engine, the same installed packages) and measures both,
 so that a ratio of their CPU times counts where other work disturbs the machine: first the requests of
-benchmarks.requests, as fast as each server answers, in turn, then readers of a live session as in benchmarks.readers,
-of both servers at the same time. With the usual options it takes six minutes. The exit status is 1 if anything costs
-more than 3 % more, by the median of the rounds. Writes benchmarks/results/commits.json.
+benchmarks.requests, as fast as each server answers, in short turns, then readers of a live session as in
+benchmarks.readers, of both servers at the same time. A second server of COMMIT shows by how much the same code differs
+from itself. With the usual options it takes six minutes. The exit status is 1 if anything costs more than 3 % more, by
+the median. Writes benchmarks/results/commits.json.
 """
 
 import argparse
@@ -15,11 +16,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import httpx
+import numpy as np
 
 from benchmarks.load import silence
 from benchmarks.measure import ROOT, write
@@ -30,6 +33,7 @@ from benchmarks.serving import Serving, serving
 from server.transport.acceptor import raise_descriptor_limit
 
 SIDES = ("before", "now")
+AGAIN = "before again"
 MORE = 1.03  # the largest ratio that passes
 LIMITS = {
     "requests_per_minute = 3000\n": "requests_per_minute = 100000000\n",
@@ -54,12 +58,17 @@ def finished_job(server: Serving) -> str:
 
 
 def row(name: str, pairs: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return the medians of both servers' costs, in microseconds of CPU time, and their ratio in each round."""
+    """Return the medians of both servers' costs, in microseconds of CPU time, and of their ratios in each round."""
     medians = {
         f"{side} cpu_us": round(median(costs), 1) for side, costs in zip(SIDES, zip(*pairs, strict=True), strict=True)
     }
-    ratios = [round(now / before, 3) for before, now in pairs]
-    return {"name": name, **medians, "ratio": round(median(ratios), 3), "ratios": ratios}
+    return {"name": name, **medians, **ratio([now / before for before, now in pairs], "ratio")}
+
+
+def ratio(ratios: Sequence[float], name: str) -> dict[str, Any]:
+    """Return the median of *ratios* under *name*, and the quartiles, between which half of them are."""
+    lower, middle, upper = (round(float(quartile), 3) for quartile in np.percentile(ratios, (25, 50, 75)))
+    return {name: middle, f"half of {name}": [lower, upper]}
 
 
 def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -71,11 +80,14 @@ def requests(servers: Mapping[str, Serving], given: argparse.Namespace) -> Itera
 
     with apart([server.pid for server in servers.values()]):
         for kind in filter(given.kinds.__contains__, KINDS):
-            for side in SIDES:
+            for side in sides:
                 cost_us(side, kind=kind, seconds=WARM_UP_S)
-            yield row(
-                kind, [[cost_us(side, kind=kind, seconds=given.seconds) for side in SIDES] for _ in range(given.rounds)]
-            )
+            turns = [
+                {side: cost_us(side, kind=kind, seconds=given.seconds) for side in order}
+                for order in islice(cycle(([*sides], [*reversed(sides)])), given.turns)
+            ]
+            same = ratio([turn[AGAIN] / turn["before"] for turn in turns], "same code")
+            yield row(kind, [[turn[side] for side in SIDES] for turn in turns]) | same
 
 
 def readers(servers: Mapping[str, Serving], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -124,21 +136,24 @@ def report(given: argparse.Namespace) -> dict[str, Sequence[Any]]:
         serving(LIMITS, **settings) as now,
     ):
         servers = dict(zip(SIDES, (before, now), strict=True))
-        return {"requests": [*requests(servers, given)], "readers": [*readers(servers, given)]}
+        with serving(LIMITS, root=root, **settings) as again:
+            asked = [*requests({**servers, AGAIN: again}, given)]
+        return {"requests": asked, "readers": [*readers(servers, given)]}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="the earlier commit")
-    parser.add_argument("--rounds", type=int, default=3, help="of both servers, of which the median counts")
-    parser.add_argument("--seconds", type=float, default=4, help="of each measurement of requests")
+    parser.add_argument("--turns", type=int, default=16, help="of each server with requests; the median counts")
+    parser.add_argument("--seconds", type=float, default=0.8, help="of each of these turns")
+    parser.add_argument("--rounds", type=int, default=3, help="of all readers; the median counts")
     parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *WAYS), default=[*KINDS, *WAYS])
     parser.add_argument("--readers", type=int, default=1000)
     parser.add_argument("--reading", type=float, default=14, help="seconds of each measurement of readers")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     raise_descriptor_limit()
-    result = {"commit_before": given.commit, "rounds": given.rounds, **report(given)}
+    result = {"commit_before": given.commit, "turns": given.turns, "rounds": given.rounds, **report(given)}
     print(json.dumps(result, indent=1))
     if not given.no_write:
         print(write("commits", result))

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -48,9 +49,11 @@ def cpu_s(pid: int | None = None) -> float:
 
 
 def own_cpu_s(pid: int) -> float:
-    """Return the user and system time of the process alone, without those that it started."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    """Return the user and system time of the process alone, without those that it started, to the nanosecond (Linux).
+
+    The number of a process's clock is made as clock_getcpuclockid(3) makes it, for which Python has no name.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def rss_mb(pid: int | None = None) -> float:

@@ -33,7 +33,7 @@ from starlette.routing import Route
 
 from benchmarks.children import address_of, child, serve_bare
 from benchmarks.load import silence
-from benchmarks.measure import ROOT, cpu_s, spread, write
+from benchmarks.measure import ROOT, own_cpu_s, spread, write
 from benchmarks.serving import Serving, serving
 
 CONNECTIONS = 16
@@ -91,12 +91,12 @@ class Side:
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         request, connections = f"{head}\r\n{body.decode()}", CONNECTIONS_OF.get(kind, CONNECTIONS)
         asked = json.dumps([request, self.base.removeprefix("http://"), connections, seconds, per_s])
-        cpu = cpu_s(self.pid)
+        cpu = own_cpu_s(self.pid)
         with child("asking", text=asked) as process:
             assert process.stdout is not None
             line = process.stdout.readline()
         found: dict[str, Any] = json.loads(line or "null") or sys.exit(f"asking {self.name} for {kind} failed")
-        return {**found, "cpu_us": (cpu_s(self.pid) - cpu) / found["per_s"] / seconds * 1e6}
+        return {**found, "cpu_us": (own_cpu_s(self.pid) - cpu) / len(found["answers_ms"]) * 1e6}
 
 
 def at_half_load(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
