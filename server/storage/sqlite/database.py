@@ -370,9 +370,10 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
 
 
-def _connect(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
+def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
     # Each connection is used by one thread; only close() touches it from another, after that thread has ended.
-    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    limit_s = BUSY_S if busy_s is None else busy_s
+    connection = sqlite3.connect(path, timeout=limit_s, isolation_level=None, check_same_thread=False)
     with ExitStack() as stack:
         stack.callback(connection.close)
         connection.row_factory = sqlite3.Row
