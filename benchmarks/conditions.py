@@ -378,7 +378,6 @@ def _by_mulaw(samples: Samples) -> Samples:
 
 
 def _powers(samples: Samples) -> np.ndarray:
-    """Return the mean power of each whole frame."""
     whole = samples[: len(samples) // FRAME * FRAME].astype(np.float64)
     return (whole.reshape(-1, FRAME) ** 2).mean(axis=1)
 

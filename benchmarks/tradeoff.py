@@ -2,8 +2,8 @@
 
 The three choices that sessions have (`latency`: low, balanced, accurate), and LocalAgreement over transcribe() next to
 them, on the same joined tracks of people. The clock counts the CPU time of the models alone, so other work on the
-machine does not count. Word errors and their difference to the same engine's answer to the whole recording come with
-the time from the end of each word to the moment when it is final.
+machine does not count. The result has the word errors, how many more they are than in the same engine's answer to the
+whole recording, and the time from the end of a word until it is final.
 """
 
 import argparse

@@ -79,7 +79,7 @@ class MultichannelSession:
         return read_events(self._unread, self._changes, lambda: self._over)
 
     def decided_positions(self) -> Mapping[int | None, int]:
-        """By channel, where every event was read: the position before which everything is decided on that channel."""
+        """By channel, the position before which everything is decided. Channels with unread events are left out."""
         if self._unread:
             return {}
         each = [session.decided_positions() for session in self._sessions]
@@ -125,7 +125,7 @@ class MultichannelSession:
             self._changes.notify()
 
     async def _pass_on(self, channel: int, session: Session) -> None:
-        """Queue the events of a channel, each without a wait after it is read: decided_positions() misses none."""
+        """Queue the events of a channel. There is no wait before one is queued, so decided_positions() is right."""
         async for happened in session.events():
             reported = self._event_of(channel, happened)
             if reported is not None:

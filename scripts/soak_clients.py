@@ -190,7 +190,6 @@ class Clients:
         self.record.time("estimate_s", time.monotonic() - began)
 
     async def _keys(self, owner: Account, _chance: random.Random) -> None:
-        """Make a key and revoke it."""
         made = (await owner.ask("POST", "/v1/keys", json={"name": "soak"})).json()
         await owner.ask("DELETE", f"/v1/keys/{made['key_id']}")
 

@@ -117,7 +117,6 @@ class Packer:
         return []
 
     def _close(self, end: int) -> DecodeJob:
-        """Close the open job at *end* and return it."""
         job = self._job(end)
         self._start = self._paused = None
         return job

@@ -114,5 +114,4 @@ def _subtract(spans: Sequence[Span], holes: Sequence[Span]) -> Iterator[Span]:
 
 
 def _word_begins(words: Sequence[Word], start: int, end: int) -> bool:
-    """Return whether a word begins in start..end."""
     return any(start <= word.start < end for word in words)

@@ -45,10 +45,10 @@ JUMP = position(2)
 """How far apart two hypotheses of a live stream may put the same unit."""
 
 MET = 0.5
-"""What a place is worth, in words, if the last final unit ends there. Times in numbers may be off by a second."""
+"""The points of a place at which the last final unit ends. A matching word gives 1; times in numbers may be wrong."""
 
 ALIKE = 0.5
-"""What another form of a final word is worth, in words: "it's" for "it", or "4" for "for"."""
+"""The points of another form of a final word: "it's" for "it", or "4" for "for"."""
 
 FIGURES = 2
 """How many of the last final figures must match to find where a longer number goes on."""

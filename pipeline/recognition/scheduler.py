@@ -305,7 +305,6 @@ class Scheduler:
 
     @property
     def _utilisation(self) -> float:
-        """The average utilisation up to now."""
         busy = len(self._calling) / self._engine.replicas
         weight = 1 - math.exp(-(time.monotonic() - self._weighed_at) / MEMORY_S)
         return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)

@@ -97,7 +97,8 @@ class RequestStarts:
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return *words*, which are in order, without those of earlier turns.
 
-        A number that began before the turn is kept. The last word of the turn before may be placed where this begins.
+        A number that began before the turn is kept. The last word of the turn before is left out even if it is placed
+        where this turn begins.
         """
         before = sum(word.start + word.end < 2 * self._edge and not _goes_on(word, self._turn) for word in words)
         return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]

@@ -129,7 +129,6 @@ class Joiner:
         return None
 
     def _decade(self, row: Sequence[Number]) -> Number | None:
-        """Return a decade such as the nineteen sixties."""
         years = self.words.decades.get(self._next_word(row[0].stop))
         if years is None or row[0].ordinal or not row[0].text.isdecimal() or int(row[0].text) not in CENTURIES:
             return None

@@ -357,7 +357,6 @@ class Redactor:
 
 
 def _is_money(words: Sequence[Word]) -> bool:
-    """Return whether a number is an amount with cents."""
     return any(_MONEY.search(word.text) for word in words)
 
 

@@ -104,7 +104,6 @@ def _quantiles(values: NDArray[np.float32], shares: Sequence[float]) -> NDArray[
 
 
 def _first_frames(path: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the frame in which each token begins."""
     frames = [path[0][1]] if path else []
     frames += [frame for (before, _), (token, frame) in pairwise(path) if token != before]
     return frames

@@ -124,7 +124,6 @@ def _errors(recognise: Recognise, sizes: WindowSizes, parts: Sequence[Excerpt]) 
 
 
 def _noisy(clip: Clip) -> Clip:
-    """Return the clip with steady noise."""
     chance = np.random.default_rng(len(clip.samples))
     loud = float(np.sqrt(np.mean(np.square(clip.samples))))
     noise = loud * 10 ** (-_NOISE_DB / 20) * chance.standard_normal(len(clip.samples))

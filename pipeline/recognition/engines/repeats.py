@@ -73,7 +73,10 @@ def has_repeats(words: Sequence[Word]) -> bool:
 
 
 def better_repeats(first: Sequence[Word], again: Sequence[Word], voiced: Sequence[Span]) -> bool:
-    """Return whether *again* has no fewer units outside rows than *first*, and no more figures too many in *voiced*."""
+    """Return whether *again* has no fewer units outside rows than *first*, and no more surplus figures.
+
+    Figures are surplus if the speech in *voiced* has no time for them.
+    """
     ours, theirs = fit_figures(first, voiced), fit_figures(again, voiced)
     surplus = len(units_of(first)) - len(units_of(ours))
     return _count_others(again) >= _count_others(first) and len(units_of(again)) - len(units_of(theirs)) <= surplus
@@ -152,7 +155,7 @@ def fit_figures(words: Sequence[Word], voiced: Sequence[Span]) -> tuple[Word, ..
 
 
 def _text_without(beyond: Container[int], text: str, units: Sequence[Unit], indices: Sequence[int]) -> str:
-    """Return *text*, whose units have *indices*, without the units *beyond*. It is empty if those are all."""
+    """Return *text* without the units *beyond*, "" if nothing is left. Its own units are those at *indices*."""
     if not indices or not any(index in beyond for index in indices):
         return text
     ends = [units[index].upto for index in indices]
