@@ -244,7 +244,7 @@ async def find_leftovers(server: SoakServer, accounts: Sequence[Account]) -> lis
 
 
 def result(run: Soak, after: list[str]) -> dict[str, Any]:
-    """Return the result: the plan, the actions, the rows, the lines through them, and all faults."""
+    """Return the result: the plan, the actions, the rows of the minutes, the growth of each figure, and all faults."""
     lines = growths(run.rows)
     grown = [f"{name} grew by {line.rise}, allowed are {line.allowed}" for name, line in lines.items() if line.too_much]
     faults = [*run.record.faults, *after, *grown, *([] if lines else ["too few minutes to see growth"])]

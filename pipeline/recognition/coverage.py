@@ -27,7 +27,7 @@ UNHEARD = position(0.8)
 """The least speech without a word that is worth recognising again. Less is a drawn-out vowel or a breath."""
 
 PAUSE = position(0.5)
-"""The silence that separates two stretches of speech that are both long enough."""
+"""A stretch of missed speech that has UNHEARD of speech ends at a silence of this length."""
 
 REST = position(0.2)
 """Less speech than this between a word and a pause is the end of that word."""

@@ -43,7 +43,8 @@ APART, APART_FOR_SURE = 0.33, 0.2
 second if both speak much."""
 
 UNSURE_S, FOR_SURE_S = 4.0, 12.0
-"""What is little and what is much, for the group that speaks less. Between the two the distance falls evenly."""
+"""A group that speaks for at most the first time speaks little, from the second on much. Between them the limit of the
+distance falls evenly. The group that speaks less decides."""
 
 MIXED = 0.35
 """Two parts of a turn with at least this distance are two people's."""
