@@ -4,6 +4,7 @@ No other file reads these variables. A test compares VARIABLES with the document
 ConfigError with one sentence.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
@@ -18,6 +19,7 @@ PREFIX = "SCRIBEWIRE_"
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 ROLES = ("api", "live", "worker", "courier")
+ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -100,8 +102,11 @@ def _networks(name: str, raw: str) -> tuple[Network, ...]:
         raise _refuse(name, "a comma-separated list of networks such as 10.0.0.0/8", raw) from None
 
 
-def _origins(_name: str, raw: str) -> tuple[str, ...]:
-    return tuple(part.strip().rstrip("/") for part in raw.split(",") if part.strip())
+def _origins(name: str, raw: str) -> tuple[str, ...]:
+    origins = tuple(part.strip().rstrip("/") for part in raw.split(",") if part.strip())
+    if not all(origin in ("*", "null") or ORIGIN.fullmatch(origin) for origin in origins):
+        raise _refuse(name, "* or a comma-separated list of origins such as https://app.example.org", raw)
+    return origins
 
 
 def _names(_name: str, raw: str) -> tuple[str, ...]:

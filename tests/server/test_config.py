@@ -51,6 +51,8 @@ def test_the_defaults():
         ("ALLOW_HTTP_SOURCES", "perhaps", "1 or 0"),
         ("HOST", "  ", "a non-empty text"),
         ("EGRESS_ALLOW_CIDRS", "10.0.0.0/8,nonsense", "a comma-separated list of networks"),
+        ("CORS_ORIGINS", "app.example.org", "* or a comma-separated list of origins"),
+        ("CORS_ORIGINS", "https://app.example.org/page", "* or a comma-separated list of origins"),
         ("EGRESS_ALLOW_CIDRS", "10.0.0.1/8", "a comma-separated list of networks"),
         ("LIMITS_FILE", "/nowhere/limits.toml", "the path of an existing file"),
         ("PUBLIC_BASE_URL", "speech.example.org", "an address such as https://"),
@@ -74,6 +76,12 @@ def test_values_are_read_as_people_write_them():
     )
     assert (read.engine, read.allow_http_sources, read.port) == ("whisper", True, 0)
     assert read.cors_origins == ("https://a.test", "https://b.test")
+    assert config(CORS_ORIGINS="null, *, http://[::1]:80, app://x").cors_origins == (
+        "null",
+        "*",
+        "http://[::1]:80",
+        "app://x",
+    )
     assert config(TRUSTED_PROXIES="10.0.0.0/8, ::1/128").trusted_proxies == (
         ip_network("10.0.0.0/8"),
         ip_network("::1/128"),
