@@ -79,21 +79,21 @@ EntryPoint: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """The app and its background work. Serve *app* while running() is open; call begin_stop() to stop."""
+    """The app and its background tasks. Serve *app* while running() is open; call begin_stop() to stop."""
 
     app: ASGIApp
     entry_points: tuple[EntryPoint, ...]
     parts: RouteParts
     works: Mapping[str, Callable[[], Awaitable[None]]]
-    """The background tasks of this process, by name. A fault in one must not end the others."""
+    """The background tasks of this process, by name. A fault in one does not end the others."""
 
     def begin_stop(self) -> None:
-        """Begin to stop: held requests and streams are answered now, workers hand their jobs back."""
+        """Begin to stop: held requests are answered, streams end, and workers return their jobs to the queue."""
         self.parts.closing.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Jobs, webhooks and sweeps are worked on while the block is open, and finished at its end."""
+        """Run the background tasks while the block is open. They finish their work at its end."""
         metrics = self.parts.metrics
         async with asyncio.TaskGroup() as tasks:
             for name, work in self.works.items():
@@ -123,7 +123,7 @@ def build(
 ) -> Service:
     """Make the service. *engines* has the engines of the production and the sandbox environment. Nothing runs yet.
 
-    If another node has the model, *engines* is empty, and *offer_watch* knows what that node offers.
+    On a node without a model *engines* is empty, and *offer_watch* has the offer of the node with the model.
     """
     metrics, closing = _make_metrics(engines, node, config), asyncio.Event()
     limit_decoders(isolation, config, metrics)
@@ -194,7 +194,7 @@ def _make_parts(
     callbacks: Mapping[str, CallbackBody],
     links: Links,
 ) -> RouteParts:
-    """Make what the routes are built on. *batches*, *offers* are by environment, *callbacks* by dialect."""
+    """Make the RouteParts. *batches* and *offers* are by environment, *callbacks* by dialect."""
     storage, metrics, closing = sessions.storage, sessions.metrics, sessions.closing
     registry = SessionRegistry(sessions)
     records = Records(storage.jobs, storage.blobs, links, registry, callbacks)
@@ -238,7 +238,7 @@ def _with_middleware(routes: ASGIApp, parts: RouteParts, dialects: Sequence[Dial
 def build_routes(
     parts: RouteParts, estimator: Estimator, dialects: Sequence[Dialect]
 ) -> tuple[ASGIApp, tuple[EntryPoint, ...]]:
-    """Make the router over every operation and WebSocket, and list them."""
+    """Make the router, and the list of all operations and WebSockets."""
     built = [(dialect, dialect.build(parts)) for dialect in dialects]
     groups = _groups(parts, estimator)
     operations = [replace(row, tag=row.tag or group.tag) for group in groups for row in group.operations()]

@@ -1,10 +1,10 @@
-"""Long computations in Python that do not hold up the event loop: transcripts and documents of hours of speech.
+"""Runs long computations, such as transcripts of hours of speech, without holding up the event loop.
 
-Only one thread of a process runs Python at a time. A thread that computes gives way to the event loop when its switch
-interval is over, so with n of them the loop waits up to n intervals, each time that it has waited for something. And a
-full collection of garbage lets nobody else run. With the objects of 36,000 words in memory it takes 0.1 to 0.2 s.
+Only one thread of a process runs Python at a time. A computing thread gives way to the event loop only when its switch
+interval is over, so with n such threads the loop waits up to n intervals whenever it has something to do. A full
+garbage collection stops all threads; with the objects of 36,000 words in memory it takes 0.1 to 0.2 s.
 
-So what is long runs on one thread of its own, where the automatic collection of garbage is off. An account has one such
+So long computations run on a single thread, with automatic garbage collection switched off. An account has one such
 computation at a time; those of several accounts run in the order in which they came.
 """
 
@@ -18,10 +18,10 @@ from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 LONG_BYTES = 64 * 1024
-"""Of stored chunks or JSON: 1,600 words. What has more is long."""
+"""The size of stored chunks or JSON, 1,600 words, above which a computation is long."""
 
 SWITCH_S = 0.001
-"""After which a thread that computes gives way to another. Python's own interval is five times as long."""
+"""The switch interval of threads, in seconds. Python's default is five times as long."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary
 
 
 def share_interpreter() -> None:
-    """Make threads give way after SWITCH_S, in the whole process."""
+    """Set the switch interval of the whole process to SWITCH_S."""
     sys.setswitchinterval(SWITCH_S)
 
 
@@ -41,9 +41,9 @@ def total_bytes(parts: Iterable[bytes]) -> int:
 
 
 async def compute(account: str, size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Call *work* on a thread and return its result. *size* is that of what it reads, in bytes.
+    """Call *work* on a thread and return its result. *size* is the size of its input in bytes.
 
-    If it is long, other long work of the *account* and of accounts that came before is done first.
+    Long work waits for earlier long work of the same *account*, and for that of other accounts that came before.
     """
     if size <= LONG_BYTES:
         return await asyncio.to_thread(work, *given, **named)
@@ -54,7 +54,7 @@ async def compute(account: str, size: int, work: Callable[P, T], *given: P.args,
 
 
 def _run_without_collector(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Call *work* while nothing collects garbage. Reference counts still free what is no longer used."""
+    """Call *work* with garbage collection switched off. Reference counts still free most objects."""
     gc.disable()
     try:
         return work(*given, **named)

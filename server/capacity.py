@@ -1,6 +1,6 @@
-"""How many live sessions this machine can carry with its model. `scribewire doctor` measures it, the server reads it.
+"""The number of live sessions that this machine can carry with its model. `scribewire doctor` measures it.
 
-The server refuses further sessions before they begin, so that the running ones do not fall behind.
+The server reads the measurement and refuses further sessions, so that the running ones do not fall behind.
 """
 
 import time
@@ -21,29 +21,29 @@ from pipeline.speakers.live import LIVE_STEP
 from pipeline.speakers.windows import SpeakerModels
 
 CAPACITY_FILE = "capacity.json"
-WINDOW_S = 8  # of a usual live request: the words of a phrase and the speech before them
-STEP_S = 0.5  # between two requests of a session that speaks
-BUSY = 0.9  # share of the time that the model may be busy; the rest is for bursts
-ROUNDS = 3  # measurements, of which the median counts ...
-ENOUGH_S = 5.0  # ... or as many as fit into this time: on a slow machine one is enough
+WINDOW_S = 8  # audio of a usual live request
+STEP_S = 0.5  # between two requests of a session in which somebody speaks
+BUSY = 0.9  # the fraction of time for which the model may be busy; the rest is for bursts
+ROUNDS = 3  # measurements, of which the median counts
+ENOUGH_S = 5.0  # after this time no further measurement is made, because a slow machine needs only one
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """A measured capacity, and the model that it was measured with. Another model needs another measurement."""
+    """The measured capacity of this machine with one model."""
 
     engine: str
     model: str
     sessions: int  # at least 1
-    alone_ms: float  # one request, by itself
-    shared_ms: float  # as many requests as one call takes, while the other replicas are as busy
-    speakers_load: float = 0.0  # as how much of a session telling the speakers of one apart counts
+    alone_ms: float  # duration of a call with one request
+    shared_ms: float  # duration of a call with as many requests as it takes, while the other replicas are as busy
+    speakers_load: float = 0.0  # the load of labelling a session's speakers, as a fraction of the session's own load
 
 
 def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = None) -> Capacity:
-    """Measure *engine* with *speech*, of at least one second, and the additional cost of labelling *speakers*.
+    """Measure *engine* with *speech* of at least one second, and the load of labelling *speakers*.
 
-    Takes a few seconds.
+    It takes a few seconds.
     """
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _call_once(engine, speech, 1))
@@ -52,7 +52,7 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
         shared_s = _median_s(lambda: list(threads.map(lambda batch: _call_once(engine, speech, batch), batches)))
     sessions = max(1, int(BUSY * sum(batches) * STEP_S / shared_s))
     load = 0.0
-    if speakers is not None:  # they listen once a second, on one core, where all sessions together have BUSY of all
+    if speakers is not None:  # they run once a second on one core; all sessions together have BUSY of all cores
         window = np.resize(speech, LENGTH)
         before = speakers.listen(window, 0)
         load = _median_s(lambda: speakers.listen(window, LIVE_STEP, before)) * sessions / (BUSY * cores())
@@ -68,7 +68,7 @@ def write(capacity: Capacity, folder: Path) -> Path:
 
 
 def capacity_of(engine: Engine, folder: Path) -> Capacity | None:
-    """The capacity that was measured for this engine's model; None without a usable measurement."""
+    """The capacity that was measured for this engine's model; None if there is no usable measurement."""
     try:
         stored = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):

@@ -28,17 +28,17 @@ from server.model.jobs import TERMINAL, TERMINAL_EVENTS
 from server.waiting import set_within
 
 LONG_POLL_S = 30
-TRIES = 6  # attempts of anything that the network interrupts, before its error is raised
+TRIES = 6  # attempts before an error of the network is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
-LASTED_S = 10  # a stream that was open for so long was not refused
+LASTED_S = 10  # the end of a stream that was open for longer does not count as a failed try
 MESSAGE_BYTES = 32 * 1024  # most audio in one message
-MAX_UNSENT = 64 * MESSAGE_BYTES  # bytes that may wait before send() does
-REFUSED = range(4400, 4500)  # close codes with which the server says that trying again will not help
+MAX_UNSENT = 64 * MESSAGE_BYTES  # send() waits while more bytes are unsent
+REFUSED = range(4400, 4500)  # close codes after which trying again will not help
 PASSING_STATUS = frozenset({502, 503, 504})  # the server, or one behind a proxy, is restarting
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
-JSON_LISTS = frozenset({"replace", "search", "known_speaker_names", "known_speaker_references"})  # with commas inside
+JSON_LISTS = frozenset({"replace", "search", "known_speaker_names", "known_speaker_references"})  # items have commas
 KEEP_ALIVE_S = 10
-SECOND_WRITER = 4409  # except this one: the server may still hold our own broken connection open
+SECOND_WRITER = 4409  # an exception from REFUSED: the server may still hold our own broken connection open
 
 
 class ServiceError(Exception):
@@ -54,8 +54,7 @@ class Client:
     """A connection to the service for one account. Use it with `async with`.
 
     *base_url* is the server's address; add /sandbox for the sandbox. *key* is an API key of that environment. All
-    methods raise ServiceError when the service refuses, and httpx.TransportError when it cannot be reached after TRIES
-    tries.
+    methods raise ServiceError if the service refuses, and httpx.TransportError if it cannot be reached in TRIES tries.
     """
 
     def __init__(self, base_url: str, key: str) -> None:
@@ -71,18 +70,16 @@ class Client:
         await self._http.aclose()
 
     async def transcribe(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """Transcribe *source*, a file's path or an https address, and return the finished job record.
+        """Transcribe *source*, a file's path or an https address, and return the record of the ended job.
 
-        *fields* are the members of POST /v1/transcribe, such as `output_formats=["srt"]` or `language="en"`. A job that
-        failed is returned too: look at its `status` and `error`. With `retention="none"` the record that is returned is
-        the only one with results.
+        *fields* are the members of POST /v1/transcribe, such as `output_formats=["srt"]` or `language="en"`. The record
+        may be that of a failed job: look at its `status` and `error`. With `retention="none"` only this record has the
+        results.
         """
         return await self.wait((await self.submit(source, **fields))["job_id"])
 
     async def submit(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """Start a job like transcribe() and return its record at once. Repeating it after a network error makes one
-        job.
-        """
+        """Start a job like transcribe(), and return its record at once. Retries within this call make only one job."""
         headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
         if isinstance(source, str):
             return await self._request_json("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
@@ -91,7 +88,7 @@ class Client:
             return await self._request_json("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
 
     async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
-        """The record of a job, after waiting up to *wait_s* seconds for its end."""
+        """Wait up to *wait_s* seconds for the end of a job, and return its record."""
         return await self._request_json("GET", f"/v1/jobs/{job_id}", params={"wait": wait_s})
 
     async def wait(self, job_id: str) -> dict[str, Any]:
@@ -111,7 +108,7 @@ class Client:
         return answer.content
 
     async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
-        """Yield every event after number *after*, with its "type", until the job has ended. Resumes broken streams."""
+        """Yield the events after number *after*, with their "type", until the job has ended. Resumes broken streams."""
         tries = 0
         while True:
             began = time.monotonic()
@@ -181,15 +178,15 @@ class Client:
 
 
 class LiveStream:
-    """Audio on its way to a live session, and the events that come back. A broken connection loses nothing.
+    """Sends audio to a live session and receives its events. A broken connection loses nothing.
 
-    Audio is kept until its words are final, because a server that was killed asks again for audio that it had received.
+    Audio is kept until its words are final, because after a crash the server asks again for audio that it had received.
     """
 
     def __init__(self, job_id: str, address: str) -> None:
         self.job_id = job_id
         self._address = address
-        self._kept: deque[bytes] = deque()  # whose words may not be final yet
+        self._kept: deque[bytes] = deque()  # audio whose words may not be final
         self._kept_from = 0  # index of the first byte that is kept
         self._sent_to = 0  # index of the next byte to send
         self._ended = False
@@ -200,24 +197,24 @@ class LiveStream:
         self._last_seq = 0
 
     async def send(self, audio: bytes) -> None:
-        """Send *audio*. Waits while too much is unsent, so that a fast source does not fill the memory."""
+        """Send *audio*. Waits while more than MAX_UNSENT bytes are unsent, so that memory stays bounded."""
         self._kept.append(audio)
         self._news.set()
         async with self._room:
             await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MAX_UNSENT or self._over)
 
     def close(self) -> None:
-        """Say that no more audio will come. Calling it again does nothing."""
+        """Note that no more audio will come. It may be called again."""
         self._ended = True
         self._news.set()
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield what the session says, with its "type": every logged event once, and partials as they come."""
+        """Yield the session's events, with their "type": every logged event once, and partials as they come."""
         while (event := await self._events.get()) is not None:
             yield event
 
     async def run(self) -> None:
-        """Send and receive until the session is over; Client.live() calls it. Raises ServiceError, OSError."""
+        """Send and receive until the session has ended. Client.live() calls it. Raises ServiceError, OSError."""
         tries = 0
         try:
             while True:
@@ -247,7 +244,7 @@ class LiveStream:
         return f"{self._address}&last_event_id={self._last_seq}"
 
     async def _converse(self, socket: ClientConnection) -> bool:
-        """Use one connection until it ends; returns True once the session is over."""
+        """Use one connection until it ends. Returns whether the session has ended."""
         started = orjson.loads(await socket.recv())
         if started["type"] == "error":
             raise _error_of_frame(started["error"])
@@ -301,13 +298,13 @@ class LiveStream:
         return None
 
     def _forget_settled(self, count: int) -> None:
-        """Drop the first *count* bytes: their words are final, and even a killed server will not ask for them again."""
+        """Drop audio before byte *count*. Its words are final, and the server will not ask for it again."""
         while self._kept and self._kept_from + len(self._kept[0]) <= count:
             self._kept_from += len(self._kept.popleft())
 
 
 def _error_of_frame(problem: Mapping[str, Any]) -> Exception:
-    """The exception for an error frame: a refusal, or a broken connection that can be tried again."""
+    """The exception for an error frame: ConnectionResetError if it is worth another try, else ServiceError."""
     if problem["code"] in PASSING:
         return ConnectionResetError(problem["detail"])
     return ServiceError(problem["status"], problem["code"], problem["detail"])
@@ -324,7 +321,7 @@ def _check(answer: httpx.Response) -> httpx.Response:
 
 
 def _refusal(error: Exception) -> ServiceError | None:
-    """The refusal that closed the connection or prevented it, if trying again would not help."""
+    """The refusal that ended or prevented the connection; None if another try may help."""
     if isinstance(error, InvalidStatus) and httpx.codes.is_client_error(error.response.status_code):
         return ServiceError(error.response.status_code, "unknown", error.response.reason_phrase)
     if not isinstance(error, ConnectionClosed) or error.rcvd is None:

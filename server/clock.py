@@ -1,4 +1,4 @@
-"""The wall clock. Domain code of the server reads it through now_ms() alone."""
+"""The wall clock, which the server reads only with now_ms()."""
 
 import time
 

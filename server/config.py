@@ -1,7 +1,6 @@
-"""Every setting of the server, read once from the environment into a frozen value.
+"""Reads every setting of the server from environment variables. No other file reads these variables.
 
-No other file reads these variables. A test compares VARIABLES with the documentation. An invalid value raises
-ConfigError with one sentence.
+A test compares VARIABLES with the documentation.
 """
 
 import re
@@ -27,7 +26,7 @@ class ConfigError(Exception):
     """A setting that cannot be used. The message names the variable, its value and the values that are allowed."""
 
 
-# --- parsers: (variable's name, text) -> value ---------------------------------------------------------------------
+# --- parsers: (name of the variable, its text) -> value --------------------------------------------------------------
 
 
 def _refuse(name: str, takes: str, raw: str) -> ConfigError:
@@ -116,7 +115,7 @@ def _names(_name: str, raw: str) -> tuple[str, ...]:
 def _database_url(name: str, raw: str) -> str | None:
     if not raw:
         return None
-    if not raw.startswith(("postgresql://", "postgres://")):  # what it is instead may be a password
+    if not raw.startswith(("postgresql://", "postgres://")):  # the value is not shown: it may be a password
         raise ConfigError(f"{PREFIX}{name} must begin with postgresql://")
     return raw
 
@@ -150,13 +149,13 @@ def _base_url(name: str, raw: str) -> str | None:
 
 
 def _variable(default: str, parse: Callable[[str, str], object], meaning: str, *, shown: bool = True) -> Any:
-    """A field of Config that is read from the variable of its name: what stands for it where it is not set, and why."""
+    """A field of Config with the *default* and *meaning* of its variable. *shown* False keeps it out of repr()."""
     return field(repr=shown, metadata={"default": default, "parse": parse, "meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Each setting with the variable that it is read from, without the prefix and in capitals."""
+    """The settings. Each is read from the variable of the same name in capitals, with PREFIX."""
 
     host: str = _variable("127.0.0.1", _text, "address to listen on")
     port: int = _variable(
@@ -296,12 +295,12 @@ class Config:
 
     @property
     def signup_origins(self) -> tuple[str, ...]:
-        """The origins whose pages may get a key: on a laptop not those of the whole internet."""
+        """The origins whose pages may get a key. "*" does not count on a machine without a public address."""
         return self.cors_origins if _is_public(self) else tuple(one for one in self.cors_origins if one != "*")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Config":
-        """The settings in *env*; raises ConfigError for the first that cannot be used."""
+        """Read the settings in *env*. Raises ConfigError for the first that cannot be used."""
         values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
         _check_public_address(config)
@@ -313,7 +312,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable, written without the prefix, and its purpose."""
+    """One environment variable, without PREFIX, and its purpose."""
 
     name: str
     default: str
@@ -325,18 +324,18 @@ VARIABLES = tuple(Variable(one.name.upper(), **one.metadata) for one in fields(C
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """Names with our prefix that mean nothing, most likely typing errors."""
+    """Names of variables with PREFIX that are no settings, most likely typing errors."""
     known = {PREFIX + row.name for row in VARIABLES}
     return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
 
 
 def _is_public(config: Config) -> bool:
-    """Whether clients on other machines were given an address."""
+    """Whether clients on other machines use this server."""
     return config.public_base_url is not None and urlsplit(config.public_base_url).hostname not in LOOPBACK
 
 
 def _check_public_address(config: Config) -> None:
-    """Strangers must get https links, and the address in them must not come from a Host header."""
+    """Raise ConfigError unless links for other machines are https and do not depend on a Host header."""
     if config.allow_insecure_http:
         return
     if config.public_base_url is None and config.host not in LOOPBACK:
@@ -353,7 +352,7 @@ def _check_public_address(config: Config) -> None:
 
 
 def _check_cluster(config: Config) -> None:
-    """A database that other machines see is of no use with audio that they do not see."""
+    """Raise ConfigError unless nodes share both the database and the bucket, or neither."""
     if (config.database_url is None) != (config.blobs is None):
         given, missing = ("DATABASE_URL", "BLOBS") if config.blobs is None else ("BLOBS", "DATABASE_URL")
         raise ConfigError(f"{PREFIX}{missing} must be set when {PREFIX}{given} is: nodes share both or neither")

@@ -1,4 +1,4 @@
-"""Loading the engines of this process: production's by its settings, the sandbox's always scripted."""
+"""Loads the engines of this process: production's by the settings, the sandbox's, which is always scripted."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ from server.model.orders import SEMANTIC, SILENCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngine:
-    """One environment's engine: for files, for live sessions, and what clients may ask of it."""
+    """One environment's engine for files and for live sessions, and what clients may ask of it."""
 
     batch: Batch
     live: LiveEngine
@@ -39,13 +39,13 @@ class ServedEngine:
 
 log = logging.getLogger(__name__)
 
-MAX_SANDBOX_SESSIONS = 50  # live ones of everybody: each container among them takes a process and three threads
+MAX_SANDBOX_SESSIONS = 50  # live sessions of all accounts: one with a container takes a process and three threads
 SANDBOX = Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)
 
 
 @contextmanager
 def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
-    """Start the decoder, and load no engine: for a node that looks at audio and leaves hearing it to others."""
+    """Start the decoder and load no engine, for a node that accepts audio and leaves recognition to others."""
     with closing(Isolation()) as isolation:
         isolation.start()
         if (lack := seccomp.missing_support()) is not None:
@@ -57,10 +57,10 @@ def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
 def open_engines(
     config: Config, threads: Executor, *, voices: bool = True, live: bool = True
 ) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
-    """Load every environment's engine and the decoder that they share. Raises ModelUnavailable.
+    """Load every environment's engine, and the decoder that they share. Raises ModelUnavailable.
 
-    Without *voices* no speakers can be labelled, and without *live* no turn ends by its meaning. Each of them takes 0.1
-    s to load.
+    Without *voices* the models that label speakers are not loaded, and without *live* the model for the ends of turns.
+    Each of them takes 0.1 s.
     """
     with ExitStack() as stack:
         _, isolation = stack.enter_context(open_decoder())
@@ -83,12 +83,12 @@ def open_engines(
 
 
 def with_aliases(offer: Offer, config: Config) -> Offer:
-    """The offer with the names that the settings of this node give to the model."""
+    """The offer with the additional names of the model from this node's settings."""
     return replace(offer, aliases=(*OPENAI_MODELS, *config.model_aliases))
 
 
 def sandbox_offer() -> Offer:
-    """What every node's sandbox offers."""
+    """The offer of the sandbox, which is the same on every node."""
     return _offer(Loaded(ScriptedEngine()), None, None)
 
 
@@ -142,7 +142,7 @@ def _serve(
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:
-    """The operator's swear words, in lower case; None if there is no file of them. Raises ConfigError."""
+    """Read the operator's swear words, in lower case; None if *path* is None. Raises ConfigError."""
     if path is None:
         return None
     try:
@@ -164,7 +164,7 @@ def load_speaker_models() -> SpeakerModels | None:
 
 
 def load_turn_ends() -> TurnEndDetector | None:
-    """Load the model that knows the end of a turn, or return None where it is not installed."""
+    """Load the model for the ends of turns, or return None if it is not installed."""
     if not WEIGHTS.installed:
         return None
     try:
@@ -175,7 +175,7 @@ def load_turn_ends() -> TurnEndDetector | None:
 
 
 def _offer(loaded: Loaded, speakers: SpeakerModels | None, turn_ends: TurnEndDetector | None) -> Offer:
-    """The engine as clients see it. If another model had to be used than the one named, its jobs get a warning."""
+    """What clients may ask of the engine. If it has another model than the settings name, its jobs get a warning."""
     engine = loaded.engine
     offer = Offer(
         engine=engine.name,

@@ -1,9 +1,9 @@
-"""Faults that must not spread: each is logged with its trace, counted, and ends only what it belongs to.
+"""Keeps faults from spreading: each is logged with its trace, counted, and ends only the work in which it occurred.
 
     with contain("webhook", metrics, delivery=delivery.id):
         ...                                               # an error raised here ends here
 
-Cancellation passes through, and so do SystemExit and KeyboardInterrupt.
+Cancellation, SystemExit and KeyboardInterrupt are not contained.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from server.logs import log
 from server.metrics import Metrics
 from server.waiting import set_within
 
-AGAIN_S = 2.0  # before a loop that a fault ended begins anew
+AGAIN_S = 2.0  # before keep_running() restarts work that a fault has ended
 
 
 @contextmanager
 def contain(what: str, metrics: Metrics, **about: object) -> Iterator[None]:
     """Run the block. A fault in it is logged and counted, and the caller continues after the block.
 
-    *what* names the work in the log and is the label of the metric, so there should be few names. *about* becomes
-    fields of the log line.
+    *what* names the work in the log and labels the metric, so there should be few names. *about* are further fields of
+    the log line.
     """
     try:
         yield
-    except Exception:  # noqa: BLE001  whatever it is, it must not reach the work of others
+    except Exception:  # noqa: BLE001  no error may reach the work of others
         metrics.faults.labels(what).inc()
         log.exception("%s failed", what, extra=about)
 
@@ -34,7 +34,7 @@ def contain(what: str, metrics: Metrics, **about: object) -> Iterator[None]:
 async def keep_running(
     what: str, work: Callable[[], Awaitable[None]], *, metrics: Metrics, stopping: asyncio.Event
 ) -> None:
-    """Run *work*, and begin it anew AGAIN_S after a fault ended it, until it returns or *stopping* is set."""
+    """Run *work*. If a fault ends it, restart it after AGAIN_S, until it returns or *stopping* is set."""
     while True:
         with contain(what, metrics):
             await work()

@@ -1,4 +1,4 @@
-"""Log lines: a fixed sentence and its fields, as text for people or as JSON for programs.
+"""Writes log lines: a fixed sentence and its fields, as text for people or as JSON for programs.
 
 Spoken words, prompts, keys, tokens and signatures are never logged. URLs are logged without their query.
 """
@@ -21,7 +21,7 @@ from server.model.errors import RequestError, StorageError
 log = logging.getLogger("scribewire")
 
 MAX_PATH = 200
-"""Characters of a path that are logged, escapes included."""
+"""The most characters of a logged path, including escapes."""
 
 _AMBIGUOUS = re.compile(r"""[\s"'=]|^$""")
 
@@ -30,22 +30,22 @@ _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"mes
 
 def configure(*, style: str, level: str) -> None:
     """Send every log line of the process to standard error in *style* (text or json)."""
-    # As the documentation of logging advises, nothing is collected that no line shows: it would double their cost.
+    # As the documentation of logging advises: collecting what no line shows would double the cost of a line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001  the documented switch has no other name
     logging.basicConfig(level=level.upper(), handlers=[_Lines(_Json() if style == "json" else _Text())], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access", "websockets", "faster_whisper"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of everything that is no HTTP
-    # It warns of every attempt of every connection; that the database is away is said once, by who listens to it.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of all data that is no HTTP
+    # It warns of each attempt of each connection; NotificationListener logs once that the database is away.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def log_request(level: int, fields: Mapping[str, object]) -> None:
-    """Write the line of a request that was answered, with its *fields*. The caller has checked that *level* is logged.
+    """Write the line of an answered request. The caller has checked that *level* is logged.
 
-    Most lines are of this kind, and a logging record for each would cost several times as much as the line. So a record
-    is made only if configure() was not called, or if there are other handlers.
+    Most lines are of this kind, and a logging record would cost several times as much as the line. So a record is made
+    only if configure() was not called, or if there are other handlers.
     """
     handlers = logging.root.handlers
     if len(handlers) == 1 and isinstance(lines := handlers[0], _Lines):
@@ -59,27 +59,26 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _cause(record: logging.LogRecord) -> str | None:
-    """The record's error in one sentence, if the storage is away, busy or full. It is then logged without a trace.
+    """The record's error in one sentence, if it means that the storage is away, busy or full; else None.
 
-    A task that tries again each second would fill the log with traces.
+    Such an error is logged without its trace, because tasks that try again each second would fill the log.
     """
     error = record.exc_info[1] if record.exc_info else None
     return str(error) if isinstance(error, StorageError) and isinstance(error, RequestError) else None
 
 
 class _Style(logging.Formatter):
-    """How a line looks."""
+    """The format of a line."""
 
     @abstractmethod
     def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
-        """The line of an instant in seconds since 1970 UTC, with those of *fields* that are not None."""
+        """A line with the time *at_s* (s since 1970 UTC) and those of *fields* that are not None."""
 
 
 class _Lines(logging.StreamHandler[Any]):
     """Writes lines to standard error, in order.
 
-    Lines of requests are written once for all requests that are answered in one turn of the event loop, other lines at
-    once.
+    The lines of all requests that are answered in one turn of the event loop are written together.
     """
 
     def __init__(self, style: _Style) -> None:
@@ -89,7 +88,7 @@ class _Lines(logging.StreamHandler[Any]):
         self._waiting: list[str] = []
 
     def write_line(self, level: int, message: str, fields: Mapping[str, object]) -> None:
-        """Write a line of this moment without a record. Only for the thread of the event loop."""
+        """Write a line with the present time. Call it only in the event loop's thread."""
         line = self._style.line(time.time(), logging.getLevelName(level), message, fields)
         self.acquire()
         try:
@@ -129,21 +128,21 @@ class _Text(_Style):
         line = self.line(record.created, record.levelname, text, _fields(record))
         if not record.exc_info or cause is not None:
             return line
-        # Indented, so that no text inside an exception can pass for a line of the log.
+        # Indented, so that no text inside an exception looks like a line of the log.
         return "\n".join(
             [line, *("  " + printable(part) for part in self.formatException(record.exc_info).splitlines())]
         )
 
 
 def _value(value: object) -> object:
-    """Return *value* as a log line has it: in quotes if it would otherwise look like several fields."""
+    """*value*, in quotes if it would otherwise look like several fields."""
     if not isinstance(value, str) or not _AMBIGUOUS.search(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def path_for_log(path: str) -> str:
-    """As much of *path* as has MAX_PATH characters in the log, where escapes stand for some of them."""
+    """The beginning of *path* that has at most MAX_PATH characters after printable()."""
     if path.isprintable():
         return path[:MAX_PATH]
     ends = accumulate(len(printable(char)) for char in path[:MAX_PATH])
@@ -151,9 +150,9 @@ def path_for_log(path: str) -> str:
 
 
 def printable(text: str) -> str:
-    """*text* with escapes in place of line breaks, terminal codes and other characters that are not printed.
+    """*text* with escapes in place of line breaks, terminal codes and other unprintable characters.
 
-    Clients choose parts of what is logged, and must not be able to write a line of their own.
+    So clients, whose text is logged, cannot write log lines of their own.
     """
     if text.isprintable():
         return text

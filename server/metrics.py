@@ -1,4 +1,4 @@
-"""The Prometheus metrics of GET /metrics. All of them are named and described here."""
+"""The Prometheus metrics of GET /metrics, with their names and descriptions."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -68,11 +68,11 @@ class Metrics:
         return Histogram(f"scribewire_{name}", meaning, buckets=buckets, registry=self.registry)
 
     def name_node(self, name: str, roles: Collection[str]) -> None:
-        """Show the name of this node of a cluster, and its role, on the metrics page."""
+        """Show the name and the roles of this node on the metrics page."""
         self._node.labels(name, ",".join(sorted(roles)), __version__).set(1)
 
     def count_request(self, method: str, route: str, status: int) -> None:
-        """Count an answer. The counter of each kind is looked up only once, which costs more than the counting."""
+        """Count an answer. Counters are cached, because looking one up costs more than counting."""
         kind = (method, route, status)
         counter = self._requests_of.get(kind)
         if counter is None:
@@ -80,7 +80,7 @@ class Metrics:
         counter.inc()
 
     async def watch_loop(self) -> None:
-        """Measure the event loop's lag until cancelled. Every answer is late by this much."""
+        """Measure the event loop's lag, by which every answer is late, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_EVERY_S
@@ -93,7 +93,7 @@ class Metrics:
 
 
 class ModelMetrics(Collector):
-    """What the models have done, read from their schedulers whenever the page is requested."""
+    """The work of the models, read from their schedulers when the page is requested."""
 
     def __init__(self) -> None:
         self.statistics: dict[str, Callable[[], SchedulerStatistics]] = {}  # of each environment's model

@@ -1,4 +1,4 @@
-"""The offer of the model for nodes of a cluster that have none: nodes with a model publish it, others read it."""
+"""The model's offer in a cluster: nodes with a model publish it, nodes without one read it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from server.storage.patience import patiently
 from server.storage.ports import Offers, Storage
 from server.waiting import set_within
 
-FIRST_S = 0.5  # between two looks for an offer while there is none
-AGAIN_S = 30.0  # between two looks for a newer one: nodes may start with another model
+FIRST_S = 0.5  # between two reads while no offer is published
+AGAIN_S = 30.0  # between two reads later, because a node may start with another model
 
 
 async def publish_offer(engines: Mapping[str, ServedEngine], storage: Storage) -> None:
@@ -32,20 +32,21 @@ class OfferWatch:
 
     async def wait(self) -> None:
         """Wait until a node with a model has published its offer."""
-        if not await patiently(self._look):
+        if not await patiently(self._read):
             log.warning("waiting for a node with a model: one with the role live or worker")
-            while not await patiently(self._look):  # noqa: ASYNC110  another process sets it
+            while not await patiently(self._read):  # noqa: ASYNC110  another process sets it
                 await asyncio.sleep(FIRST_S)
 
     async def run(self, closing: asyncio.Event) -> None:
-        """Look for a newer offer now and then, until *closing* is set."""
+        """Read the published offer every AGAIN_S seconds, until *closing* is set."""
         while not await set_within(closing, AGAIN_S):
             try:
-                await self._look()
-            except StorageError as error:  # the next look may succeed, and the offer hardly ever changes
+                await self._read()
+            except StorageError as error:  # the next read may succeed, and the offer hardly ever changes
                 log.warning("what the model offers could not be looked up: %s", error)
 
-    async def _look(self) -> bool:
+    async def _read(self) -> bool:
+        """Read the published offer. Returns whether there is one."""
         offer = await self._published.last()
         if offer is not None:
             self.offers["production"] = with_aliases(offer, self._config)

@@ -1,4 +1,4 @@
-"""Waiting for an event with a time limit, for the first of several tasks, and for an allowance."""
+"""Waits for an event with a time limit and for the first of several tasks; bounds rates."""
 
 import asyncio
 import time
@@ -10,8 +10,8 @@ from typing import Any
 async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
     """Wait for *event*. Returns True as soon as it is set, False after *limit_s* seconds (None: no limit).
 
-    This is not asyncio.wait_for(): Python 3.11's loses a cancellation that arrives together with the result, and the
-    task that cancelled waits forever (github.com/python/cpython/issues/81839).
+    Python 3.11's asyncio.wait_for() is not used: it loses a cancellation that arrives together with the result, and
+    then the task that cancelled waits for ever (github.com/python/cpython/issues/81839).
     """
     try:
         async with asyncio.timeout(limit_s):
@@ -25,7 +25,7 @@ async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
 async def racing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list["asyncio.Task[Any]"]]:
     """Run *works* at the same time. The block begins when the first has ended; at its end the others are cancelled.
 
-    The block gets a task for each work, in order. After the block all of them are over.
+    The block gets a task for each work, in order. After the block all tasks have ended.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -48,14 +48,14 @@ async def until_first(*works: Coroutine[Any, Any, Any]) -> None:
         task.result()
 
 
-MIN_BYTES_S = 10_000  # a peer that sends less is not waited for
+MIN_BYTES_S = 10_000  # from a slower peer nothing more is read
 
 
 async def in_pace(pieces: AsyncIterator[bytes], *, window_s: float) -> AsyncIterator[bytes]:
-    """Yield *pieces* as they come, as long as they come fast enough. The caller's own time between them does not count.
+    """Yield *pieces* as they come. Raises TimeoutError if they come too slowly.
 
-    Raises TimeoutError when *window_s* seconds of waiting have brought less than MIN_BYTES_S a second, unless the
-    pieces end before.
+    That is if *window_s* seconds of waiting bring less than MIN_BYTES_S a second. The caller's own time between two
+    pieces does not count.
     """
     loop = asyncio.get_running_loop()
     left_s, missing = window_s, MIN_BYTES_S * window_s
@@ -73,7 +73,7 @@ async def in_pace(pieces: AsyncIterator[bytes], *, window_s: float) -> AsyncIter
 
 
 class TokenBucket:
-    """An allowance of *most* at once, which *per_s* a second fill up again. It can be overdrawn."""
+    """An allowance of *most*, refilled by *per_s* a second. It can be overdrawn."""
 
     __slots__ = ("_at", "_left", "_most", "_per_s")
 
@@ -100,7 +100,7 @@ class TokenBucket:
         return True
 
     def give(self, price: float) -> None:
-        """Fill up by *price*."""
+        """Add *price* to the allowance."""
         self._left = min(self._most, self._left + price)
 
     def owed_s(self) -> float:

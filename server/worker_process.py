@@ -1,4 +1,4 @@
-"""What a process that works on jobs is made of: the server's process, and that of `scribewire worker`."""
+"""Makes the parts that the server's process and `scribewire worker` share: workers, chores, egress."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.storage.ports import Storage
 
-MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: on the smallest machine four can run
-SERVER = "server "  # the names of workers in a server's process begin with this
+MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: enough for four on the smallest machine
+SERVER = "server "  # the beginning of the names of workers in a server's process
 
 
 def build_workers(
@@ -40,7 +40,7 @@ def build_workers(
     metrics: Metrics,
     closing: asyncio.Event,
 ) -> Workers:
-    """Make the workers of one process: the server's, or those of `scribewire worker`."""
+    """Make the workers of this process, which is called *name* in leases."""
     tools = WorkerTools(
         jobs=storage.jobs,
         blobs=storage.blobs,
@@ -66,7 +66,7 @@ def chores_of(
     eraser: Eraser | None = None,
     session_registry: SessionRegistry | None = None,
 ) -> list[Chore]:
-    """All chores of a process. One that is a worker alone has no *eraser* and no *session_registry*."""
+    """All chores of a process. `scribewire worker` has no *eraser* and no *session_registry*."""
     jobs = JobChores(storage.jobs, storage.blobs, metrics)
     chores = [
         Chore("tidying", housekeeping.REAP_S, jobs.reap),
@@ -87,13 +87,13 @@ def chores_of(
 
 
 def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> None:
-    """Limit the memory of all decoders of this process together, to what the operator or the machine allows."""
+    """Limit the total memory of this process's decoders to what the settings or the machine allow."""
     isolation.memory.limit(config.decoder_memory_mib << 20 or max(usable_bytes() // 2, MIN_DECODER_MEMORY_BYTES))
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
 
 
 def batches_of(engines: Mapping[str, ServedEngine]) -> Mapping[str, Batch]:
-    """What transcribes files, by environment."""
+    """The engines' parts for files, by environment."""
     return {environment: engine.batch for environment, engine in engines.items()}
 
 

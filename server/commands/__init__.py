@@ -1,4 +1,4 @@
-"""The command line. A module has one command or several: add(commands) defines their arguments, run() runs one."""
+"""The command line. A module has one or more commands. Its add(commands) defines their arguments."""
 
 from collections.abc import Mapping
 
@@ -16,4 +16,4 @@ COMMANDS: Mapping[str, str] = {
     "estimate": "estimate",
     "doctor": "doctor",
 }
-"""The module of each command. It is imported when it is needed, because most commands need few of the server's."""
+"""The module of each command. It is imported only when needed, because most commands need few modules."""

@@ -1,4 +1,4 @@
-"""scribewire keys, accounts, erasures: what the operator does in the storage, also while the server is running."""
+"""scribewire keys, accounts, erasures: manage keys and accounts, and list erasures, even while the server runs."""
 
 import argparse
 import asyncio
@@ -76,7 +76,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 async def with_storage(config: Config, act: Callable[[Storage], Awaitable[Any]]) -> Any:
-    """Open the storage, call *act* with it and return the result."""
+    """Open the storage and return what *act* returns."""
     storage = open_storage(config, node=node_name(config))
     try:
         return await act(storage)

@@ -1,4 +1,4 @@
-"""scribewire migrate and move: bring a cluster's tables forward, and an installation of one machine into a cluster."""
+"""scribewire migrate and move: migrate a cluster's tables, and copy an installation of one machine into a cluster."""
 
 import argparse
 import asyncio
@@ -45,7 +45,7 @@ def move(given: argparse.Namespace, config: Config) -> int:
 
 
 async def _move(given: argparse.Namespace, config: Config) -> None:
-    """Copy everything, then compare it. It can be called again after it was interrupted. Raises StorageError."""
+    """Copy everything and compare the copies. It may be called again after an interruption. Raises StorageError."""
     with cluster_libraries():
         from server.storage.postgres.arriving import end_move, open_for_move  # noqa: PLC0415
         from server.storage.s3.open import open_bucket  # noqa: PLC0415
@@ -81,7 +81,7 @@ async def _move_rows(source: Database, target: Database) -> None:
 
 
 async def _compare(source: Database, target: Database, table: Table) -> int:
-    """How many rows both have. Raises StorageError if they differ in anything."""
+    """The number of rows in both tables. Raises StorageError if any value differs."""
     columns = await columns_of(source, table)
     ours, theirs = await content_of(source, table, columns), await content_of(target, table, columns)
     if ours != theirs:

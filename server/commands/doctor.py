@@ -1,4 +1,4 @@
-"""scribewire doctor: checks this machine and the settings, and reports what is missing. Then its exit status is 1."""
+"""scribewire doctor: checks this machine and the settings. Its exit status is 1 if something is wrong."""
 
 import argparse
 import asyncio
@@ -78,7 +78,7 @@ def _machine(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """Check that the data folder can be used and has room; of a cluster also database and bucket."""
+    """Check that the data folder can be used and has room, and in a cluster the database and the bucket."""
     storage = open_storage(config, node=node_name(config), check_bucket=True)
     asyncio.run(storage.close())
     free = shutil.disk_usage(config.data_dir).free
@@ -95,7 +95,7 @@ def _codecs(_config: Config) -> Finding:
 
 
 def _confinement(_config: Config) -> Finding:
-    """Report whether decoders give up the system calls that they do not need."""
+    """Report whether the system calls of decoders are filtered."""
     lack = seccomp.missing_support()
     if lack is None:
         return Finding("system calls are filtered")
@@ -104,7 +104,7 @@ def _confinement(_config: Config) -> Finding:
 
 
 def _network(config: Config) -> Finding:
-    """Check that internet names can be looked up, which url sources and webhooks need."""
+    """Check that host names can be resolved, which url sources and webhooks need."""
     try:
         socket.getaddrinfo(PROBE_HOST, 443)
     except OSError:
@@ -126,7 +126,7 @@ def _proxy(config: Config) -> Finding:
 
 
 def _no_model(config: Config) -> Finding:
-    """Say why nothing is checked of the model."""
+    """Report why the model is not checked."""
     return Finding(f"not loaded: the roles {', '.join(sorted(config.roles))} leave hearing to other nodes")
 
 
@@ -148,7 +148,7 @@ def _speakers(_config: Config) -> Finding:
 
 
 def _turn_ends(_config: Config) -> Finding:
-    """Check that the model that knows the end of a turn is unchanged. A server works without it."""
+    """Check that the model for the ends of turns is unchanged. A server works without it."""
     if not turn_end.WEIGHTS.installed:
         return Finding(f"by silence alone: {turn_end.INSTALL}")
     if turn_end.WEIGHTS.damaged:
@@ -167,7 +167,7 @@ def _engine(config: Config) -> Finding:
 
 
 def _windows(config: Config) -> Finding:
-    """Report the shortest windows for this model, and measure them here if they are unknown."""
+    """Report the shortest windows for this model. Measures them if they are unknown."""
     loaded = choose(settings(config))
     with closing(loaded.engine):
         if loaded.unmeasured is not None:
@@ -180,7 +180,7 @@ def _windows(config: Config) -> Finding:
 
 
 def _capacity(config: Config) -> Finding:
-    """Measure how many live sessions this machine carries and write it down for the server, which refuses more."""
+    """Measure how many live sessions this machine carries, and store that for the server, which refuses more."""
     with closing(load(settings(config))) as engine:
         english = [clip.samples for clip in bundled_speech() if clip.language == "en"]
         capacity = measure(engine, np.concatenate(english), load_speaker_models())

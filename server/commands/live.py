@@ -1,4 +1,4 @@
-"""scribewire live: stream a file, or a microphone, to a server at the speed of speech and print the words."""
+"""scribewire live: streams a file or a microphone to a server at the speed of speech, and prints the words."""
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"
-"""What is sent. In 16 bits a recording that is 45 dB too quiet would lose its softest sounds, and words with them."""
+"""The encoding that is sent. In 16 bits a recording that is 45 dB too quiet would lose soft sounds and words."""
 
 RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
     ("arecord", "-q", "-f", "S16_LE", "-r", str(RATE), "-c", "1", "-t", "raw"),
@@ -77,12 +77,12 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
 
 
 def encode(frame: Samples) -> bytes:
-    """Return the samples in ENCODING, not one of them changed."""
+    """The samples in ENCODING, which changes none of them."""
     return frame.astype("<f4").tobytes()
 
 
 async def _play(path: Path) -> AsyncIterator[Samples]:
-    """The recording in frames of 0.1 s, each at the time when it would be spoken."""
+    """Yield the recording in frames of 0.1 s, each at the time when it would be spoken."""
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
     with Isolation() as isolation, isolation.decoding(path, DecodeLimits()) as audio, ThreadPoolExecutor(1) as threads:
@@ -96,7 +96,7 @@ async def _play(path: Path) -> AsyncIterator[Samples]:
 
 
 async def _microphone() -> AsyncIterator[Samples]:
-    """The default microphone until Ctrl-C, through a recording program of the system."""
+    """Yield the audio of the default microphone until Ctrl-C, with a recording program of the system."""
     command = next((command for command in RECORDERS if shutil.which(command[0])), None)
     if command is None:
         names = ", ".join(command[0] for command in RECORDERS)
@@ -112,7 +112,7 @@ async def _microphone() -> AsyncIterator[Samples]:
 
 
 async def _print(stream: LiveStream) -> None:
-    """Print final words as they come, a line per segment. A terminal also shows undecided words, dimmed."""
+    """Print the final words, one line per segment. A terminal also shows partials, dimmed."""
     console = Console()
     said: list[str] = []
     with Live(console=console, refresh_per_second=10, transient=True, auto_refresh=console.is_terminal) as view:

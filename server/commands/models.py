@@ -1,4 +1,4 @@
-"""scribewire models: lists the Whisper models and which one is used; `models pull` downloads one."""
+"""scribewire models: lists the Whisper models and marks the one in use; `models pull` downloads one."""
 
 import argparse
 import shutil
@@ -23,7 +23,7 @@ from server.model.offers import PULL
 
 GIGABYTE = 1000  # megabytes
 PLAIN_EVERY_S = 5.0
-"""Between two lines where the output is no terminal, and there is no bar."""
+"""Between two lines of progress if the output is no terminal."""
 
 
 def add(commands: Any) -> None:
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
 
 
 def show(_given: argparse.Namespace, config: Config) -> int:
-    """Print the list, with a mark at the model that a server with these settings would use."""
+    """Print the list, and mark the model that a server with these settings would use."""
     configure(style=config.log_format, level="error")
     used, verdict = _first_choice(config)
     table = Table("", "model", "download", "languages", "", box=None)
@@ -66,7 +66,7 @@ def pull(given: argparse.Namespace, config: Config) -> int:
 
 
 def command(words: str) -> str:
-    """How to type `scribewire` with *words* here: with its path if the shell would not find it."""
+    """The command line `scribewire` *words*, with the program's path if the shell would not find it."""
     program = Path(sys.executable).parent / "scribewire"
     if shutil.which("scribewire") or not program.exists():
         return f"scribewire {words}"
@@ -93,7 +93,7 @@ def _first_choice(config: Config) -> tuple[str | None, str]:
 
 
 def _facts(name: str) -> tuple[str, str]:
-    """The size of the download and the number of languages, if they are known in advance."""
+    """The size of the download and the languages, as text; empty if they are unknown."""
     known = models.PUBLISHED.get(name)
     if known is None:
         return "", ""
@@ -102,7 +102,7 @@ def _facts(name: str) -> tuple[str, str]:
 
 
 def _place(name: str) -> str:
-    """Where the model is."""
+    """Where the model is, as text; empty if it is not on this machine."""
     if Path(name).expanduser().is_dir():
         return "a folder"
     found = models.at_hand(name, None)
@@ -113,7 +113,7 @@ def _place(name: str) -> str:
 
 @contextmanager
 def _progress(name: str) -> Iterator[tuple[ReportProgress, float]]:
-    """Functions that report the progress of a download, and how often: a bar on a terminal, lines elsewhere."""
+    """A function that shows the progress of a download (a bar on a terminal, else lines), and how often to call it."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield (

@@ -1,4 +1,4 @@
-"""Opening the storage that the settings name: one machine's folder, or the database and the bucket of a cluster."""
+"""Opens the storage that the settings name: one machine's folder, or the database and the bucket of a cluster."""
 
 import os
 import secrets
@@ -17,20 +17,20 @@ from server.storage.sqlite.folder import make_private
 
 T = TypeVar("T")
 
-START_S = 20.0  # how long a start waits for a database or bucket that does not answer, since it may be starting too
+START_S = 20.0  # how long a start waits for a database or bucket, which may be starting too
 AGAIN_S = 1.0
 SCRATCH = "incoming"  # folder of a node for copies and recordings without a name
 
 
 def node_name(config: Config) -> str:
-    """The name of this process among those of its cluster; a new one each time unless the settings give one."""
+    """The name of this process in its cluster: that of the settings, or a random one."""
     return config.node or f"{os.uname().nodename}-{secrets.token_hex(2)}"
 
 
 def open_storage(config: Config, *, node: str, check_bucket: bool = False) -> Storage:
-    """Open the storage, creating it on first use. It blocks for a moment, or until the database of a cluster answers.
+    """Open the storage, or create it. It blocks, in a cluster until the database answers.
 
-    With *check_bucket*, its bucket must answer too, and let this process read and write. Raises StorageError,
+    With *check_bucket*, the bucket must answer too, and let this process read and write. Raises StorageError,
     ConfigError.
     """
     if config.database_url is None or config.blobs is None:
@@ -48,7 +48,7 @@ def open_storage(config: Config, *, node: str, check_bucket: bool = False) -> St
 
 
 def _once_it_answers(reach: Callable[[], T], what: str) -> T:
-    """Call *reach* until *what* answers. Raises its error if that takes longer than START_S."""
+    """Call *reach* until it raises neither StorageAway nor BlobsAway, or START_S is over. *what* is for the log."""
     until = time.monotonic() + START_S
     while True:
         try:
@@ -61,7 +61,7 @@ def _once_it_answers(reach: Callable[[], T], what: str) -> T:
 
 
 def update_tables(url: str) -> list[int]:
-    """Bring the tables of a cluster's database forward. Returns the steps taken. Raises StorageError, ConfigError."""
+    """Migrate the tables of a cluster's database. Returns the steps taken. Raises StorageError, ConfigError."""
     with cluster_libraries():
         from server.storage.postgres.open import update  # noqa: PLC0415
     return update(url)
@@ -69,7 +69,7 @@ def update_tables(url: str) -> list[int]:
 
 @contextmanager
 def cluster_libraries() -> Iterator[None]:
-    """The block imports what the embedded form is installed without. Raises ConfigError if it is not there."""
+    """Import in the block what only a cluster needs. Raises ConfigError if that is not installed."""
     try:
         yield
     except ImportError:

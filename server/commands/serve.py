@@ -1,4 +1,4 @@
-"""scribewire serve: starts the server, from an empty folder to the ready line, and stops it in good order."""
+"""scribewire serve: starts the server, and stops it in an orderly way."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ from server.worker_process import SERVER
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 OPERATOR_KEY = "operator-key"  # file in the data folder
-PARTING_S = 0.5  # for streams to say why they end, before uvicorn closes what is left
+PARTING_S = 0.5  # for streams to send why they end, before uvicorn closes connections
 
 
 def add(commands: Any) -> None:
@@ -90,7 +90,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             if not config.clustered:
                 await _take_over(storage)
             gc.collect()
-            gc.freeze()  # what exists now stays, and the collector need not look at it again while clients wait
+            gc.freeze()  # the objects so far stay, so that collecting garbage takes less time from now on
             async with service.running():
                 connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.parts.metrics)
                 ready = _ready_lines(address, service.parts, sample_text)
@@ -101,9 +101,9 @@ async def _serve(config: Config, limits: Limits) -> None:
 
 
 def open_estimator(config: Config) -> Estimator:
-    """An estimator. Raises ConfigError for a price feed or rank files that cannot be used.
+    """Make the estimator. Raises ConfigError for a price feed or rank files that cannot be used.
 
-    Without these settings, the first estimate loads the tables (115 MB), and takes a second longer.
+    Without a folder of rank files in the settings, the first estimate loads 115 MB and takes a second longer.
     """
     estimator = Estimator(ranks_dir=config.estimator_ranks_dir)
     feed = config.estimator_price_feed
@@ -150,14 +150,14 @@ def _address(config: Config, listening: socket.socket) -> str:
 
 
 async def transcribe_sample(engine: ServedEngine, *, tenant: str) -> str:
-    """The words of the bundled sample, which shows that decoder, model and documents work together."""
+    """Transcribe the bundled sample, which shows that decoder and model work. Returns its words."""
     options = BatchOptions(tenant=tenant, language="en" if "en" in engine.offer.languages else None)
     chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return join_words(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
 async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:
-    """Publish what this node's model offers, or wait for the node with a model and read it."""
+    """Publish the offer of this node's model and return None; without a model, wait for the offer of another node."""
     if engines or storage.offers is None:
         await publish_offer(engines, storage)
         return None
@@ -167,7 +167,7 @@ async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage
 
 
 def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> list[str]:
-    """The log lines for when the port answers. Programs read the first one. *sample_text* is None without a model."""
+    """The log lines that follow when the port answers. Programs read the first. *sample_text* None: no model."""
     offer = parts.offers["production"]
     ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.language_summary}"'
     ready += f" speakers={'yes' if offer.speakers else 'no'} endpointing={','.join(offer.endpointing)}"
@@ -178,15 +178,15 @@ def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> li
 
 
 async def _take_over(storage: Storage) -> None:
-    """Release the jobs of the server before this one at once. We hold the folder's lock, so that server is gone."""
+    """Release the jobs of the previous server, which is dead, since this process holds the folder's lock."""
     if lapsed := await storage.jobs.lapse(SERVER):
         log.warning("leases of a dead server lapsed", extra={"count": lapsed})
 
 
 async def _write_operator_key(storage: Storage, config: Config) -> None:
-    """On the first start, make a key without limits for the operator and log where it is.
+    """On the first start, make a key without limits for the operator and log its file's name.
 
-    In a cluster the first node does so. `scribewire keys create` makes further keys.
+    In a cluster only the first node does so. `scribewire keys create` makes further keys.
     """
     path = config.data_dir / OPERATOR_KEY
     if path.exists() or (config.clustered and await storage.accounts.accounts()):

@@ -1,4 +1,4 @@
-"""What `transcribe` and `live` share: the arguments about the speech and the server, and how they reach that."""
+"""The arguments that `transcribe` and `live` share, about the speech and the server."""
 
 import argparse
 import base64
@@ -26,7 +26,7 @@ REPEATED = frozenset({REPLACE.name, SEARCH.name})
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meaning: str) -> None:
-    """Add the arguments about the speech, and --server, by default *server*, with --key."""
+    """Add the arguments about the speech, --server with the default *server*, and --key."""
     parser.add_argument("--server", metavar="URL", default=server, help=meaning)
     parser.add_argument("--key", help="API key (default: the operator key of the data folder)")
     members: tuple[Member[Any], ...] = (LANGUAGE, KEYWORDS, *TEXT_MEMBERS)
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meanin
 
 
 def add_member(parser: argparse.ArgumentParser, member: Member[Any]) -> None:
-    """Add the option for *member* of a request, with its description."""
+    """Add the option for a *member* of requests, with the member's description."""
     schema, meaning = member.parse.schema, member.meaning[0].lower() + member.meaning[1:]
     kind: dict[str, Any] = {"metavar": METAVARS.get(member.name)}
     if member.parse is boolean:
@@ -67,9 +67,9 @@ def _add_speaker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def text_fields(given: argparse.Namespace, names: Sequence[str]) -> dict[str, object]:
-    """The members of a request that say how the text is written, without those that the command line did not name.
+    """The members of a request about its text that the command line names. *names* come from keywords_of().
 
-    *names* are those that keywords_of() returns. Raises ConfigError that names the first wrong one.
+    Raises ConfigError for the first wrong one.
     """
     fields = {member.name: value for member in TEXT_MEMBERS if (value := getattr(given, member.name)) is not None}
     members = Members({name: value if isinstance(value, list) else [value] for name, value in fields.items()})
@@ -89,7 +89,7 @@ def keywords_of(given: argparse.Namespace) -> tuple[str, ...]:
 
 
 def known_speakers_of(given: argparse.Namespace) -> dict[str, bytes]:
-    """The recordings of known people, by name. Raises ConfigError for what a server would refuse, too."""
+    """Read the recordings of known people, by name. Raises ConfigError, also for what a server would refuse."""
     if given.max_speakers not in (None, *MAX_SPEAKERS):
         raise ConfigError(f"--max-speakers must be from 1 to {MAX_SPEAKERS[-1]}, got {given.max_speakers}")
     found: dict[str, bytes] = {}
@@ -132,7 +132,7 @@ def key_of(given: argparse.Namespace, config: Config) -> str:
 
 @contextmanager
 def reaching(address: str) -> Iterator[None]:
-    """Turn a refusal of the server, or its absence, into one sentence and exit status 1."""
+    """Turn errors of the server, or its absence, into one sentence and exit status 1."""
     import httpx  # noqa: PLC0415  takes 0.2 s, and who transcribes a file here reaches nobody
 
     from server.client import ServiceError  # noqa: PLC0415  as above

@@ -1,4 +1,4 @@
-"""Hearing the signals that stop a process, also when its event loop is busy."""
+"""Handles the signals that stop a process, even while its event loop is busy."""
 
 import asyncio
 import signal
@@ -9,10 +9,10 @@ from types import FrameType
 
 @contextmanager
 def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call *stop* in the running event loop at each SIGTERM and SIGINT while the block lasts.
+    """Call *stop* in the running event loop at each SIGTERM and SIGINT while the block lasts. Main thread only.
 
-    Only for the main thread. It does not use loop.add_signal_handler(), which gets signals through the pipe that also
-    wakes the loop for other threads. While the loop is busy, such wake-ups can fill the pipe, and the signal is lost.
+    loop.add_signal_handler() is not used: it gets signals through the pipe that also wakes the loop for other threads.
+    While the loop is busy, such wake-ups can fill the pipe, and then a signal is lost.
     """
     loop = asyncio.get_running_loop()
 

@@ -1,7 +1,7 @@
 """scribewire transcribe: transcribes a file, in this process or by a server.
 
-A single format is printed to standard output. Several are written as files, to the folder named by --out or to the
-current one. Everything else goes to standard error.
+A single format is printed to standard output. Several formats are written as files, into the folder --out or the
+current one. Everything else is printed to standard error.
 """
 
 import argparse
@@ -69,10 +69,10 @@ def run(given: argparse.Namespace, config: Config) -> int:
     targets = _targets(given, formats)
     given.known_speakers = speech.known_speakers_of(given)
     if given.server is None:
-        files = _here(given, formats, subtitles, config)
+        files = _transcribe_here(given, formats, subtitles, config)
     else:
         with speech.reaching(given.server):
-            files = asyncio.run(_there(given, formats, subtitles, speech.key_of(given, config)))
+            files = asyncio.run(_transcribe_there(given, formats, subtitles, speech.key_of(given, config)))
     if not targets:
         sys.stdout.buffer.write(files[formats[0]])
     for name, target in targets.items():
@@ -83,7 +83,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
 
 
 def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Path]:
-    """The file of each format; none for standard output. Raises ConfigError if one is the input itself."""
+    """The file to write for each format; {} for standard output. Raises ConfigError if one is the input itself."""
     if given.out is None and len(formats) == 1:
         return {}
     folder = Path() if given.out is None else given.out
@@ -111,7 +111,7 @@ def _formats(text: str) -> list[str]:
 
 
 def _subtitles(given: argparse.Namespace) -> dict[str, str]:
-    """The members that shape subtitles, as they were given. Raises ConfigError that names the first wrong one."""
+    """The given members that shape subtitles. Raises ConfigError for the first wrong one."""
     shape = {member.name: value for member in SUBTITLE_MEMBERS if (value := getattr(given, member.name)) is not None}
     members = members_of(shape)
     subtitle_shape(members)
@@ -122,7 +122,7 @@ def _subtitles(given: argparse.Namespace) -> dict[str, str]:
 
 @contextmanager
 def _audio(source: str) -> Iterator[Path]:
-    """The file to read. Audio from standard input or an address is kept in a temporary file while the block lasts."""
+    """The file to read, while the block lasts: a temporary one for audio from standard input or an address."""
     if source != "-" and not _is_address(source):
         if not Path(source).is_file():
             raise ConfigError(f"FILE must be an existing file, got {source!r}")
@@ -153,10 +153,10 @@ def _download(address: str, file: IO[bytes]) -> None:
 # --- in this process -------------------------------------------------------------------------------------------------
 
 
-def _here(
+def _transcribe_here(
     given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], config: Config
 ) -> dict[str, bytes]:
-    """Transcribe in this process; the content of every format's file."""
+    """Transcribe in this process. Returns the content of each format's file."""
     with _audio(given.file) as path:
         transcript = asyncio.run(_transcribe(path, given, config))
     heading = Heading(
@@ -214,7 +214,7 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
-    _tell_notes(note for chunk in chunks for note in chunk.notes)
+    _print_notes(note for chunk in chunks for note in chunk.notes)
     duration = max(chunk.end for chunk in chunks)
     return assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
 
@@ -222,10 +222,10 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
 # --- by a server -----------------------------------------------------------------------------------------------------
 
 
-async def _there(
+async def _transcribe_there(
     given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], key: str
 ) -> dict[str, bytes]:
-    """Transcribe on a server, which fetches an address itself. Returns every format's content. Raises ServiceError."""
+    """Transcribe on a server, which fetches an address itself. Returns each format's content. Raises ServiceError."""
     from server.client import Client, ServiceError  # noqa: PLC0415  as in _download
 
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
@@ -247,21 +247,21 @@ async def _there(
         record = await client.job(job["job_id"])
         if record["status"] != "completed":
             raise ServiceError(409, "job_not_completed", (record["error"] or {"message": record["status"]})["message"])
-        _tell_notes(warning.get("message", warning["code"]) for warning in record["warnings"])
+        _print_notes(warning.get("message", warning["code"]) for warning in record["warnings"])
         return {name: await client.output(record, name) for name in formats}
 
 
 # --- for both --------------------------------------------------------------------------------------------------------
 
 
-def _tell_notes(notes: Iterable[str]) -> None:
+def _print_notes(notes: Iterable[str]) -> None:
     for note in dict.fromkeys(notes):
         print(f"scribewire: note: {note}", file=sys.stderr)
 
 
 @contextmanager
 def _progress(total: float | None, label: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
-    """Make a function that shows how much is done: a bar on a terminal, nothing elsewhere."""
+    """A function that shows how much is done: with a bar on a terminal, else not at all."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

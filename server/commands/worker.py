@@ -1,7 +1,4 @@
-"""scribewire worker: another process that works on the jobs of a data folder.
-
-The server that answers HTTP also runs.
-"""
+"""scribewire worker: works on the jobs of a data folder or cluster, in addition to the server."""
 
 import argparse
 import asyncio

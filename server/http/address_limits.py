@@ -1,31 +1,31 @@
-"""The limits of addresses and connections, as the layers of HTTP use them. The routes implement them."""
+"""The interfaces of the limits of addresses and connections that http/ uses. routes/ and transport/ implement them."""
 
 from typing import Protocol
 
 from starlette.types import Scope
 
 PAUSE_S = 1.0
-"""Before an answer to an address that was refused too often."""
+"""The delay of an answer to an address that was refused too often."""
 
 
 class ConnectionUse(Protocol):
     """The use of a connection, as scope["state"]["connection"]. TrackedConnection implements it."""
 
     def count_for(self, account: str) -> bool:
-        """Count it as one of *account* until it is idle. Returns False if the account has too many."""
+        """Count it for *account* until it rests. Returns False if the account has too many connections."""
 
     def count_forwarded(self, address: str) -> bool:
-        """The same for an address that a trusted proxy forwarded."""
+        """Count it for an *address* that a trusted proxy forwarded. Returns False if that has too many connections."""
 
     def work(self) -> None:
-        """Note that it is needed, so it must not be closed to make room."""
+        """Note that it is in use, so it must not be closed to make room."""
 
     def idle(self) -> None:
         """Note that nothing is sent over it for now, so it may be closed if others need the room."""
 
 
 class IdleReport:
-    """Reports to the connection of *scope* whether a stream on it has nothing to send at the moment."""
+    """Tells the connection of *scope* whether its stream has something to send at the moment."""
 
     def __init__(self, scope: Scope) -> None:
         self._used: ConnectionUse | None = scope["state"].get("connection")
@@ -43,7 +43,7 @@ class IdleReport:
 
 
 class AddressLimits(Protocol):
-    """Refuses what is too much from one network address. routes/address_counters.py implements it."""
+    """Limits what one network address may do. routes/address_counters.py implements it."""
 
     def check_connections(self, scope: Scope) -> None:
         """Count the connection for the address that a proxy forwarded. Raises Problem too_many_connections."""
@@ -52,4 +52,4 @@ class AddressLimits(Protocol):
         """Count a refusal of a client without a key. Raises RateLimited if its address was refused too often."""
 
     def may_log(self, scope: Scope, line_bytes: int) -> bool:
-        """Whether a line of this length may be logged about the request of *scope*. Left-out lines are counted."""
+        """Whether a line of this length about a request may be logged. Lines that are left out are counted."""

@@ -1,4 +1,4 @@
-"""Reading request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
+"""Reads request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
 
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -29,13 +29,13 @@ MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
 LARGE_FIELDS = frozenset({"known_speaker_references", "known_speaker_references[]"})  # recordings as data URLs
-MAX_BODY_WITH_RECORDINGS = 16_000_000  # also of all fields of a form together
-MAX_TEXT_BYTES = 2_000_000  # of a JSON body whose strings may be long texts: a prompt to estimate
+MAX_BODY_WITH_RECORDINGS = 16_000_000  # a body without a file, or all fields of a form, with recordings
+MAX_TEXT_BYTES = 2_000_000  # a JSON body with long texts, such as a prompt to estimate
 MAX_VALUES = 20_000  # of a JSON body: each list and number costs work and memory, however short it is
-MAX_ESCAPES = 100_000  # of a body such as a=%41: text within the bounds of its members has fewer in any script
-PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or the rest of it
-PIECE = 512 * 1024  # bytes gathered at least before a write, so that a fast upload needs few thread switches
-MAX_PARTS = 256  # of a piece: each is a part of the body as it arrived, and is written without being copied
+MAX_ESCAPES = 100_000  # of a urlencoded body (a=%41): allowed text in any script needs fewer
+PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or its rest
+PIECE = 512 * 1024  # bytes that are gathered before a write, so that a fast upload needs few thread switches
+MAX_PARTS = 256  # of a piece; they are the parts of the body as it arrived, written without being copied
 
 
 class FileSink(Protocol):
@@ -45,7 +45,7 @@ class FileSink(Protocol):
 
 
 class Blobs(Protocol):
-    """The methods of the storage's BlobStore that uploads use."""
+    """The methods of BlobStore that uploads use."""
 
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[FileSink]: ...
     async def delete(self, prefix: str) -> None: ...
@@ -64,8 +64,8 @@ class Uploads:
     ) -> AsyncIterator[Received]:
         """Read the whole body of *request*. A file of at most *most* bytes is stored durably for the job *job_id*.
 
-        With *hashed* its SHA-256 is returned too, which costs about as much CPU time as receiving the file. With *raw*
-        the body is the file itself, unless it is JSON. Raises Problem invalid_json, invalid_multipart,
+        With *hashed* the file's SHA-256 is computed, which takes about as much CPU time as receiving the file. With
+        *raw* the body is the file itself, unless it is JSON. Raises Problem invalid_json, invalid_multipart,
         payload_too_large, invalid_parameter, request_timeout, disk_full, and what Room.take() raises.
         """
         received = Received(job_id)
@@ -80,9 +80,9 @@ class Uploads:
 
     @asynccontextmanager
     async def body_without_file(self, request: Request, *, most: int = MAX_FORM_BYTES) -> AsyncIterator[bytes]:
-        """Read a body of at most *most* bytes, or of MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
+        """Read a body of at most *most* bytes, or MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
 
-        Raises what body_of() and Room.take() do.
+        Raises what body_of() and Room.take() raise.
         """
         async with self.large.body(_account_of(request)) as room:
             body = await self._body_without_file(request, room, most)
@@ -104,7 +104,6 @@ class Uploads:
     async def _read(
         self, request: Request, received: Received, room: Room, most: int, *, hashed: bool, raw: bool
     ) -> None:
-        """Read the body into *received*."""
         media_type, options = parse_options_header(request.headers.get("content-type", ""))
         if raw and media_type != JSON.encode():
             await self._raw(request, received, most, hashed=hashed)
@@ -165,7 +164,6 @@ class Uploads:
 
 
 def _source_of(received: Received) -> str:
-    """The blob of the file."""
     return f"{received.job_id}/source"
 
 
@@ -174,7 +172,7 @@ def _account_of(request: Request) -> str:
 
 
 class _Incoming:
-    """The file part on its way to the store: counted, hashed if that is wanted, and written in pieces."""
+    """Counts, optionally hashes, and writes a file in pieces while it arrives."""
 
     def __init__(self, sink: FileSink, most: int, *, hashed: bool) -> None:
         self._sink = sink
@@ -212,7 +210,7 @@ class _Form:
     def __init__(self, boundary: bytes) -> None:
         self.fields: dict[str, list[object]] = {}
         self.field_bytes = 0
-        self.file: str | None = None  # the file part's filename ("" when it has none) once that part began
+        self.file: str | None = None  # once the file part has begun, its filename, "" if it has none
         with _multipart_errors():
             self._parser = MultipartParser(
                 boundary,
@@ -240,7 +238,7 @@ class _Form:
             raise Problem("invalid_multipart", "the body ends before its last boundary")
 
     def take_bytes(self) -> list[memoryview]:
-        """The bytes of the file since the last call, as parts of the bytes that were fed."""
+        """The bytes of the file since the last call, as views of the data that was fed."""
         taken, self._taken = self._taken, []
         return taken
 
@@ -298,7 +296,7 @@ class _Form:
 
 @contextmanager
 def _multipart_errors() -> Iterator[None]:
-    """Turn the parser's errors into a Problem."""
+    """Turn the parser's errors in the block into a Problem."""
     try:
         yield
     except FormParserError as error:
@@ -337,9 +335,9 @@ def parse_json(body: bytes) -> object:
 
 
 def _has_many_values(body: bytes) -> bool:
-    """Whether lists, objects and what is behind commas are more than MAX_VALUES.
+    """Whether *body* may have more than MAX_VALUES values, judged by its commas and opening brackets.
 
-    A long text may have as many such signs, but no body with recordings has.
+    Those inside strings count only in bodies of more than MAX_TEXT_BYTES, which have recordings and no long texts.
     """
     signs = accumulate(_signs(body[at : at + PIECE]) for at in range(0, len(body), PIECE))
     if all(count <= MAX_VALUES for count in signs):

@@ -1,4 +1,4 @@
-"""The client of one request, as AccessControl has established it."""
+"""The client of one request, as AccessControl has identified it."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Caller:
     """A client and its limits. Without a key only its address is known."""
 
     environment: str
-    address: str  # the counted part of it, see addresses.py
+    address: str  # its address_key()
     account: Account | None = None
     key: ApiKey | None = None
     plan: Plan | None = None
@@ -27,7 +27,7 @@ class Caller:
         return Customer(account=account.id, environment=self.environment, plan=plan, retention=key.retention)
 
     def require_account(self) -> tuple[Account, ApiKey, Plan]:
-        """Account, key and plan. Handlers of operations with Auth.KEY always have them; others raise Problem."""
+        """Account, key and plan, which callers of operations with Auth.KEY always have. Raises Problem without them."""
         if self.account is None or self.key is None or self.plan is None:
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         return self.account, self.key, self.plan

@@ -82,7 +82,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "decode_timeout": (422, "Audio could not be decoded in time"),
     "unfinished": (504, "Not finished in time"),
 }
-"""code -> (status, title). The error table of api.md is checked against it."""
+"""By code: status and title. A test checks the error table of api.md against it."""
 
 UNDECODABLE = ("unsupported_audio_format", "invalid_audio", "no_audio_stream", "decode_timeout")
-"""The codes of bytes that are no audio."""
+"""The codes for files that cannot be decoded."""

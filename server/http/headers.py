@@ -1,6 +1,6 @@
-"""Parsing and writing HTTP header fields and file names.
+"""Parses and writes HTTP header fields and file names.
 
-Each parser takes any text and returns a value or raises the one error that it names. It ignores a malformed field if
+Each parser takes any text, and returns a value or raises the one error that it names. It ignores a malformed field if
 its RFC says so.
 """
 
@@ -14,9 +14,9 @@ from server.model.accounts import WindowUse
 from server.model.errors import Refused, RequestError
 
 MAX_IDEMPOTENCY_CHARS = 255
-MAX_FILENAME_BYTES = 255  # as file systems count
+MAX_FILENAME_BYTES = 255  # the usual limit of file systems
 WARNING = "Scribewire-Warning"
-UNKNOWN = "unknown_parameter"  # the warnings that this header repeats
+UNKNOWN = "unknown_parameter"  # the code of the warnings in this header
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
 _LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
@@ -34,14 +34,14 @@ _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """How the client would like to be answered."""
+    """The preferences of a request."""
 
     respond_async: bool = False
-    wait_s: int | None = None  # as asked, not yet clamped
+    wait_s: int | None = None  # as requested, without an upper bound
 
 
 def preference(headers: Iterable[str]) -> Preference:
-    """What the Prefer *headers* of a request ask for. If a preference is given twice, the first counts."""
+    """Parse the Prefer *headers* of a request. If a preference is given twice, the first counts."""
     given: dict[str, str] = {}
     for header in headers:
         for item in _LIST_ITEM.findall(header):
@@ -55,7 +55,7 @@ def preference(headers: Iterable[str]) -> Preference:
 
 
 def idempotency_key(header: str) -> str:
-    """The key of an Idempotency-Key header, bare or quoted as in the draft. Raises Refused invalid_idempotency_key."""
+    """Parse an Idempotency-Key header, with or without quotes. Raises Refused invalid_idempotency_key."""
     text = header.strip(" \t")
     if quoted := _QUOTED.fullmatch(text):
         text = re.sub(r"\\(.)", r"\1", quoted[1])
@@ -89,7 +89,7 @@ class RangeNotSatisfiable(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """The bytes [start, stop) of *size*; at least one."""
+    """The bytes [start, stop) of content with *size* bytes; at least one byte."""
 
     start: int
     stop: int
@@ -101,10 +101,10 @@ class ByteRange:
 
 
 def byte_range(header: str, size: int) -> ByteRange | None:
-    """The range of *size* bytes that *header* asks for; None if the answer must have all of them.
+    """The range of *size* bytes that *header* asks for; None if the answer must have all bytes.
 
-    None is returned for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and for
-    empty content. Raises RangeNotSatisfiable.
+    It must have all for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and if
+    *size* is 0. Raises RangeNotSatisfiable.
     """
     match = _RANGE.fullmatch(header.strip(" \t"))
     first, last = match.groups() if match is not None else ("", "")
@@ -122,15 +122,15 @@ def byte_range(header: str, size: int) -> ByteRange | None:
 
 
 def range_still_holds(if_range: str | None, etag: str) -> bool:
-    """Whether a Range may be answered: only if If-Range names the present content.
+    """Whether the answer may have a range: not if If-Range names other content than the present.
 
-    Weak tags and dates never prove that, and this service sends no dates.
+    Weak tags and dates prove nothing, and this service sends no dates.
     """
     return if_range is None or (if_range.strip(" \t") == etag and not etag.startswith("W/"))
 
 
 def none_match(headers: Iterable[str], etag: str) -> bool:
-    """Whether the client already has the content of *etag* (If-None-Match, weak comparison). The answer is 304 then."""
+    """Whether If-None-Match *headers* contain *etag* (weak comparison), so that the answer is 304."""
     header = ",".join(headers).strip(" \t")
     return header == "*" or etag.removeprefix("W/") in {tag for _, tag in _ENTITY_TAG.findall(header)}
 
@@ -139,10 +139,10 @@ def none_match(headers: Iterable[str], etag: str) -> bool:
 
 
 def clean_filename(name: str | None) -> str | None:
-    """The last part of *name*, safe to show: no path, no invisible characters, at most MAX_FILENAME_BYTES of UTF-8.
+    """The last part of the path *name*, without invisible characters, cut to MAX_FILENAME_BYTES of UTF-8.
 
-    None if nothing is left. Marks that change the direction of writing are removed too, because they let `gpj.exe` be
-    read backwards.
+    None if nothing is left. Marks that change the direction of writing are removed too, because with them `gpj.exe` is
+    shown backwards.
     """
     shown = "".join(c for c in name or "" if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
     last = re.split(r"[/\\]", shown)[-1].strip()
@@ -154,9 +154,9 @@ def clean_filename(name: str | None) -> str | None:
 
 
 def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The header Scribewire-Warning, a list of RFC 9651 with the unknown members of a request; {} if there are none.
+    """The header Scribewire-Warning, which lists a request's unknown members (RFC 9651); {} if there are none.
 
-    Characters of names that a header cannot hold are percent-encoded.
+    Characters that a header cannot contain are percent-encoded.
     """
     names = [warning["param"] for warning in warnings if warning["code"] == UNKNOWN and "param" in warning]
     shown = (quote(name, safe=_PLAIN) for name in names)
@@ -167,16 +167,14 @@ def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def seconds_until(instant: int, now: int) -> int:
-    """Whole seconds until *instant* has surely passed, at least 1, as Retry-After says it."""
+    """Whole seconds until *instant* has passed, at least 1, for Retry-After."""
     return max(1, -(-(instant - now) // 1000))
 
 
 def limit_headers(windows: Sequence[WindowUse], *, now: int) -> dict[str, str]:
-    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11) for all windows, X-RateLimit-* for the
-    tightest.
+    """RateLimit headers (draft-ietf-httpapi-ratelimit-headers-11) for all *windows*, X-RateLimit-* for the tightest.
 
-    The tightest is the one that refused, else the one with the fewest requests left. Without windows there are no
-    headers.
+    The tightest is the one that refused, else the one with the fewest requests left. {} without windows.
     """
     if not windows:
         return {}

@@ -1,8 +1,8 @@
-"""Places for request bodies that are kept in memory until they are whole, and are large: those with recordings.
+"""Limits the large request bodies that are kept in memory while they arrive: those with recordings.
 
-A small body costs a connection's worth of memory. A large one costs a hundred times as much, for as long as its client
-takes to send it. So there are few places, and an account has one. A client that takes long to send loses its place to
-the next who comes while none is free.
+A small body takes as much memory as a connection. A large one takes a hundred times as much, for as long as its client
+sends it. So there are few places, and an account has one. If none is free, a new body gets the place of the one that
+has been arriving longest, if that has taken longer than KEPT_S.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from server.http.problems import Problem
 from server.model.errors import ConcurrencyLimited
 
 PLACES = 16  # a body has up to 16 MB, and is copied while it is parsed
-WAIT_S = 10.0  # for the account's place
-KEPT_S = 60.0  # before a place can be lost: 270 kB/s for the largest body
-LARGE_BYTES = 64 * 1024  # of a body; what is smaller is parsed sooner than a thread begins
+WAIT_S = 10.0  # longest wait for the account's place
+KEPT_S = 60.0  # after which a place can be lost; the largest body needs 270 kB/s
+LARGE_BYTES = 64 * 1024  # smaller bodies are parsed in less time than a thread takes to start
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class LargeBodies:
 
     @asynccontextmanager
     async def body(self, account: str) -> AsyncIterator["Room"]:
-        """Room in memory for one body, while the block lasts. In the block Room.take() may raise."""
+        """Room in memory for one body, while the block lasts."""
         async with AsyncExitStack() as stack:
             yield Room(self, account, stack)
 
@@ -78,7 +78,7 @@ class LargeBodies:
             self._used -= 1
 
     def settle(self, held: "_Held") -> None:
-        """Note that the body has arrived, or will not: its place can no longer be lost."""
+        """Note that the body has arrived or was given up, so its place can no longer be lost."""
         if held in self._arriving:
             self._arriving.remove(held)
 
@@ -91,7 +91,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Room:
-    """What one body may keep in memory."""
+    """The place of one body, if it needs one."""
 
     _bodies: LargeBodies
     _account: str
@@ -99,10 +99,10 @@ class Room:
     _held: _Held | None = field(default=None, init=False)
 
     async def take(self) -> None:
-        """Take a place, once the body turns out to be large.
+        """Take a place, because the body is large.
 
-        Raises ConcurrencyLimited if the account's own is not free within WAIT_S, and Problem queue_full. From now on
-        the block may end with Problem request_timeout, until the body has arrived.
+        Raises ConcurrencyLimited if the account's place is not free within WAIT_S, and Problem queue_full. From now on
+        until settle(), the block of LargeBodies.body() may end with Problem request_timeout.
         """
         if self._held is None:
             self._held = await self._stack.enter_async_context(self._bodies.place(self._account))
@@ -114,7 +114,7 @@ class Room:
 
 
 async def off_loop(size: int, parse: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Call *parse*, on a thread if the *size* of what it parses, in bytes, would hold up the event loop."""
+    """Call *parse*; on a thread if the *size* of its input, in bytes, would hold up the event loop."""
     if size <= LARGE_BYTES:
         return parse(*given, **named)
     return await asyncio.to_thread(parse, *given, **named)

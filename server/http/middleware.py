@@ -1,7 +1,7 @@
-"""What every HTTP answer has: a request id, CORS, compression, common headers, a log line and metrics.
+"""Adds to every HTTP answer: a request id, CORS and common headers, compression, a log line and metrics.
 
-The layers, from the outside to the inside: OuterMiddleware (ids, CORS, headers, log, metrics, reading the rest of
-refused uploads), Starlette's gzip middleware, the routes.
+The layers from the outside in are OuterMiddleware, which also reads the rest of refused uploads, Starlette's gzip
+middleware, and the routes.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ EXPOSING = {
         "Content-Disposition, Preference-Applied, Idempotent-Replayed, Scribewire-Warning, Deprecation, Sunset"
     ),
 }
-"""Headers of an answer that a page may read."""
+"""The header with which pages may read these headers of an answer."""
 MIN_COMPRESSED = 1000  # bytes; gzip costs more than it saves on smaller answers
 
 PREFLIGHT = {
@@ -43,21 +43,21 @@ PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, Prefer, Last-Event-ID, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
-"""Headers that allow a page to send a request; its browser remembers them for ten minutes."""
+"""Headers that allow a page to send a request. Browsers cache them for ten minutes."""
 
-KEPT_OPEN_BYTES = 1024 * 1024  # a connection is kept if no more than this is left of a refused body
+KEPT_OPEN_BYTES = 1024 * 1024  # a connection stays open if no more than this is left of a refused body
 LINGER_BYTES = 64 * 1024 * 1024
 LINGER_S = 15.0
-LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has read its refusal
+LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has probably read its refusal
 
 BAD, TOO_MANY = 400, 429
-LINE_BYTES = 140  # of the line of a request, without its path and id
+LINE_BYTES = 140  # length of a request's log line, without its path and id
 MAX_QUERY_FIELDS = 32
 
 DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-"""Headers of every answer that does not have its own."""
+"""Headers of answers that do not set them."""
 VARY = (b"vary", b"Origin, Accept-Encoding")
-KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # others must not add rows to the metrics
+KNOWN_METHODS = frozenset({*ALLOWED_METHODS, "OPTIONS", "PUT", "PATCH"})  # others count as one in the metrics
 
 RawHeader: TypeAlias = tuple[bytes, bytes]
 Given: TypeAlias = Mapping[bytes, bytes]
@@ -67,7 +67,7 @@ _OUTPUT = re.compile(r"/v1/jobs/[^/]+/outputs/")
 
 
 class Origins:
-    """Which web pages may read our answers (CORS, fetch.spec.whatwg.org). Cookies are never allowed."""
+    """The origins of web pages that may read answers (CORS, fetch.spec.whatwg.org). Cookies are never allowed."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._any = "*" in allowed
@@ -81,7 +81,7 @@ class Origins:
 
 
 class Compression:
-    """Compresses answers, except downloads: their ETag and byte ranges are those of the stored bytes."""
+    """Compresses answers, except downloads, whose ETag and byte ranges are those of the stored bytes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._plain = app
@@ -94,7 +94,7 @@ class Compression:
 
 @dataclass(slots=True)
 class OuterMiddleware:
-    """The outermost layer. It decides the request id and the environment before anything else happens."""
+    """The outermost layer. It first sets the request id and the environment."""
 
     app: ASGIApp
     _: KW_ONLY
@@ -103,7 +103,7 @@ class OuterMiddleware:
     new_request_id: Callable[[], str]
     sandbox_host: str | None
     address_limits: AddressLimits
-    query_fields: Mapping[str, int]  # path -> how many fields its query may have, if more than MAX_QUERY_FIELDS
+    query_fields: Mapping[str, int]  # by path, the most fields of a query, if that is not MAX_QUERY_FIELDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -125,14 +125,14 @@ class OuterMiddleware:
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         if scope["method"] == "OPTIONS" and b"access-control-request-method" in exchange.given:
-            # This is answered even if the path is unknown.
+            # A preflight request, which is answered even if the path is unknown.
             granted = self.origins.headers(exchange.origin, PREFLIGHT)
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return
         await self._routes(scope)(scope, exchange.receive, exchange.send)
 
     def _routes(self, scope: Scope) -> ASGIApp:
-        """The app that answers, or a refusal of an address with too many connections, or of too many query fields."""
+        """The app, or a refusal if the address has too many connections or the query too many fields."""
         try:
             self.address_limits.check_connections(scope)
         except Problem as error:
@@ -169,17 +169,17 @@ class OuterMiddleware:
 class _Exchange:
     """One request and its answer. Adds the common headers, and makes sure that a client can read a refusal.
 
-    If a server answers and closes while the client is still sending, the client's system drops the answer (TCP RST). So
-    after a refusal the rest of the body is read and dropped, within bounds, before the connection is closed.
+    If a server closes a connection while the client is still sending, the client's system drops the answer (TCP RST).
+    So after a refusal the rest of the body is read and dropped, within bounds, before the connection is closed.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Origins) -> None:
-        self.status = 499  # the client left before an answer began
+        self.status = 499  # remains if the client leaves before an answer begins
         self.given: Given = scope["state"]["given"]
         self.origin = self.given[b"origin"].decode("latin-1") if b"origin" in self.given else None
         self._scope = scope
         self._state = scope["state"]
-        self._counted = False  # as a refusal of somebody without a key
+        self._counted = False  # whether check_refusals() was called
         self._replaced = False
         self._receive = receive
         self._send = send
@@ -203,7 +203,7 @@ class _Exchange:
 
     async def send(self, message: Message) -> None:
         if self._replaced:
-            return  # the rest of an answer in whose place another one was sent
+            return  # the rest of the answer that was replaced
         if message["type"] == "http.response.start":
             if message["status"] >= BAD and await self._replace():
                 return
@@ -220,7 +220,7 @@ class _Exchange:
             self._answered = time.perf_counter()
 
     async def _replace(self) -> bool:
-        """Answer 429 in place of a refusal, if it is one too many for this client. Returns whether."""
+        """Answer 429 in place of a refusal if the address was refused too often. Returns whether it did."""
         if self._counted or self._state.get("account") is not None:
             return False
         self._counted = True
@@ -238,7 +238,7 @@ class _Exchange:
         return self.status >= BAD and not self._body_ended
 
     def _complete_headers(self, headers: Iterable[RawHeader]) -> list[RawHeader]:
-        """The *headers* of the answer, with those that every answer has."""
+        """The answer's *headers* with the common ones."""
         added = [(b"x-request-id", self._state["request_id"].encode()), VARY]
         for name, value in (*self._cors.items(), *self._state.get("limit_headers", {}).items()):
             added.append((_raw_name(name), value.encode("latin-1")))
@@ -260,9 +260,9 @@ class _Exchange:
 
 
 def _declared_length(given: Given) -> float:
-    """How long the body may become. A chunked body has no bound.
+    """The length of the body that the headers declare; infinite for a chunked body.
 
-    With `Expect: 100-continue` there is no bound either, because a client may send the body although it was refused.
+    It is also infinite with `Expect: 100-continue`, because after a refusal the client may or may not send the body.
     """
     if b"transfer-encoding" in given or given.get(b"expect", b"").lower() == b"100-continue":
         return math.inf
@@ -284,7 +284,7 @@ def _request_id(given: Given) -> str | None:
 
 
 def _enter_environment(scope: Scope, given: Given, sandbox_host: str | None) -> str:
-    """Return "sandbox" under /sandbox, which becomes the root path, or on the sandbox's own host; else "production"."""
+    """The environment of a request: "sandbox" under /sandbox, which becomes the root path, or on *sandbox_host*."""
     path: str = scope["path"]
     if path == "/sandbox":
         path = scope["path"] = "/sandbox/"

@@ -37,7 +37,7 @@ IN_PATHS: Mapping[str, tuple[str, str]] = {
     "key_id": ("A key's id", "key_not_found"),
     "delivery_id": ("A delivery's id", "delivery_not_found"),
 }
-"""What a path names: its description, and the code where it does not exist. Operations need not declare these."""
+"""The parameters in paths, which operations need not declare: description, and the error code if there is none such."""
 SECURITY: Mapping[Auth, list[dict[str, Any]]] = {
     Auth.KEY: [{"key": []}],
     Auth.GRANT: [{"key": []}],
@@ -62,7 +62,7 @@ def document(
     tags: Mapping[str, str] = MappingProxyType({}),
     schemas: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The OpenAPI document of *operations*. *tags* and *schemas* are those of dialects, in addition to our own."""
+    """The OpenAPI document of *operations*. *tags* and *schemas* are those of the dialects."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         if not operation.hidden:

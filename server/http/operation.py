@@ -1,6 +1,6 @@
-"""One row of the route table, and the resource that answers a path's methods.
+"""An Operation is one row of the route table; a Resource answers all methods of a path.
 
-Everything else is made from the table: Starlette's routes, the Allow header, the order of checks and /openapi.json.
+The Allow header, the checks before a handler and /openapi.json are made from the table.
 """
 
 import asyncio
@@ -31,34 +31,30 @@ Schema: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
-def _no_headers(_problem: Problem, _request_id: str) -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorShape:
-    """Errors as clients of another service read them."""
+    """The form of errors for clients of another service. Functions get the problem and the request's id."""
 
-    schema: str  # the name of the body among the components of /openapi.json
-    body: Callable[[Problem, str], Mapping[str, Any]]  # of a problem and the request's id
-    headers: Callable[[Problem, str], Mapping[str, str]] = _no_headers
-    statuses: Mapping[str, int] = field(default_factory=dict)  # code -> status, where it is not ours
+    schema: str  # the name of the body's schema among the components of /openapi.json
+    body: Callable[[Problem, str], Mapping[str, Any]]
+    headers: Callable[[Problem, str], Mapping[str, str]] = lambda _problem, _request_id: {}
+    statuses: Mapping[str, int] = field(default_factory=dict)  # by code, the status if it differs from ours
 
 
 class Auth(StrEnum):
-    """Which credentials an operation takes."""
+    """The credentials that an operation takes."""
 
     KEY = "key"  # a valid API key of this environment
-    GRANT = "grant"  # the same, or a grant that was made with one
-    OPEN = "open"  # anyone, counted by address
-    OWN = "own"  # the handler decides: signed links, stream tokens
-    FREE = "free"  # anyone, counted by address and only against floods: metrics, documentation
-    NONE = "none"  # anyone, not counted, because the answer costs no more than a refusal: health
+    GRANT = "grant"  # such a key, or a grant that stands for one
+    OPEN = "open"  # none; requests are limited by address
+    OWN = "own"  # the handler checks signed links or stream tokens itself
+    FREE = "free"  # none; requests are limited by address only against floods: metrics, documentation
+    NONE = "none"  # none; requests are not limited, because the answer costs no more than a refusal: health
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One documented success."""
+    """A successful answer, for the documentation."""
 
     description: str
     schema: Schema | None = None
@@ -70,7 +66,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One documented parameter of an operation."""
+    """A parameter of an operation, for the documentation."""
 
     name: str
     place: str  # query | header | path
@@ -82,16 +78,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecation:
-    """When a route was deprecated, until when it still answers, and where to read about its successor."""
+    """When a route was deprecated, until when it answers, and where its successor is described."""
 
     since: int  # ms since 1970 UTC
-    sunset: int  # from then on it is gone: 410
+    sunset: int  # ms since 1970 UTC; from then on the answer is 410
     notice: str  # URL
     successor: str | None = None  # URL
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Deprecation (RFC 9745), Sunset (RFC 8594) and the links of both."""
+        """The headers Deprecation (RFC 9745), Sunset (RFC 8594) and Link."""
         links = [f'<{self.notice}>; rel="deprecation"']
         if self.successor is not None:
             links.append(f'<{self.successor}>; rel="successor-version"')
@@ -101,7 +97,7 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A method of a path, who handles it, and its name in /openapi.json."""
+    """A method of a path, its handler, and its name in /openapi.json."""
 
     method: str
     path: str
@@ -118,22 +114,22 @@ class Operation:
     summary: str
     answers: Mapping[int, Answer]
     description: str = ""
-    tag: str = ""  # its group in /openapi.json; left out: that of its RouteGroup or dialect
+    tag: str = ""  # its group in /openapi.json; empty: that of its RouteGroup or dialect
     auth: Auth = Auth.KEY
-    media_types: tuple[str, ...] = ()  # media types of the body; none: a body is ignored
-    max_body: int | None = None  # bytes; None: the plan's upload cap
+    media_types: tuple[str, ...] = ()  # media types of the body; empty: a body is ignored
+    max_body: int | None = None  # bytes; None: the plan's limit of uploads
     body_required: bool = False
-    bodies: Mapping[str, Schema] = field(default_factory=dict)  # media type -> schema, for the documentation
+    bodies: Mapping[str, Schema] = field(default_factory=dict)  # by media type, for the documentation
     body_examples: Mapping[str, object] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
-    codes: tuple[str, ...] = ()  # error codes in addition to those of every operation of its kind
-    hidden: bool = False  # not in /openapi.json: pages for people
+    codes: tuple[str, ...] = ()  # error codes, in addition to those that openapi.py adds
+    hidden: bool = False  # True: not in /openapi.json, such as pages for people
     deprecation: Deprecation | None = None
-    errors_as: "ErrorShape | None" = None  # for clients that expect another error shape than ours
+    errors_as: "ErrorShape | None" = None  # None: problem+json
 
 
 def json_body(schema: str, *, most: int, example: object, required: bool = False) -> dict[str, Any]:
-    """Members of an operation that takes JSON, of the component *schema* and at most *most* bytes."""
+    """The members of an Operation that takes JSON of the component *schema*, of at most *most* bytes."""
     kind = "application/json"
     return {
         "media_types": (kind,),
@@ -145,11 +141,11 @@ def json_body(schema: str, *, most: int, example: object, required: bool = False
 
 
 class Admission(Protocol):
-    """What a Resource needs of access control: the checks before a handler, and the headers after it."""
+    """The checks before a handler, and the headers after it. AccessControl implements it."""
 
     async def admit(self, request: Request, operation: Operation) -> Caller: ...
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
-        """Headers with the caller's remaining limits after a request, which may have been refused."""
+        """Headers with the caller's remaining limits after a request. *refusal* is the error that ended it, if any."""
 
 
 CUT_OFF = Refused("shutting_down", "the server is restarting; send the request again", retry_after_s=5)
@@ -170,14 +166,14 @@ class Resource:
         try:
             response = await self._dispatch(request)
         except ClientDisconnect:
-            return  # the client is gone; what it sent was discarded on the way out
-        except asyncio.CancelledError:  # the server stops, and the time that it gives to requests is over
+            return  # what the client sent was deleted by the blocks that this error has left
+        except asyncio.CancelledError:  # the server stops, and the time for requests is over
             response = problem_response(request, CUT_OFF, shape=self._shape)
         except Exception as error:  # noqa: BLE001  the outermost edge: every error becomes an answer
             response = problem_response(request, error, shape=self._shape)
         try:
             await response(scope, receive, send)
-        except asyncio.CancelledError:  # as above, in the middle of an answer: its connection is closed
+        except asyncio.CancelledError:  # the server stops in the middle of an answer, and closes its connection
             log.warning("an answer was cut off", extra={"path": path_for_log(scope["path"])})
 
     async def _dispatch(self, request: Request) -> Response:
@@ -189,7 +185,7 @@ class Resource:
             raise Problem("method_not_allowed", f"{method} is not offered here", headers={"Allow": self._allow})
         state = request.scope["state"]
         state["route"] = operation.endpoint.path
-        state["unlogged"] = operation.auth is Auth.NONE  # programs ask for it every few seconds
+        state["unlogged"] = operation.auth is Auth.NONE  # requested by programs every few seconds
         if operation.deprecation is not None and now_ms() >= operation.deprecation.sunset:
             raise Problem("version_gone", "this is no longer offered", headers=operation.deprecation.headers)
         caller = await self._admission.admit(request, operation)
@@ -204,14 +200,13 @@ class Resource:
 
 
 def _mark_deprecated(response: Response, deprecation: Deprecation | None) -> Response:
-    """Add the headers of a deprecated route to *response*."""
     for name, value in deprecation.headers.items() if deprecation is not None else ():
         response.headers.append(name, value)
     return response
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer every path that no operation has, also for a WebSocket."""
+    """Answer requests and WebSockets for unknown paths."""
     problem = problem_response(HTTPConnection(scope), Problem("not_found", "there is nothing at this path"))
     await problem(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""Finding the resource of a path."""
+"""Finds the resource of a path."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from operator import itemgetter
@@ -9,22 +9,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 Segments: TypeAlias = tuple[str, ...]
 
 _Pattern: TypeAlias = tuple[Callable[[Segments], object], object, Mapping[str, int], ASGIApp]
-"""What picks the literal segments of a path, these segments, the places of the parameters by name, and the app."""
+"""A getter of the literal segments of a path, these segments, the places of its parameters by name, and its app."""
 
 
 class Paths:
-    """An ASGI app over *apps* by path, such as "/v1/jobs/{job_id}". A parameter is one segment that is not empty.
+    """An ASGI app that passes requests to *apps* by path, such as "/v1/jobs/{job_id}", and sets scope["path_params"].
 
-    It sets scope["path_params"]. If two paths fit, look at the first segment in which they differ: a literal one wins
-    against a parameter. All other paths, and everything that is not HTTP, go to *others*. Raises ValueError for two
-    names of one parameter.
+    A parameter stands for one segment that is not empty. If two paths fit, the one with a literal segment where they
+    first differ is taken. Other paths, and everything that is not HTTP, go to *others*. Raises ValueError if a
+    parameter has two names.
     """
 
     def __init__(self, apps: Mapping[str, ASGIApp], others: ASGIApp) -> None:
         self._others = others
         self._fixed = {path: app for path, app in apps.items() if "{" not in path}
-        self._patterns: dict[int, list[_Pattern]] = {}  # by how many segments they have
-        names: dict[Segments, str] = {}  # of the parameter behind these segments
+        self._patterns: dict[int, list[_Pattern]] = {}  # by their number of segments
+        names: dict[Segments, str] = {}  # by the segments before a parameter, its name
         for path in sorted(apps.keys() - self._fixed.keys(), key=lambda path: [*map(_is_parameter, path.split("/"))]):
             segments = tuple(path.split("/"))
             self._patterns.setdefault(len(segments), []).append(_make_pattern(segments, apps[path]))
@@ -40,7 +40,7 @@ class Paths:
         return app(scope, receive, send)
 
     def _find(self, segments: Segments, parameters: dict[str, str]) -> ASGIApp:
-        """Return the app of the path with these segments. Its parameters are put into *parameters*."""
+        """Return the app of the path with these segments, and put its parameters into *parameters*."""
         for pick, literals, places, app in self._patterns.get(len(segments), ()):
             if pick(segments) == literals and all(values := [segments[place] for place in places.values()]):
                 parameters.update(zip(places, values, strict=True))

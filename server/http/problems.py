@@ -1,7 +1,7 @@
-"""Problems: how every error of the project is answered over HTTP, as problem+json (RFC 9457).
+"""Turns errors into Problems, which are answered as problem+json (RFC 9457).
 
-problem_of() turns every error into a Problem. A RequestError of the domain and an error of the pipeline have a code and
-become the Problem of that code; an unexpected error becomes an internal error without details.
+A RequestError of the domain and an error of the pipeline have a code and become the Problem of that code. For an
+unexpected error there is no Problem; operation.py answers it without details.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,11 +48,11 @@ CHALLENGES: Mapping[str, Mapping[str, str]] = {
         "insufficient_scope": 'Bearer realm="api", error="insufficient_scope"',
     }.items()
 }
-"""Headers that are sent with a code in every case."""
+"""Headers of every answer with these codes."""
 
 
 class Problem(Refused):
-    """A refusal with its status and headers. Only HTTP code raises it; the domain raises Refused."""
+    """A refusal with its status and headers. Only code that knows HTTP raises it; other code raises Refused."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Problem(Refused):
 
 
 def raw_answer(problem: Problem, *, request_id: str) -> bytes:
-    """The bytes of an answer to a client whose request is not read. The connection ends with it."""
+    """The bytes of an HTTP answer to a request that is not read. The connection must be closed after it."""
     body = orjson.dumps(problem.to_json(instance="/", request_id=request_id))
     headers = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), **problem.headers}
     lines = [f"HTTP/1.1 {problem.status} {problem.title}", *(f"{name}: {value}" for name, value in headers.items())]
@@ -117,17 +117,17 @@ def _pipeline(error: PipelineError) -> Problem | None:
 
 
 def _of_limit(error: LimitReached) -> Problem:
-    """The answer with the numbers of the limit. A client that is over its quota should not try again by itself."""
+    """The Problem with the numbers of the limit. For a quota it asks clients not to try again by themselves."""
     numbers = {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
     wait_s = error.retry_after_s
     if error.resets_at:
         numbers["resets_at"] = iso(error.resets_at)
         wait_s = seconds_until(error.resets_at, now_ms())
-    hopeless = {"x-should-retry": "false"} if error.code == "quota_exceeded" else {}
+    no_retry = {"x-should-retry": "false"} if error.code == "quota_exceeded" else {}
     return Problem(
         error.code,
         _LIMIT_TEXTS[type(error)].format_map(numbers),
-        headers=_retry_after(wait_s) | hopeless,
+        headers=_retry_after(wait_s) | no_retry,
         members=numbers,
     )
 
@@ -154,4 +154,4 @@ _TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Problem | None]] = {
     AudioTooLong: _too_long,
     PipelineError: _pipeline,
 }
-"""The first row whose class fits an error decides, so a class stands above its base."""
+"""The first row whose class fits an error is used, so a class must stand above its base."""

@@ -1,4 +1,4 @@
-"""JSON Schemas that several requests and answers have in common: kinds of values, and the members of an order."""
+"""Parts of JSON Schemas that several requests and answers share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ def object_of(required: Mapping[str, Any], optional: Mapping[str, Any] | None = 
 
 
 def list_of(item: Mapping[str, Any], **members: Any) -> dict[str, Any]:
-    """The schema of a list of *item* and of further *members*."""
+    """The schema of an object with a list `data` of *item*, and further *members*."""
     return object_of({"data": {"type": "array", "items": item}, **members})
 
 

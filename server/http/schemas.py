@@ -1,6 +1,6 @@
-"""JSON Schemas of all requests and answers: the components of /openapi.json. Each dialect adds its own.
+"""JSON Schemas of requests and answers, which are the components of /openapi.json. Dialects add their own.
 
-The black-box tests check every answer against them.
+The contract tests check every answer against them.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ from server.model.jobs import JOB_CODES, State
 
 
 def _embed(schema: Any, *, at: str) -> Any:
-    """A schema document that is part of another one: its inner references now lead to *at*."""
+    """*schema* as a part of another document, where its own references lead to *at*."""
     match schema:
         case dict():
             kept = {name: value for name, value in schema.items() if name not in ("$schema", "$id")}

@@ -1,7 +1,7 @@
-"""WebSockets of this service: they send JSON text, and a refusal that the client can read before the close.
+"""WebSockets that send JSON text, and refuse clients in a way that these can read.
 
-A client with a key can read HTTP, so it is refused before the WebSocket opens. A browser cannot read that answer. So
-for a client with a token the WebSocket opens, sends an error frame, and closes.
+A client with a key can read HTTP, so it is refused before the WebSocket opens. A browser, which has a token, cannot
+read that answer. So for a client with a token the WebSocket opens, sends an error frame, and closes.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ NORMAL = 1000
 GOING_AWAY = 1001
 ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
-LINE_BYTES = 150  # of the line of a socket in the log, without its path
-MAX_REASON_BYTES = 123  # the room in a close frame; a longer reason never reaches the peer
+LINE_BYTES = 150  # length of a socket's log line, without its path
+MAX_REASON_BYTES = 123  # the room in a close frame
 CLOSING_S = 10.0  # how long a peer may take to read the last message
-ORDER_S = 0.01  # between two messages of a peer that bring no audio, on average ...
-ORDERS_AHEAD_S = 0.5  # ... of this time
-MAX_COMMAS = 4000  # in a message: each may be another value, and parsing millions of them would hold everybody up
+ORDER_S = 0.01  # the average time between two messages without audio, over ORDERS_AHEAD_S
+ORDERS_AHEAD_S = 0.5
+MAX_COMMAS = 4000  # in a message: parsing millions of values would hold up the event loop
 
 _CODES = {
     "ingest_finished": 4410,
@@ -57,12 +57,12 @@ def cut_reason(text: str) -> str:
 
 
 def text_frame(body: bytes) -> bytes:
-    """The bytes in which UTF-8 text goes to a client: the same for all clients, so they can be made once."""
+    """The WebSocket frame with the UTF-8 text *body*. It is the same for all clients."""
     return Frame(Opcode.TEXT, body).serialize(mask=False)
 
 
 def message_of(text: str | None) -> Mapping[str, Any] | None:
-    """The JSON object that a peer sent as *text*; None if it is something else, or has more than MAX_COMMAS."""
+    """Parse the JSON object that a peer sent; None if *text* is something else or has more than MAX_COMMAS."""
     if text is None or text.count(",") > MAX_COMMAS:
         return None
     try:
@@ -77,16 +77,16 @@ class MessageTooBig(Exception):
 
 
 def own_error_frame(problem: Problem, path: str, request_id: str) -> bytes:
-    """An error as clients of our own API read it."""
+    """The error frame of the server's own API."""
     return orjson.dumps({"type": "error", "error": problem.to_json(instance=path, request_id=request_id)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketErrorStyle:
-    """The form of a socket's errors. By default it is that of our own API."""
+    """The form of a socket's errors, by default that of the server's own API."""
 
-    refusal: ErrorShape | None = None  # of the HTTP answer in place of a WebSocket
-    error_frame: Callable[[Problem, str, str], bytes] = own_error_frame  # of a problem, a path and a request id
+    refusal: ErrorShape | None = None  # of an HTTP answer before the WebSocket opens
+    error_frame: Callable[[Problem, str, str], bytes] = own_error_frame  # gets the problem, the path and the request id
     close_code: Callable[[Problem], int] = close_code
 
 
@@ -100,7 +100,7 @@ def socket_route(
     metrics: Metrics,
     error_style: SocketErrorStyle = OWN_ERROR_STYLE,
 ) -> WebSocketRoute:
-    """The route of a WebSocket. *converse* opens it and is its conversation."""
+    """The route of a WebSocket. *converse* accepts the socket and handles its messages until the end."""
 
     async def serve(websocket: WebSocket) -> None:
         socket = Socket(websocket, route=path, metrics=metrics, error_style=error_style)
@@ -121,12 +121,12 @@ class Socket:
         self._metrics = metrics
         self._code: int | None = None
         self.may_rest = False
-        """Whether it is only read, so that it may be closed while there is nothing to read."""
+        """Whether the client only reads, so that the socket may be closed while there is nothing to read."""
         self._idle_report = IdleReport(websocket.scope)
-        self._orders_paid = 0.0  # until when the orders so far use up their time
+        self._orders_until = 0.0  # the time that the orders so far have used up, at one in each ORDER_S
 
     async def serve(self, work: Awaitable[None]) -> None:
-        """Await *work*, report its error to the peer if it raises one, and close the WebSocket."""
+        """Await *work*, report its error to the client if it raises one, and close the WebSocket."""
         try:
             await work
         except WebSocketDisconnect as left:
@@ -141,7 +141,7 @@ class Socket:
         self._remember()
 
     def _remember(self) -> None:
-        """Write the line of the log."""
+        """Write the socket's log line."""
         state, path = self.websocket.state, path_for_log(self.websocket.scope["path"])
         fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
         if state.address_limits.may_log(self.websocket.scope, LINE_BYTES + len(path)):
@@ -149,7 +149,7 @@ class Socket:
 
     @property
     def _account(self) -> str | None:
-        """Whose key the peer has sent; None without a key, or if it was wrong."""
+        """The account whose key the client has sent; None without a valid key."""
         return getattr(self.websocket.state, "account", None)
 
     async def accept(self, *, subprotocol: str | None = None, headers: Mapping[str, str] | None = None) -> None:
@@ -162,28 +162,28 @@ class Socket:
         await self.send_frames(b"".join(map(text_frame, bodies)))
 
     async def send_frames(self, frames: bytes) -> None:
-        """Send what text_frame() made, once or more often, in one write. Our own server knows how (websocket.py).
+        """Send one or more text_frame()s in one write, which transport/websocket.py supports.
 
-        Raises WebSocketDisconnect, also if another task has noticed that the peer left.
+        Raises WebSocketDisconnect, also if another task has noticed that the client left.
         """
         if self._gone:
             raise WebSocketDisconnect(ABNORMAL)
         await self.websocket.send({"type": "websocket.send", "frames": frames})
 
-    def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  it is the only thing that this tells
+    def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  the only argument
         """Note whether there is nothing to send at the moment."""
         if self.may_rest:
             self._idle_report.rest_while(quiet)
 
     async def take_order(self) -> None:
-        """Wait until the peer may give another order: a message without audio costs it nothing, and us an answer."""
+        """Wait until the client may send another message without audio. This limits how many the server answers."""
         now = asyncio.get_running_loop().time()
-        self._orders_paid = max(self._orders_paid, now - ORDERS_AHEAD_S) + ORDER_S
-        if self._orders_paid > now:
-            await asyncio.sleep(self._orders_paid - now)
+        self._orders_until = max(self._orders_until, now - ORDERS_AHEAD_S) + ORDER_S
+        if self._orders_until > now:
+            await asyncio.sleep(self._orders_until - now)
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Close the WebSocket, waiting at most CLOSING_S for the peer to read."""
+        """Close the WebSocket. Waits at most CLOSING_S for the client to read."""
         if self._code is None:
             self._code = code
             if not self._gone:
@@ -208,13 +208,13 @@ class Socket:
             async with asyncio.timeout(CLOSING_S):
                 await self.accept()
                 if code != GOING_AWAY:
-                    await self._tell(problem)
+                    await self._send_error(problem)
         await self.close(code, f"{problem.code}: {problem.detail}")
 
     async def _count_refusal(self, error: Exception) -> Exception:
-        """*error*, or RateLimited if the peer has no key and its address was refused too often.
+        """*error*, or RateLimited if the client has no key and its address was refused too often.
 
-        An address with too many sockets waits for this answer, so that trying again and again gains nothing.
+        It returns after PAUSE_S if a limit was reached, so that trying again at once gains nothing.
         """
         if not self._connecting:
             return error
@@ -228,7 +228,7 @@ class Socket:
             await asyncio.sleep(PAUSE_S)
         return error
 
-    async def _tell(self, problem: Problem) -> None:
+    async def _send_error(self, problem: Problem) -> None:
         if not self._gone:
             path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
             await self.send(self._error_style.error_frame(problem, path, request_id))

@@ -1,4 +1,4 @@
-"""Server-Sent Events as the WHATWG standard writes them: formatting events, parsing the resume point."""
+"""Formats Server-Sent Events as the WHATWG standard describes, and parses Last-Event-ID."""
 
 import re
 
@@ -10,23 +10,23 @@ STREAM_HEADERS = {
     "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
     "X-Accel-Buffering": "no",
 }
-"""The headers of every stream. The last one lets proxies pass each event on at once."""
+"""The headers of every stream. The last one keeps proxies from buffering."""
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment that proxies take for life and clients ignore."""
+"""A comment that keeps proxies from closing the connection. Clients ignore it."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def retry(ms: int) -> bytes:
-    """The line after which the client reconnects *ms* after a connection broke."""
+    """The line that makes clients reconnect *ms* after a connection broke."""
     return b"retry: %d\n\n" % ms
 
 
 def event(name: str | None, data: bytes, *, seq: int | None = None) -> bytes:
-    """One event with UTF-8 *data*. Without *seq* the client's last event id stays; *name* None means "message".
+    """One event with UTF-8 *data*. Without *seq* the client's last event id stays. *name* None means "message".
 
-    A line break in the data starts a new data line and arrives as a line feed.
+    The client gets every line break in the data as a line feed.
     """
     lines = [] if seq is None else [b"id: %d" % seq]
     if name is not None:
@@ -36,9 +36,9 @@ def event(name: str | None, data: bytes, *, seq: int | None = None) -> bytes:
 
 
 def last_event_id(header: str | None, query: str | None = None) -> int:
-    """The number of the last event that the client has; 0 if it has none.
+    """Parse the number of the last event that the client has; 0 if it has none.
 
-    The header wins over the query, because a reconnecting EventSource repeats its address and adds the header. Raises
+    *header* is preferred to *query*, because a reconnecting EventSource repeats its address and adds the header. Raises
     Refused invalid_last_event_id if it is no number. The caller checks whether the stream has such an event.
     """
     text = (header or query or "").strip()

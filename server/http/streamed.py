@@ -1,4 +1,4 @@
-"""An answer whose body comes piece by piece and whose source must be closed, such as a file that is read."""
+"""An answer that streams its body and closes the source of it, such as a file."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -8,9 +8,9 @@ from starlette.types import Receive, Scope, Send
 
 
 async def first_piece(source: AsyncGenerator[bytes]) -> bytes:
-    """The first piece of *source*; empty if *source* is. Give both to Streamed.
+    """The first piece of *source*; empty if *source* is. Pass both to Streamed.
 
-    Take it before the answer begins: if *source* raises an error here, the error can still become the answer.
+    Reading it before the answer begins lets an error of *source* become the answer.
     """
     try:
         return await anext(source, b"")
@@ -27,10 +27,9 @@ async def _after(first: bytes, source: AsyncGenerator[bytes]) -> AsyncGenerator[
 
 
 class Streamed(StreamingResponse):
-    """Sends *first*, then *source*. Closes *source* when the answer ends, also if the client leaves before.
+    """Sends *first*, then *source*, and closes *source* when the answer ends or the client leaves.
 
-    Starlette does not close the source of a client that left, so its files would stay open until Python collects
-    garbage.
+    Starlette does not close the source if the client leaves, so files would stay open until garbage is collected.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Streamed(StreamingResponse):
         status: int = 200,
         headers: Mapping[str, str],
     ) -> None:
-        """*seat*, which was taken before the answer began, is left at its end."""
+        """*seat* is a context manager that is exited at the end of the answer."""
         super().__init__(_after(first, source), status, headers)
         self._source = source
         self._seat = nullcontext() if seat is None else seat

@@ -1,9 +1,9 @@
-"""Accepts connections, as many as the process has descriptors for.
+"""Accepts connections, as many as the process has file descriptors for.
 
-Every connection needs a descriptor, and so does every file, pipe and outgoing request. If connections took the last
-one, no audio could be read any more. asyncio's own server accepts thousands of connections before a protocol can count
-the first one, and when descriptors run out it writes a log line for each attempt. So connections are accepted here, one
-by one, and none while the limit is reached.
+Every connection needs a descriptor, and so does every file, pipe and outgoing request. If connections took all of them,
+no audio could be read. asyncio's own server accepts thousands of connections before a protocol can count the first one,
+and when descriptors run out it writes a log line for each attempt. So connections are accepted here, one by one, and
+none while the limit is reached.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from server.transport.connections import ConnectionRules, Connections, TrackedCo
 MAX_DESCRIPTORS = 1_048_576  # where the system has no limit
 RESERVED_DESCRIPTORS = 256  # for the database, decoders and outgoing requests
 DESCRIPTORS_EACH = 2  # of a connection: its socket, and the file that is uploaded or downloaded over it
-MAX_CONNECTIONS = 10_000  # where the descriptors suffice for more: an idle connection takes 25 kB of memory
+MAX_CONNECTIONS = 10_000  # even if there are more descriptors: an idle connection takes 25 kB of memory
 
-OF_ACCOUNT = 0.6  # of all connections: half of them may read one session, and its owner needs some, too
+OF_ACCOUNT = 0.6  # of all connections: half of them may be readers of one session, and its owner needs some too
 
 BACKLOG = 2048  # connections that the system keeps until they are accepted
 AT_ONCE = 4  # connections accepted before other work gets its turn
-RETRY_S = 1.0  # after the system had no descriptor left all the same
+RETRY_S = 1.0  # pause after an error of accept(), such as no free descriptor
 WARN_EVERY_S = 60.0
 
 
@@ -39,16 +39,16 @@ def raise_descriptor_limit() -> int:
         return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError) as error:  # macOS has a lower limit that it does not tell
+    except (OSError, ValueError) as error:  # macOS has a lower limit than it reports
         log.warning("the limit of open files could not be raised: %s", error, extra={"limit": soft})
         return soft
     return wanted
 
 
 def connection_limits(config: Config, descriptors: int) -> ConnectionRules:
-    """How many connections there may be in all and of one address, in a process with so many *descriptors*.
+    """The limits of connections in a process with so many *descriptors*.
 
-    Raises ConfigError if the settings ask for more than the descriptors suffice for.
+    Raises ConfigError if the settings ask for more connections than there are descriptors for.
     """
     possible = max(1, (descriptors - RESERVED_DESCRIPTORS) // DESCRIPTORS_EACH)
     if config.max_connections > possible:
@@ -88,7 +88,7 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accept nothing more and close the listening socket. Connections stay as they are."""
+        """Close the listening socket. Open connections stay open."""
         self._pause()
         self._closed = True
         self._listening.close()
@@ -104,14 +104,14 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        """Accept all connections that wait. The event loop calls it when there are any."""
+        """Accept up to AT_ONCE waiting connections. The event loop calls it when there are any."""
         if self._connections.full:
             self._pause()
             self._warn("there are as many connections as there may be; new ones wait")
             self._connections.make_room()
         for _ in range(AT_ONCE):
             if self._connections.full:
-                return  # whether another one waits is not known
+                return  # whether a further one waits is not known
             try:
                 connection, peer = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -136,7 +136,7 @@ class Acceptor:
     async def _start_protocol(self, connection: socket.socket, tracked: TrackedConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: self._make_protocol(tracked), connection)
-        except OSError:  # the client has left already
+        except OSError:  # the client has left
             connection.close()
             tracked.leave()
 

@@ -1,35 +1,35 @@
 """Reads large bodies with fewer system calls and fewer copies than asyncio's data_received().
 
-Reading, waking the request, searching and writing cost time for each piece of a body, so larger pieces make it cheaper.
-uvloop's pieces have at most 256,000 bytes, and each is copied once more on its way.
+Each piece of a body costs a read, a wake-up of the request, a search for the boundary and a write, so fewer, larger
+pieces cost less. uvloop's own pieces have at most 256,000 bytes, and each is copied once more.
 """
 
 import asyncio
 from collections.abc import Callable
 
 FROM_BYTES = 128 * 1024
-"""Received at once in the middle of a body: there is more where that came from."""
+"""The size of a read in the middle of a body from which on the body counts as large."""
 
 MOST_BYTES = 2 * 1024 * 1024
-"""That are read from a connection at once."""
+"""The most bytes read from a connection at once."""
 
 LEAST_BYTES = 64 * 1024
 
 TOGETHER_BYTES = 16 * 1024 * 1024
-"""That may be read from all connections in one turn of the event loop, so that it stays a short one."""
+"""The most bytes read from all connections together in one turn of the event loop, so that turns stay short."""
 
 
 class BulkReads:
-    """What the large bodies of a process share: one buffer, because each piece is copied out of it before the next."""
+    """One buffer for the large bodies of a process. Each piece is copied out of it before the next one is read."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(MOST_BYTES))
         self._readers = 0
 
     def begin(self, transport: asyncio.Transport, http: asyncio.Protocol) -> Callable[[], None]:
-        """From now on pass incoming data to *http*, the protocol of *transport*, in large pieces (memoryview).
+        """Pass incoming data to *http*, the protocol of *transport*, in large pieces (memoryview).
 
-        A piece is valid until data_received() returns. Call the returned function once to end this.
+        A piece is valid until data_received() returns. Call the returned function once to go back to usual reads.
         """
         self._readers += 1
         transport.set_protocol(_BulkReader(http, self._share))
@@ -45,7 +45,7 @@ class BulkReads:
 
 
 class _BulkReader(asyncio.BufferedProtocol):
-    """Stands before a connection's protocol while large pieces come, and passes everything on to it."""
+    """Reads large pieces for a connection's protocol, and passes all events on to it."""
 
     def __init__(self, http: asyncio.Protocol, share: Callable[[], memoryview]) -> None:
         self._http = http

@@ -1,7 +1,7 @@
 """Limits the number of open connections, and how long one may be idle.
 
 The command `serve` makes one Connections for the process. The acceptor asks it to admit each new connection, which
-becomes a TrackedConnection. uvicorn's protocols report to that what the connection does.
+becomes a TrackedConnection. The protocols report to the TrackedConnection what happens on it.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from server.config import Network
 from server.metrics import Metrics
 from server.transport.fair_queue import FairQueue
 
-MIN_READ_BYTES = 16 * 1024  # that a client takes within ConnectionRules.unread_s, if so much waits for it
-MAX_CUTS = 20  # of connections of an account within a minute; then it may open no other
-SILENT_AT_ONCE = 16  # connections without a request that are closed together to make room
+MIN_READ_BYTES = 16 * 1024  # a client must read so much, or all that waits, within ConnectionRules.unread_s
+MAX_CUTS = 20  # an account with more connections cut off within a minute may open no others
+SILENT_AT_ONCE = 16  # connections that are closed together to make room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,22 +34,22 @@ class ConnectionRules:
     max_open: int
     max_of_address: int
     max_of_account: int
-    head_s: float = 15.0  # until the whole head of a request has come
+    head_s: float = 15.0  # within which the whole head of a request must arrive
     rest_s: float = 75.0  # between two requests, or a second more
-    unread_s: float = 60.0  # in which MIN_READ_BYTES or all of what is sent must be taken
+    unread_s: float = 60.0  # within which a client must read MIN_READ_BYTES, or all that was sent
 
 
 class Connections:
-    """Counts the open connections, and knows which of them can be closed to make room for others."""
+    """Counts the open connections, and lists those that can be closed to make room for others."""
 
     def __init__(self, rules: ConnectionRules, *, trusted_proxies: Sequence[Network], metrics: Metrics) -> None:
         self.rules = rules
         self.on_room: Callable[[], None] = lambda: None
-        """Called whenever a connection has ended, or rests and can be closed."""
+        """Called whenever a connection has ended, or may be closed from now on."""
         self.fair_queue = FairQueue()
         self.headless: dict[TrackedConnection, None] = {}  # without a request so far; the oldest first
         self.resting: dict[TrackedConnection, None] = {}  # between two requests; the oldest first
-        self.idle: dict[TrackedConnection, None] = {}  # readers of what is silent; the oldest first
+        self.idle: dict[TrackedConnection, None] = {}  # with a stream that has nothing to send; the oldest first
         self._trusted = trusted_proxies
         self._metrics = metrics
         self._open = 0
@@ -62,7 +62,7 @@ class Connections:
         return self._open >= self.rules.max_open
 
     def admit(self, peer: str) -> "TrackedConnection | None":
-        """Admit a connection from the address *peer*. Returns None if that address has as many as it may.
+        """Admit a connection from the address *peer*. Returns None if that address has too many.
 
         A trusted proxy may have any number, because many clients come through it.
         """
@@ -79,8 +79,8 @@ class Connections:
     def make_room(self) -> None:
         """Close some connections to make room for new ones.
 
-        Closes the oldest that never sent a request. If there are none, closes the one that was idle longest. If none is
-        idle, closes the oldest silent readers of the account with the most connections.
+        It closes the oldest that never sent a request; if there are none, the one that has waited longest for its next
+        request; if there is none, the longest silent streams of the account with the most connections.
         """
         silent = list(islice(self.headless, SILENT_AT_ONCE)) or list(islice(self.resting, 1))
         if not silent and self.idle:
@@ -128,7 +128,7 @@ class Connections:
         self._of_address.leave(address)
 
     def release(self, address: str | None) -> None:
-        """Note that a connection from *address*, as it was counted, has ended."""
+        """Note that a connection has ended. *address* is that for which it was counted."""
         self._open -= 1
         if address is not None:
             self.leave_address(address)
@@ -137,20 +137,20 @@ class Connections:
 
 
 class TrackedConnection:
-    """One connection among all. Its protocol reports what the connection does; this ends idle ones.
+    """One connection. Its protocol calls the methods, and this closes it if its client is too slow.
 
     A connection is at work while a request is answered or a WebSocket is open. Otherwise it waits for the rest of a
-    request's head, which must come in time, or is idle between two requests.
+    request's head, which must arrive in time, or rests between two requests.
     """
 
     def __init__(self, connections: Connections, address: str | None) -> None:
         self._connections = connections
-        self.account: str | None = None  # for which it is counted at the moment
+        self.account: str | None = None  # the account for which it is counted
         self.rests_since = 0.0  # in the time of the event loop, if it is between two requests
         self._address = address
-        self._party = address or self  # many clients come through one proxy
+        self._party = address or self  # a proxy's connections are separate parties
         self._fair_queue = connections.fair_queue
-        self._forwarded: str | None = None  # the address that a proxy tells of the present request
+        self._forwarded: str | None = None  # the address that a proxy forwarded with the present request
         self._transport: asyncio.WriteTransport | None = None
         self._unused: dict[TrackedConnection, None] | None = None  # where it is listed while it is not at work
         self._head_timer: asyncio.TimerHandle | None = None
@@ -158,7 +158,7 @@ class TrackedConnection:
         self._left = False
 
     def take_turn(self) -> bool:
-        """Whether a piece of work may be done at once. Otherwise await_turn()."""
+        """Whether a piece of work may be done at once. If not, call await_turn()."""
         return self._fair_queue.take(self._party)
 
     def await_turn(self, work: Callable[[], None]) -> None:
@@ -166,20 +166,20 @@ class TrackedConnection:
         self._fair_queue.join(self._party, work)
 
     def begin(self, transport: asyncio.WriteTransport) -> None:
-        """The connection is open. Its first request is awaited."""
+        """Note that the connection is open and waits for its first request."""
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)  # then pause_writing() is called for all that waits
+        transport.set_write_buffer_limits(high=0)  # so that pause_writing() is called as soon as anything waits
         self._list_in(self._connections.headless)
         self.start_head_timer()
 
     def start_head_timer(self) -> None:
-        """A part of a request's head has come, or must come now. The time for it runs from the first such call."""
+        """Limit the time until a request's head has arrived. The time begins with the first call."""
         if self._head_timer is None and self._transport is not None:
             loop = asyncio.get_running_loop()
             self._head_timer = loop.call_later(self._connections.rules.head_s, self._transport.close)
 
     def work(self) -> None:
-        """A request has come, or a WebSocket is open."""
+        """Note that a request is being answered, or a WebSocket is open."""
         if self._unused is not None or self._head_timer is not None:
             self._forget_idleness()
 
@@ -202,18 +202,18 @@ class TrackedConnection:
         return self._forwarded is not None
 
     def idle(self) -> None:
-        """Nothing is sent at present, so it may be closed if others need the room."""
+        """Note that its stream has nothing to send, so it may be closed if others need the room."""
         if self._unused is not self._connections.idle and not self._left:
             self._list_in(self._connections.idle)
             self._connections.on_room()
 
     def note_cut(self) -> None:
-        """It is cut because its peer sends too much."""
+        """Note that it is cut off because its client sends too much."""
         if self.account is not None:
             self._connections.note_cut(self.account)
 
     def rest(self) -> None:
-        """The request is answered, and the next one may come on the same connection."""
+        """Note that the request was answered. The next one may come on the same connection."""
         self._forget_idleness()
         self._leave_account()
         self._leave_forwarded()
@@ -222,12 +222,12 @@ class TrackedConnection:
         self._connections.on_room()
 
     def start_unread_timer(self) -> None:
-        """The client has not taken all that was sent. It is given some time for that."""
+        """Limit the time in which the client must read what was sent, since it has not read all of it."""
         assert self._transport is not None
         self._watch_reader(_unread_bytes(self._transport))
 
     def stop_unread_timer(self) -> None:
-        """The client has taken all that was sent."""
+        """Note that the client has read all that was sent."""
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
@@ -238,7 +238,7 @@ class TrackedConnection:
             self._transport.close()
 
     def abort(self) -> None:
-        """End the connection at once, without sending the rest."""
+        """Close the connection at once, without sending the rest."""
         self._forget_idleness()
         if self._transport is not None:
             self._transport.abort()
@@ -289,7 +289,7 @@ class TrackedConnection:
 
 
 class TrackedProtocol(asyncio.Protocol):
-    """The common part of uvicorn's protocols here: they report to their TrackedConnection."""
+    """The part that TrackedHttp and PatientWebSocket share: they report to their TrackedConnection."""
 
     tracked: TrackedConnection
 
@@ -307,9 +307,9 @@ class TrackedProtocol(asyncio.Protocol):
 
 
 def _unread_bytes(transport: asyncio.WriteTransport) -> int:
-    """The bytes that were sent and have not arrived: in this process and in the system, which may hold megabytes.
+    """The sent bytes that the client has not read: those in this process, and those in the system's send buffer.
 
-    Systems other than Linux may not know the second part. There a slow client's progress is seen in larger steps.
+    Systems other than Linux may not report the second part. There a slow client's progress is seen in larger steps.
     """
     kept = array("i", [0])
     connection = transport.get_extra_info("socket")

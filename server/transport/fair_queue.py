@@ -2,7 +2,7 @@
 
 Everything runs on one thread, so every client waits for all that one turn of the event loop does. A turn reads every
 connection that has data and runs every task that is ready. Without a rule, an address that keeps a hundred connections
-busy makes each turn a hundred requests long, and a bystander with one request waits for two such turns.
+busy makes each turn a hundred requests long, and another client with one request waits for two such turns.
 
 The rule is fair queueing (Nagle, RFC 970; RFC 8290). Work comes in pieces: to start a request, which
 takes some 0.05 ms, or to parse some frames or headers, which takes up to 0.3 ms. A turn has room for WORKS pieces and
@@ -21,35 +21,35 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 
 WORKS = 16
-"""Pieces of work in one turn of the event loop, unless those who ask seldom have more."""
+"""Pieces of work in one turn of the event loop. Addresses that have nothing waiting may add to them."""
 
 MOST = 64
-"""Pieces of work in one turn for all addresses together."""
+"""The most pieces of work in one turn, for all addresses together."""
 
 TURN_S = 0.0004
-"""After which a turn takes no more of those who had a piece already."""
+"""The time after which a turn does no more work of addresses that have had a piece."""
 
 LEAST = 2
 """Pieces of work for which every turn has room."""
 
 LONG_TURN_S = 0.0012
-"""Of CPU time in a whole turn, with all that runs in it, after which the next turns have room for fewer pieces."""
+"""The CPU time of a whole turn, with all that runs in it, beyond which the next turns have room for fewer pieces."""
 
 
 class FairQueue:
-    """Work that waits for its turn, by its party: an address, or a connection of a proxy."""
+    """Work that waits for its turn, by party. A party is an address, or one connection of a proxy."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()  # who is next comes first
-        self._served: set[Hashable] = set()  # in this turn
-        self._room = WORKS  # pieces of a turn at present
-        self._left = 0  # pieces of this turn
+        self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()  # the next party first
+        self._served: set[Hashable] = set()  # parties that had a piece in this turn
+        self._room = WORKS  # pieces for which a turn has room at present
+        self._left = 0  # pieces for which this turn still has room
         self._until = 0.0  # the end of this turn
         self._scheduled_at = 0.0  # in CPU time of the event loop's thread
         self._scheduled = False
 
     def take(self, party: Hashable) -> bool:
-        """Whether *party* may do a piece of work at once. Otherwise it should join()."""
+        """Whether *party* may do a piece of work at once. If not, it should join()."""
         if not self._scheduled:
             self._begin_turn()
             self._schedule()
@@ -62,7 +62,7 @@ class FairQueue:
         return True
 
     def join(self, party: Hashable, work: Callable[[], None]) -> None:
-        """Call *work* once, in one of the next turns of the event loop, after all that *party* has waiting."""
+        """Call *work* in one of the next turns of the event loop, after all waiting work of *party*."""
         self._waiting.setdefault(party, deque()).append(work)
         if not self._scheduled:
             self._schedule()
@@ -81,7 +81,7 @@ class FairQueue:
         return self._left > 0 and time.monotonic() < self._until
 
     def _serve(self) -> None:
-        """Begin the next turn with those that wait."""
+        """Begin the next turn with the waiting work."""
         self._scheduled = False
         took_s = time.thread_time() - self._scheduled_at
         fitting = int(self._room * LONG_TURN_S / took_s) if took_s > LONG_TURN_S else self._room + 1
@@ -89,7 +89,7 @@ class FairQueue:
         if not self._waiting:
             return
         self._begin_turn()
-        self._schedule()  # first, for a work that fails must not hold up the others
+        self._schedule()  # first, because work that raises must not hold up the rest
         while self._waiting and self._has_room():
             party, works = self._waiting.popitem(last=False)
             if len(works) > 1:

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 on llhttp (httptools), protected against clients that send slowly, read slowly, or break HTTP.
+"""uvicorn's HTTP/1.1 protocol, protected against clients that send slowly, read slowly, or break HTTP.
 
-llhttp only parses. It has no bound for heads, chunks, chunk extensions or trailers, and uvicorn adds none. A request
-that would take unbounded memory or work, or that could be understood in two ways, is refused here.
+uvicorn and its parser llhttp (httptools) do not bound heads, chunks, chunk extensions or trailers. A request that would
+take unbounded memory or work, or that could be understood in two ways, is refused here.
 """
 
 import asyncio
@@ -24,39 +24,39 @@ from server.transport.response_cycle import ResponseCycle
 from server.waiting import TokenBucket
 
 MAX_TARGET_BYTES = 4 * 1024
-"""Of the path and query of a request."""
+"""The most bytes of the path and query of a request."""
 
 MAX_PATH_BYTES = 1024
-"""The most bytes of the path. Each is decoded, logged and repeated in the answer; no path of ours has half as many."""
+"""The most bytes of the path, which is decoded, logged and repeated in the answer. Real paths have less than half."""
 
 MAX_HEADERS = 100
-"""Header lines and trailers of a request. Each costs work, however short it is."""
+"""The most header lines and trailers of a request. Each costs work, however short it is."""
 
 MAX_HEAD_BYTES = 32 * 1024
-"""Of the head of a request and the trailers of its body together."""
+"""The most bytes of a request's head and trailers together."""
 
 MAX_IDLE_BYTES = 64 * 1024
-"""Received in a row without the end of a head, a byte of a body or the end of a request."""
+"""The most bytes in a row without the end of a head, a byte of a body or the end of a request."""
 
 MAX_PIPELINED = 16
-"""Requests that wait for the one that is being answered on the same connection."""
+"""The most requests that wait for the one that is being answered on the same connection."""
 
 CHUNKS, CHUNKS_PER_S = 1000, 200
-"""The allowance of short chunks of a body: so many at once, and then so many a second."""
+"""The allowance of short chunks in a body: so many at once, and then so many a second."""
 
 CHUNK_BYTES = 256
-"""A chunk of so many bytes costs nothing of the allowance; a shorter one costs the missing part of one."""
+"""A chunk of so many bytes costs nothing of the allowance. A shorter one costs 1 - its bytes / CHUNK_BYTES."""
 
 PIECE_BYTES = 1024
-"""Of heads and short chunks that are parsed before others get their turn. Headers of four bytes each take 0.3 ms."""
+"""Heads and short chunks are parsed in such pieces, one in a turn. With headers of four bytes one takes 0.3 ms."""
 
-FIELD_BYTES = 4  # of a header line in addition to its name and value
+FIELD_BYTES = 4  # the bytes of a header line in addition to its name and value
 
 NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 
 
 class PatientFlow(FlowControl):
-    """uvicorn's control of reading, which does not resume while data that came waits for its turn."""
+    """uvicorn's control of reading. It does not resume while received data waits for its turn."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -81,7 +81,7 @@ class PatientFlow(FlowControl):
 
 
 class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
-    """The HTTP class of the server. It reports to *tracked* what the connection does, and reads large bodies in *bulk*.
+    """The server's HTTP protocol. It reports to *tracked* what the connection does, and reads large bodies with *bulk*.
 
     uvicorn itself closes only connections that are idle between two requests. It waits for ever for a first request,
     for the rest of a request's head, and for a client that does not read its answer.
@@ -91,19 +91,19 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         super().__init__(**settings)
         self.tracked = tracked
         self._bulk = bulk
-        self._end_bulk: Callable[[], None] | None = None  # while a large body comes
+        self._end_bulk: Callable[[], None] | None = None  # ends the bulk reads of a large body
         self._running: RequestResponseCycle | None = None  # the oldest request that is not answered
-        self._held = b""  # what came and is not parsed yet
-        self._waits = False  # for its turn to parse that
+        self._held = b""  # received data that is not parsed
+        self._waits = False  # whether it waits for its turn to parse the held data
         self._parsing = False
         self._upgraded = False  # to a WebSocket, which has another protocol
-        self._opens_websocket = False  # by the head that was just read
-        self._ignores_upgrade = False  # to anything else, which that head asks for
-        self._after_head = 0  # where that ends in the data that is parsed
+        self._opens_websocket = False  # whether the head that was just read asks for a WebSocket
+        self._ignores_upgrade = False  # whether that head asks for another upgrade
+        self._after_head = 0  # where that head ends in the parsed data
         self._in_head = False
         self._in_message = False
         self._chunk_bytes = CHUNK_BYTES  # of the newest chunk so far; it is charged when the next one comes
-        self._cut = False  # whether that may go on in the next piece, for it was cut here and not by the client
+        self._cut = False  # whether the next piece may continue this chunk, because the data was cut here
         self._head_bytes = 0
         self._headers = 0
         self._hosts = 0
@@ -119,7 +119,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self.tracked.begin(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when the connection has ended. uvicorn itself informs only the newest of several requests."""
+        """Called when the connection has ended. uvicorn itself tells only the newest of several requests."""
         super().connection_lost(exc)
         self._stop_bulk_reads()
         self.pipeline.clear()
@@ -130,7 +130,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     def data_received(self, data: bytes | memoryview) -> None:
         """Parse *data* at once, or in this connection's turn, so that no address fills the turns of the event loop.
 
-        Large pieces of a body (memoryview) are always parsed at once: they would have to be copied.
+        Large pieces of a body (memoryview) are parsed at once, because keeping them would mean copying them.
         """
         if self._held or (isinstance(data, bytes) and not self.tracked.take_turn()):
             self._hold(bytes(data))
@@ -140,7 +140,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self._parse(data)
 
     def _parse(self, data: bytes | memoryview) -> None:
-        """Parse some of *data*, and keep the rest for this connection's next turn. All of a body is parsed at once."""
+        """Parse a piece of *data*, or all of it within a body, and keep the rest for this connection's next turn."""
         while data:
             piece = data if self._is_plain_body else data[:PIECE_BYTES]
             self._parse_piece(piece)
@@ -185,13 +185,13 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
                 self._after_head = upgrade.args[0]
 
     def _hold(self, data: bytes) -> None:
-        """Keep *data*, and read no more until it is parsed."""
+        """Keep *data* until this connection's turn. Nothing more is read until it is parsed."""
         self._held += data
         self.flow.hold()
         self._parse_later()
 
     def _parse_later(self) -> None:
-        """Parse what is held in this connection's turn, once no request waits for the one that is being answered."""
+        """Parse the held data in this connection's turn, once no request waits for the one that is being answered."""
         if not self._waits and not self.pipeline:
             self._waits = True
             self.tracked.await_turn(self._parse_rest)
@@ -207,7 +207,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
 
     @property
     def _is_plain_body(self) -> bool:
-        """Whether a body is coming in pieces that are not short, so that many bytes cost little."""
+        """Whether a body is arriving in chunks that are not short, so that many bytes cost little."""
         return self._in_message and self._chunk_bytes >= CHUNK_BYTES
 
     def handle_websocket_upgrade(self) -> None:
@@ -218,9 +218,9 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             super().handle_websocket_upgrade()
 
     def _repeat_head(self) -> None:
-        """Parse the head of a request again, without its wish for HTTP/2, say, which a server may ignore (RFC 9110).
+        """Parse the head of a request again without its Upgrade header, which a server may ignore (RFC 9110).
 
-        llhttp takes what follows such a head for the other protocol, so a body would be lost, or taken for a request.
+        llhttp takes what follows an upgrade for the other protocol, so a body would be lost or taken for a request.
         """
         self._ignores_upgrade = False
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
@@ -239,7 +239,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
-        if begun or (self._in_message and not self._is_answering):  # the rest of a body that was answered before
+        if begun or (self._in_message and not self._is_answering):  # the request of this body was answered before
             self.transport.close()
         else:
             self.transport.write(raw_answer(self._refusal, request_id=fresh_id(Prefix.REQUEST)))
@@ -255,11 +255,11 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
         if self._held:
             self._parse_later()
-        if not self._is_answering:
+        if not self._is_answering:  # unless the next request has come
             self.tracked.rest()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Start the request *cycle*, which was parsed in this turn, or in a turn of its own if it had to wait."""
+        """Start a request: at once if it was just parsed, in this connection's turn if it had to wait for an answer."""
         self._running = cycle
         if self._parsing:
             super()._start_asgi_task(cycle, app)
@@ -397,6 +397,6 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self._end_bulk = None
 
     def _parser_error(self, detail: str, code: str = "invalid_request") -> ValueError:
-        """The error to raise inside the parser's calls, which passes it on as its own. The client gets *code*."""
+        """The error to raise in a callback of the parser. The client gets a Problem with *code*."""
         self._refusal = Problem(code, detail)
         return ValueError(detail)

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn with our acceptor, our HTTP protocol and our WebSocket. `scribewire serve` runs it."""
+"""The HTTP server that `scribewire serve` runs: uvicorn with our acceptor, HTTP protocol and WebSocket."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,12 @@ from server.transport.http_protocol import TrackedHttp
 from server.transport.websocket import PatientWebSocket
 
 CUT_OFF_BYTES = 4 * 1024 * 1024
-"""Of a WebSocket message that is read at all. Routes refuse a quarter of it in good order, here the line is cut."""
+"""A larger WebSocket message ends the connection. Routes refuse messages of a quarter of it with an error."""
 
-GRACE_S = 20  # seconds after which a shutdown cuts open connections
+GRACE_S = 20  # seconds after which a shutdown closes open connections
 
 
 def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
-    """The settings of HTTP and WebSockets."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -42,7 +41,7 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn with our own acceptor and without its signal handlers. Streams get their end before they are closed."""
+    """uvicorn with our own acceptor and without its signal handlers."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class HttpServer(uvicorn.Server):
         *,
         ready: Sequence[str] = (),
     ) -> None:
-        """*ready* are log lines for when the port answers."""
+        """*ready* are lines that are logged when the port answers."""
         super().__init__(uvicorn_settings(app))
         self._listening = listening
         self.connections = connections
@@ -60,7 +59,7 @@ class HttpServer(uvicorn.Server):
         self._bulk = BulkReads()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets or [])  # nothing for asyncio to accept
+        await super().startup(sockets or [])  # no socket from which asyncio would accept
         self._acceptor = Acceptor(self._listening, self.connections, self._protocol)
         self._acceptor.start()
         for line in self._ready:
@@ -87,7 +86,7 @@ class HttpServer(uvicorn.Server):
 
 
 def listen(config: Config) -> socket.socket:
-    """Bind the port, before anything else, so that links know its number. Raises ConfigError."""
+    """Bind the port and return its socket. Links need the port's number before it answers. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only for connections whose socket names its protocol. With it on, each answer
     # on a kept connection waits for the client's delayed acknowledgement: 40 ms.

@@ -1,12 +1,13 @@
 """uvicorn's WebSocket, with backpressure for writers and limits on frames.
 
-Live audio is accepted no faster than it is recognised. The rest waits in the sockets of both sides, and so does all
-that the peer sends after it, pongs too. So only little may wait, and a peer that is still sending counts as alive.
+Live audio is read no faster than it is recognised. Unread audio waits in the sockets of both sides, and all later
+frames of the peer wait behind it, pongs too. So little may wait there, and a peer that is still sending counts as
+alive.
 
 A frame of one byte costs as much work as one of a thousand, and one packet may have thousands of frames. So a
-connection parses only a few frames in a turn of the event loop (FairQueue). Small messages have an allowance; more
-than that waits in the sockets, like audio that comes too fast. A peer that sends too many pings or pongs, or that
-continues to send after our close frame, is cut off (1008).
+connection parses only a few frames in a turn of the event loop (FairQueue). Small messages have an allowance; beyond
+it they wait in the sockets, like audio that comes too fast. A peer that sends too many pings or pongs, or continues to
+send after our close frame, is cut off (1008).
 """
 
 import asyncio
@@ -30,47 +31,47 @@ from server.transport.connections import TrackedProtocol
 from server.waiting import TokenBucket
 
 WAITING_BYTES = 128 * 1024
-"""Of one connection, in this machine's receive buffer: seconds of raw audio, half a minute of compressed audio."""
+"""The size of a connection's receive buffer: seconds of raw audio, half a minute of compressed audio."""
 
 MAX_FRAGMENTS = 1024
-"""Frames of one message. Each of them is kept until the last one, and even an empty one takes memory."""
+"""The most frames of one message. Each is kept until the last one, and even an empty one takes memory."""
 
 MAX_UNREAD_BYTES = 1024 * 1024
-"""That may wait for a client which sends pings and does not read the answers."""
+"""The most bytes that may wait for a client which sends pings and does not read the answers."""
 
 TURN_FRAMES = 16
-"""That are parsed of one connection before others get their turn."""
+"""The frames of one connection that are parsed in one turn."""
 
 MESSAGES, MESSAGES_PER_S = 500, 200
-"""Frames without a byte that a peer may send at once, and then each second."""
+"""The allowance of frames without content: so many at once, and then so many a second."""
 
 FREE_BYTES = 1024
-"""A frame costs the less of MESSAGES the more it brings, and one of so many bytes LEAST_PRICE."""
+"""A longer frame costs less of the allowance; with so many bytes or more it costs LEAST_PRICE of a frame."""
 
 LEAST_PRICE = 0.1
 
 CONTROLS, CONTROLS_PER_S = 64, 20
-"""Pings and pongs of a peer. A client that keeps its connection alive sends one every few seconds."""
+"""The allowance of pings and pongs. A client that keeps its connection alive sends one every few seconds."""
 
 AFTER_CLOSE_FRAMES = 2000
-"""That may still be on their way when this side closes: audio of some seconds, before the peer has read that."""
+"""The most frames after our close frame. Seconds of audio may be under way before the peer has read it."""
 
 CUT_S = 1.0
-"""After the close frame that cuts off a peer. Without it the peer's system might throw that frame away."""
+"""Seconds between the close frame that cuts off a peer and the end of the connection, so that the frame arrives."""
 
 LEAVE_S = 5.0
-"""In which a WebSocket is closed by its route when the server stops, and with GOING_AWAY after that."""
+"""Seconds in which routes should close their WebSockets when the server stops. Then GOING_AWAY is sent."""
 
 
 class PricedFrames(ServerProtocol):
-    """The frame parser of websockets with a budget: it stops after TURN_FRAMES frames and counts what they cost."""
+    """The frame parser of websockets with a budget: it stops after TURN_FRAMES frames, and charges their price."""
 
     def __init__(self, *, max_size: int | None) -> None:
         super().__init__(max_size=max_size, logger=logging.getLogger("uvicorn.error"))
         self.held = False
-        """Whether it stopped in the middle of its data. parse_more() continues."""
+        """Whether there is unparsed data. parse_more() continues with it."""
         self.excess = False
-        """Whether the peer has sent more pings, or more after our close frame, than it may."""
+        """Whether the peer has sent too many pings or pongs, or too much after our close frame."""
         self._rest = bytearray()
         self._frames_left = TURN_FRAMES
         self._controls = TokenBucket(most=CONTROLS, per_s=CONTROLS_PER_S)
@@ -79,7 +80,7 @@ class PricedFrames(ServerProtocol):
 
     @property
     def owed_s(self) -> float:
-        """The seconds for which the peer has sent too many small messages."""
+        """The seconds that the peer must wait because it has sent too many small messages."""
         return self._messages.owed_s()
 
     def hold(self, data: bytes) -> None:
@@ -88,7 +89,7 @@ class PricedFrames(ServerProtocol):
         self.held = True
 
     def parse_more(self) -> None:
-        """Continue with the data that is held."""
+        """Parse up to TURN_FRAMES frames of the held data."""
         rest, self._rest, self.held = self._rest, bytearray(), False
         self._frames_left = TURN_FRAMES
         self.receive_data(rest)
@@ -105,7 +106,7 @@ class PricedFrames(ServerProtocol):
             self.held, self._rest, self.reader.buffer = True, self.reader.buffer, bytearray()
 
     def _charge_frame(self, frame: Frame) -> bool:
-        """Take the price of *frame* from what the peer may send. Returns False if it is beyond that."""
+        """Take the price of *frame* from the peer's allowance. Returns False if the peer must be cut off."""
         if self.state is State.CLOSING:
             self._after_close -= 1
             if self._after_close < 0:
@@ -117,14 +118,14 @@ class PricedFrames(ServerProtocol):
 
 
 class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
-    """The WebSocket class that http_server.py gives to uvicorn."""
+    """The server's WebSocket protocol."""
 
     conn: PricedFrames
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.conn = PricedFrames(max_size=self.config.ws_max_size)
-        self._waits = False  # for its turn to parse more
+        self._waits = False  # whether it waits for its turn to parse
         self._cut = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -138,7 +139,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WAITING_BYTES)
         self._heard_at = self.loop.time()
-        self.read_paused = True  # until the route lets the peer in: what it sends before waits in the sockets
+        self.read_paused = True  # until the route accepts the peer
         self.transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -153,7 +154,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
 
     @property
     def _awaits_accept(self) -> bool:
-        """Whether the route has not said yet if it lets the peer in."""
+        """Whether the route has neither accepted nor refused the peer."""
         return self.handshake_initiated and not self.handshake_complete
 
     def handle_connect(self, event: Request) -> None:
@@ -162,7 +163,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.scope["state"]["connection"] = self.tracked
 
     def _parse(self) -> None:
-        """Parse the next frames of the held data, and pass them to the route."""
+        """Parse the next frames of the held data and pass their messages to the route."""
         self.conn.parse_more()
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self._refuse_request()
@@ -175,9 +176,9 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self._cut_off()
 
     def _refuse_request(self) -> None:
-        """Answer a request that HTTP lets pass and websockets does not, such as one with a very long header.
+        """Refuse a request that the HTTP protocol accepts and the websockets package does not: it has a long header.
 
-        uvicorn would wait for another one, for ever.
+        uvicorn would wait for ever for another request.
         """
         refusal = Problem("headers_too_large", f"a header of a WebSocket may have {MAX_LINE_LENGTH} bytes")
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
@@ -185,7 +186,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         self.transport.close()
 
     def _pause_if_held(self) -> None:
-        """Stop reading while data is not parsed. A later turn parses it, once the route has taken all messages."""
+        """Stop reading while data is held. It is parsed in a later turn, once the route has taken all messages."""
         if not self.conn.held or self._cut or self.transport.is_closing():
             return
         if not self.read_paused:
@@ -206,7 +207,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.tracked.await_turn(self._parse_or_read)
 
     def _parse_or_read(self) -> None:
-        """Parse the held data, or continue to read if there is none."""
+        """Parse the held data, and continue to read if none is left."""
         self._waits = False
         if self.disconnected or self._cut or self.transport.is_closing():
             return
@@ -222,10 +223,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Called by the route.
-
-        Reading continues when it has taken every message and the peer's allowance permits it.
-        """
+        """Called by the route. Once it has taken every message, reading continues as the peer's allowance permits."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             if self.conn.held or self.conn.owed_s > 0:
@@ -235,7 +233,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         return message
 
     def _cut_off(self) -> None:
-        """End a connection whose peer sends too much. Further data is ignored."""
+        """End the connection because the peer sends too much. Further data is ignored."""
         self._cut = True
         self.tracked.note_cut()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.POLICY_VIOLATION})
@@ -250,7 +248,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
 
     def handle_cont(self, event: Frame) -> None:
         if self.close_sent:
-            return  # more of a message that was cut
+            return  # a later frame of a message that was too big
         if len(self.frames) >= MAX_FRAGMENTS:
             self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"a message may have {MAX_FRAGMENTS} frames")
             self.handle_parser_exception()
@@ -263,9 +261,9 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.tracked.abort()
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Called by the route. Raises ClientDisconnected also if the connection was closed from this side.
+        """Called by the route. Raises ClientDisconnected, also if this side has closed the connection.
 
-        A message may have finished frames (the key "frames"), so that frames for many readers are made once.
+        A message may have finished frames (the key "frames"), so that frames for many readers are made only once.
         """
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
@@ -275,14 +273,14 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.accept":
             self._forget_handshake()
-            self._pause_if_held()  # if the peer did not wait for this
+            self._pause_if_held()  # parses what the peer sent before it was accepted
         elif message["type"] == "websocket.close":
             self._await_close_reply()
         if self.initial_response is not None and self.close_sent:
-            self.handshake_complete = True  # refused in HTTP; uvicorn would log that as a fault of the server
+            self.handshake_complete = True  # refused with an HTTP answer, which uvicorn would log as a fault
 
     def _await_close_reply(self) -> None:
-        """Wait for the peer to answer our close frame. The connection may be closed to make room meanwhile."""
+        """Read on until the peer answers our close frame. Meanwhile the connection may be closed to make room."""
         self.tracked.rest()
         if self.conn.held:
             self._parse_later()
@@ -290,7 +288,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self._resume_reading()
 
     def _forget_handshake(self) -> None:
-        """Nothing asks for the headers again, and each of thousands of readers would keep them for hours."""
+        """Drop the headers, which nothing needs any more: thousands of readers would keep them for hours."""
         self.request.headers.clear()
         self.response.headers.clear()
 
@@ -301,16 +299,16 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         self.transport.write(frames)
 
     def shutdown(self) -> None:
-        """Called when the server stops. The route knows it, too, and closes the WebSocket when it has said all."""
+        """Called when the server stops. The route, which stops too, closes the WebSocket after its last message."""
         if not self.handshake_complete or (self.close_sent and self.close_timer is None):
             super().shutdown()
         else:
             self.loop.call_later(LEAVE_S, self._close_for_shutdown)
 
     def _close_for_shutdown(self) -> None:
-        """Close the WebSocket if the route has not done so. The peer has some time to answer.
+        """Close the WebSocket if the route has not done so, and give the peer some time to answer.
 
-        If the connection ended at once with audio of the peer still unread, its system would drop our close frame.
+        If the connection ended at once while audio of the peer is unread, the peer's system would drop our close frame.
         """
         if not self.close_sent and not self.transport.is_closing():
             self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.GOING_AWAY})
@@ -330,7 +328,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             super().send_receive_event_to_app()
 
     def keepalive_timeout(self) -> None:
-        """Called when no pong came in time. The connection ends only if we were reading and nothing else came."""
+        """Called if no pong came in time. The connection ends only if nothing else came although it was being read."""
         if self.read_paused or self._heard_at > self.ping_sent_at:
             self.pong_timer = None
             self.pending_ping_payload = None
