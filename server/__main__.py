@@ -14,7 +14,7 @@ from server.model.errors import BadLimits, StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 2, with one sentence, for a mistake that the user can correct."""
+    """Run one command and return its exit status. A mistake of the user prints one sentence, with status 2."""
     parser = argparse.ArgumentParser(prog="scribewire", description="Self-hosted streaming transcription.")
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _modules_of(words: Sequence[str]) -> Iterable[str]:
-    """The modules to import: that of the command, none for the version, and all for help and mistakes."""
+    """The modules to import: one for a command, none for the version, all for help and for mistakes."""
     match words:
         case ["--version", *_]:
             return ()

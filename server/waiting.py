@@ -54,7 +54,7 @@ MIN_BYTES_S = 10_000  # from a slower peer nothing more is read
 async def in_pace(pieces: AsyncIterator[bytes], *, window_s: float) -> AsyncIterator[bytes]:
     """Yield *pieces* as they come. Raises TimeoutError if they come too slowly.
 
-    That is if *window_s* seconds of waiting bring less than MIN_BYTES_S a second. The caller's own time between two
+    Too slowly: *window_s* seconds of waiting bring less than MIN_BYTES_S a second. The caller's own time between two
     pieces does not count.
     """
     loop = asyncio.get_running_loop()

@@ -55,7 +55,7 @@ def anonymous_subject(secret: bytes, key: str, *, day: str) -> str:
 
 @lru_cache(MAX_PARSED)
 def _parse(text: str) -> Address | None:
-    """*text* as an address, without port and zone; None if it is none. IPv4 inside IPv6 becomes IPv4."""
+    """*text* as an address, without port and zone; None if it is no address. IPv4 inside IPv6 becomes IPv4."""
     if match := _WITH_PORT.fullmatch(text):
         text = match[1] or match[2] or ""
     try:

@@ -34,7 +34,7 @@ class Failures:
         return WindowUse("minute", limit, 0, 60, now)
 
     async def count(self, client: str, *, limit: int) -> WindowUse:
-        """Count a failure of *client*, unless it has had *limit* of them. Raises StorageError."""
+        """Count a failure of *client* if fewer than *limit* are counted. Raises StorageError."""
         if self.shared is None:
             return self._own.hit(client, now=now_ms(), limit=limit)
         window = await self.shared.hit(f"{self.what} of {client}", limit=limit)

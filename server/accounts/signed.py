@@ -70,9 +70,9 @@ def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> No
 # --- credentials in place of an API key ----------------------------------------------------------------------------
 
 CLIENT_SECRET = "ek_"  # noqa: S105  a prefix
-"""The prefix of a credential for a browser that contains the configuration of a session."""
+"""The prefix of a browser's credential that contains the configuration of a session."""
 GRANT = "gt_"
-"""The prefix of a short-lived credential for a browser."""
+"""The prefix of a browser's short-lived credential."""
 _PURPOSES = {CLIENT_SECRET: "client secret", GRANT: "grant"}
 
 

@@ -77,7 +77,7 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
 
 
 def encode(frame: Samples) -> bytes:
-    """The samples in ENCODING, which changes none of them."""
+    """The samples in ENCODING, without any loss."""
     return frame.astype("<f4").tobytes()
 
 

@@ -1,4 +1,4 @@
-"""The interface of a dialect: an API of another service that makes jobs and live sessions of this one.
+"""The interface of a dialect: the API of another service, whose requests make jobs and live sessions here.
 
 A dialect is a folder here and a line in `registered.py`. No other part of the server knows which dialects there are.
 """

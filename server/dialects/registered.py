@@ -1,4 +1,4 @@
-"""The dialects of this server. A new one is a folder in this one, and a line here."""
+"""The dialects of this server. A new dialect is a folder next to this file, and a line here."""
 
 from server.dialects.deepgram.dialect import DEEPGRAM
 from server.dialects.dialect import Dialect

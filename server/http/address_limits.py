@@ -12,13 +12,13 @@ class ConnectionUse(Protocol):
     """The use of a connection, as scope["state"]["connection"]. TrackedConnection implements it."""
 
     def count_for(self, account: str) -> bool:
-        """Count it for *account* until it rests. Returns False if the account has too many connections."""
+        """Count the connection for *account* until it rests. Returns False if the account has too many."""
 
     def count_forwarded(self, address: str) -> bool:
-        """Count it for an *address* that a trusted proxy forwarded. Returns False if that has too many connections."""
+        """Count the connection for an *address* that a trusted proxy forwarded. Returns False if it has too many."""
 
     def work(self) -> None:
-        """Note that it is in use, so it must not be closed to make room."""
+        """Note that the connection is in use, so it must not be closed to make room."""
 
     def idle(self) -> None:
         """Note that nothing is sent over it for now, so it may be closed if others need the room."""

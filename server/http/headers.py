@@ -122,7 +122,7 @@ def byte_range(header: str, size: int) -> ByteRange | None:
 
 
 def range_still_holds(if_range: str | None, etag: str) -> bool:
-    """Whether the answer may have a range: not if If-Range names other content than the present.
+    """Whether the answer may have a range: only without If-Range, or if it names the present content.
 
     Weak tags and dates prove nothing, and this service sends no dates.
     """

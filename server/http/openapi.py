@@ -113,7 +113,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _names_in_path(operation: Operation) -> list[str]:
-    """Those of IN_PATHS that the path of the operation has."""
+    """The names of IN_PATHS that occur in the path of the operation."""
     return [name for name in IN_PATHS if f"{{{name}}}" in operation.endpoint.path]
 
 

@@ -1,4 +1,4 @@
-"""An answer that streams its body and closes the source of it, such as a file."""
+"""An answer that streams its body and then closes the source, such as a file."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, nullcontext

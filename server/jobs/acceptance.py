@@ -1,4 +1,4 @@
-"""Accepting jobs: checks the order, its audio and its customer, then makes the job in one commit.
+"""Accepts jobs: checks the order, its audio and its customer, then makes the job in one commit.
 
 Routes call open_upload() before they read a body, and accept() after they have parsed it. A live session has no audio
 yet, so accept() is enough for it.
@@ -169,7 +169,7 @@ class Acceptance:
 
     @asynccontextmanager
     async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
-        """Wait until the customer sends fewer bodies than it may have unfinished jobs.
+        """Wait until the customer sends fewer bodies than its plan allows unfinished jobs, and send another.
 
         Raises ConcurrencyLimited after ARRIVING_WAIT_S.
         """

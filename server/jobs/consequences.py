@@ -17,7 +17,7 @@ DECODERS_BUSY_DELAY_S = 5.0
 
 
 def after_verdict(verdict: Verdict) -> Outcome | HandBack:
-    """What stopping early for this reason means for the job. Raises LeaseLost if another worker may have the job."""
+    """What an early stop because of *verdict* means for the job. Raises LeaseLost if another worker may have it."""
     match verdict:
         case Verdict.CANCELED:
             return Outcome(state=State.CANCELED)

@@ -8,7 +8,7 @@ from server.model.leases import HandBack
 
 
 class DownloadAttempt(JobAttempt):
-    """One attempt at a download. If the server stops, it is cancelled, and the next attempt begins anew."""
+    """One attempt at a download. If the server stops, the attempt is cancelled, and the next one begins anew."""
 
     async def work(self) -> HandBack:
         """Download the audio and record its blob. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""

@@ -1,4 +1,4 @@
-"""Counting and logging the end of a job, whether it was a file or a live session."""
+"""Counts and logs the end of a job, whether it was a file or a live session."""
 
 from server.logs import log
 from server.metrics import Metrics

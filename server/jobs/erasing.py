@@ -1,4 +1,4 @@
-"""Erasing jobs so that no byte of them stays in the data folder."""
+"""Erases jobs so that no byte of them stays in the data folder."""
 
 import asyncio
 import time
@@ -59,7 +59,7 @@ class Eraser:
                 del self._sending[job_id]
 
     async def settle(self, job_id: str) -> None:
-        """Wait until no sending() block of the job runs, so that the client's next request finds them delivered."""
+        """Wait until no sending() block of the job runs, so that its results count as delivered in the next request."""
         for over in [*self._sending.get(job_id, ())]:
             await set_within(over, SENDING_S)
 

@@ -58,7 +58,7 @@ class Parser(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Member(Generic[T]):
-    """A member of requests: how it is parsed and described, and its value where it is left out."""
+    """A member of requests: how it is parsed and described, and its default."""
 
     name: str
     parse: Parser[T]

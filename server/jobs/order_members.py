@@ -50,7 +50,7 @@ def parse_channel_name(values: Sequence[object]) -> str:
 
 
 def _mixed_channels(values: Sequence[object]) -> int:
-    """The number of channels of audio whose channels are recognised together."""
+    """The number of channels, for audio whose channels are mixed into one."""
     if isinstance(single(values), str):
         raise InvalidValue("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
     return whole_in(CHANNELS)(values)

@@ -144,7 +144,7 @@ def subtitle_shape(members: Members) -> SubtitleShape:
 
 
 def with_latency(order: Order, default: str) -> Order:
-    """The order, with the server's *default* latency if it is for a live session and names none."""
+    """The order. One for a live session without a latency gets the server's *default*."""
     if order.live is None or order.live.latency is not None:
         return order
     return replace(order, live=replace(order.live, latency=default))

@@ -35,7 +35,7 @@ class Pool:
     _freed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Work until *stopping* is set and the jobs in work are over."""
+        """Work until *stopping* is set and the jobs in work have ended."""
         async with asyncio.TaskGroup() as tasks:
             while not stopping.is_set():
                 try:
@@ -50,7 +50,7 @@ class Pool:
                     tasks.create_task(self._work_on(held, stopping), name=f"{self.owner} {held.job.id}")
 
     async def _next(self, stopping: asyncio.Event) -> HeldLease | None:
-        """Claim the next job. Returns None if none came, a place became free meanwhile, or the process stops."""
+        """Claim the next job. None if there is none yet, if a place became free meanwhile, or at a stop: look again."""
         self._freed.clear()
         if len(self._working) >= self.size:
             async with racing(self._freed.wait(), stopping.wait()):

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResult:
-    """What the end of a live job needs beside its stored chunks. No chunk ends after *duration* (samples)."""
+    """What the end of a live job needs besides its stored chunks. No chunk ends after *duration* (samples)."""
 
     duration: int
     received_bytes: int | None = None  # None: no longer known
@@ -149,7 +149,7 @@ class Endings:
 
 
 def _heard_s(held: HeldLease, duration: int) -> float | None:
-    """The seconds of audio that count as used: the duration once for each separate channel. None: just once."""
+    """The seconds of audio that count as used: the duration for each separate channel. None: the duration alone."""
     order = held.job.order
     return seconds(duration) * len(order.live_channels) if order.separate else None
 

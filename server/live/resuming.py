@@ -75,7 +75,7 @@ class SessionPast:
         return 0 if last is None else last.end
 
     def next_chunk(self, channel: int | None, end: int, segments: tuple[Segment, ...] = ()) -> Chunk:
-        """A chunk of a channel in the language of its last one, from the end of that one to *end*."""
+        """A chunk that follows the channel's last one, in the same language, and lasts until *end*."""
         start, (language, probability) = self.end(channel), self.language(channel)
         return Chunk(
             index=len(self.chunks),

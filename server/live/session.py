@@ -297,7 +297,7 @@ class LiveSession:
         await self._endings.complete(self._held, result)
 
     async def _store_recording(self) -> Artifact | None:
-        """Store the recording, if it was ordered. It has the audio that came to this process."""
+        """Store the recording, if it was ordered: the audio that came to this process."""
         if self._recorder is None:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)

@@ -26,7 +26,7 @@ class ErasedPart(StrEnum):
 
 
 class ErasureReason(StrEnum):
-    """Why it was erased."""
+    """Why a job or its outputs were erased."""
 
     REQUESTED = "requested"  # by its owner
     EXPIRED = "expired"  # its retention was over

@@ -1,4 +1,4 @@
-"""Errors that several rooms use. The docstring of each says what the caller can do about it.
+"""Errors that several folders use. The docstring of each says what the caller can do about it.
 
 `http/problems.py` turns a RequestError into an answer; nothing below the routes knows HTTP.
 """

@@ -206,7 +206,7 @@ def origin_of(url: str) -> str:
 
 
 def _is_own(origin: str, host: str | None) -> bool:
-    """Whether *origin* is the requested *host*, and that is an address or a name of this machine only."""
+    """Whether *origin* is the requested *host*: an IP address, or a name that only this machine has."""
     try:
         page = urlsplit(origin)
         if page.hostname not in LOOPBACK:

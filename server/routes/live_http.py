@@ -151,7 +151,7 @@ class LiveRequests(RouteGroup):
         return submitted
 
     async def _channel(self, caller: Caller, order: Order) -> Channel | None:
-        """The channel that the order names, if any. Raises Refused invalid_parameter if the account has none such."""
+        """The channel that the order names, if any. Raises Refused invalid_parameter if it does not exist."""
         if order.live is None or order.live.channel is None:
             return None
         channel = await self.parts.storage.channels.find_named(

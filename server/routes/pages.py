@@ -78,7 +78,7 @@ class Pages:
         ]
 
     async def front(self, request: Request, caller: Caller) -> Response:
-        """The page for browsers, the main addresses for programs. /sandbox has no page: the page uses it by its key."""
+        """The page for browsers, the main addresses for programs. /sandbox has no page of its own."""
         if caller.environment == "sandbox" or not prefers_html(request.headers.get("accept", "")):
             return await self._index(request, caller)
         return self._file(request, "index.html")

@@ -1,4 +1,4 @@
-"""Copying blobs from one store to another, for `scribewire move`."""
+"""Copies blobs from one store to another, for `scribewire move`."""
 
 import asyncio
 import hashlib

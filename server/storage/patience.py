@@ -1,4 +1,4 @@
-"""Waiting for a database that is away or busy. Only this file calls it again."""
+"""Waits for a database that is away or busy. Only this file repeats calls of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

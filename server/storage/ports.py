@@ -99,7 +99,7 @@ class ChannelStore(Protocol):
     """The channels of accounts, and which live session each shows."""
 
     async def add(self, channel: Channel) -> Channel:
-        """Store the channel, or return the one of that name that the account has in that environment.
+        """Store the channel. If the account has one of that name in that environment, return that instead.
 
         Raises TooManyChannels if it has bounds.MAX_CHANNELS there.
         """
@@ -172,7 +172,7 @@ class Outbox(Protocol):
 
 
 class Upkeep(Protocol):
-    """The record of erasures, and what keeps the storage from holding more than it should."""
+    """The record of erasures, and the deletion of what the storage need not keep any longer."""
 
     async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
         """The erasures of one job or of all, the newest first. They are kept for ERASURES_KEPT_MS."""
@@ -205,7 +205,7 @@ class RateCounter(Protocol):
 
 
 class Offers(Protocol):
-    """The offer of the model, published by nodes that have one for nodes that have none."""
+    """The offer of the model. Nodes with a model publish it for nodes without one."""
 
     async def publish(self, offer: Offer) -> None:
         """Store *offer* in place of the last one."""

@@ -94,7 +94,7 @@ class HalfWritten:
 
     @property
     def path(self) -> Path:
-        """Where it is, between open() and discard()."""
+        """The path of the file, between open() and discard()."""
         assert self._path is not None
         return self._path
 

@@ -80,7 +80,7 @@ class Feed:
         return self._last is not None and after >= self._last - len(self._newest)
 
     def batch_after(self, after: int, shown: int) -> RenderedBatch | None:
-        """The next batch for a reader that has the events up to *after* and the partials up to *shown*; None if none.
+        """The next batch for a reader that has the events up to *after* and the partials up to *shown*, if any.
 
         Call it only if has(*after*). Readers at the same place get the same batch.
         """

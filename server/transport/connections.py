@@ -208,7 +208,7 @@ class TrackedConnection:
             self._connections.on_room()
 
     def note_cut(self) -> None:
-        """Note that it is cut off because its client sends too much."""
+        """Note that the connection is cut off because its client sends too much."""
         if self.account is not None:
             self._connections.note_cut(self.account)
 

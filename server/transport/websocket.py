@@ -223,7 +223,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Called by the route. Once it has taken every message, reading continues as the peer's allowance permits."""
+        """Give the route a message. After the last one, reading continues as the peer's allowance permits."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             if self.conn.held or self.conn.owed_s > 0:

@@ -21,7 +21,7 @@ def delay_after(
     """Seconds to wait after the failed *attempt* (1, 2, ...); None after the last one.
 
     *schedule_s* has the delays between attempts, so there is one attempt more. *roll* in [0, 1) chooses the jitter. The
-    delay is at least *retry_after_s*, which the receiver asked for, if that is no more than a day.
+    delay is at least *retry_after_s*, which the receiver asked for, up to a day.
     """
     if attempt > len(schedule_s):
         return None

@@ -57,7 +57,7 @@ def speaker_members(frame: Mapping[str, Any]) -> Message:
 
 
 def word_message(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = False) -> Message:
-    """A word in Deepgram's form. *punctuated* adds it with marks and capitals, *speakers* adds its speaker."""
+    """A word in Deepgram's form. *punctuated* adds the word with marks and capitals, *speakers* its speaker."""
     shown = {
         "word": _plain_word(word["word"]) or word["word"],
         "start": word["start"],

@@ -183,7 +183,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
 def _channels(members: Members) -> tuple[bool, int]:
     """Whether channels of live audio are separate, and how many there are.
 
-    Separate channels in a container are two if the request does not say how many.
+    If the request gives no number, a container with separate channels has two.
     """
     asked = members.take("multichannel", boolean, False)
     usual = SEPARATE_CHANNELS[0] if asked and not members.has("encoding") else 1

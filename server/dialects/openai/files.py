@@ -105,7 +105,7 @@ class AudioFiles:
                     yield piece
 
     async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
-        """*diarized* adds segments with their speakers. Speakers that are labelled by *voices* are known at the end."""
+        """*diarized* adds segments with their speakers, at the end if *voices* tell the speakers apart."""
         first = True
         async with aclosing(
             self.parts.following.follow(job.id, after=0, quiet_s=self.parts.limits.streams.keep_alive_s)

@@ -78,7 +78,7 @@ class Items:
         return []
 
     def commit(self, at: float) -> list[ServerEvent]:
-        """End an item at *at*, which finalize() returned. An open item that is not manual ends by itself then."""
+        """End an item at *at*, which finalize() returned. Without *manual*, an open item is left to end by itself."""
         if self._open and not self.manual:
             return []
         begun = [] if self._open else self._begin(self._reached if self.manual else at, announced=False)

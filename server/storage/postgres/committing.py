@@ -23,7 +23,7 @@ def new_mark() -> str:
 
 
 def payload(sender: str, topics: Collection[str]) -> str:
-    """The payload of a notification: its sender and the topics, or EVERYTHING if these cannot be written there."""
+    """The payload of a notification: its sender and the topics, or EVERYTHING if the topics do not fit."""
     text = " ".join((sender, *sorted(topics)))
     plain = all(TOPIC.fullmatch(topic) for topic in topics)
     return text if plain and len(text.encode()) <= MAX_PAYLOAD_BYTES else f"{sender} {EVERYTHING}"

@@ -36,7 +36,7 @@ def look(tx: Transaction, subject: str, quota: Quota) -> Count:
 
 
 def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
-    """Change the use of the quota's window by *amount*, whatever its limit, but not below 0."""
+    """Add *amount*, which may be negative, to the used part of the quota. It may pass the limit; 0 is the least."""
     tx.run(
         'INSERT INTO counters (subject, name, "window", used, resets_at)'
         " VALUES (:subject, :name, :window, :first, :resets_at)"

@@ -1,6 +1,6 @@
 """Fair queueing among accounts: jobs are taken in the order of their virtual times.
 
-The virtual time of an account's next job is that of its last one plus audio / weight, but never before the time that
+The virtual time of an account's next job is that of its last job plus audio / weight, but never before the time that
 the queue has reached. If a job costs more than its stated audio, the difference is added to the job's later attempts
 and to the account's later jobs.
 """

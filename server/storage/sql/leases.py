@@ -241,7 +241,7 @@ def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:
 
 
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:
-    """Let the lease end *lease_s* seconds from now, or later if it did before."""
+    """Let the lease end in *lease_s* seconds. An end that is already later stays."""
     tx.run(
         "UPDATE jobs SET lease_until ="
         " CASE WHEN lease_until < :until OR lease_until > :longest THEN :until ELSE lease_until END WHERE id = :id",

@@ -1,4 +1,4 @@
-"""The Storage over either database."""
+"""The Storage, for SQLite and PostgreSQL alike."""
 
 from typing import Protocol
 

@@ -93,7 +93,7 @@ def _forget_rows(tx: Transaction) -> int:
 
 
 def _select_forgotten(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
-    """Select at most AT_ONCE accounts that may be deleted. With *among*, select and lock those of these that may be."""
+    """Select at most AT_ONCE accounts that may be deleted. With *among*: only accounts of it; their rows are locked."""
     ends = f" AND id IN ({marks(among)}) FOR UPDATE" if among else f" LIMIT {AT_ONCE}"
     untried = tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS
     idle = tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS
