@@ -14,7 +14,7 @@ from server.model.errors import BadLimits, StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. A mistake of the user prints one sentence, with status 2."""
+    """Run one command and return its exit status. A mistake of the user gives one sentence and status 2."""
     parser = argparse.ArgumentParser(prog="scribewire", description="Self-hosted streaming transcription.")
     parser.add_argument("--version", action="version", version=f"scribewire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -168,7 +168,7 @@ def _base64url(data: bytes) -> str:
 
 
 def _base64url_bytes(text: str) -> bytes:
-    """The bytes that _base64url() encoded as *text*; empty if it did not."""
+    """The bytes that _base64url() encoded as *text*; empty for other text."""
     if _BASE64URL.fullmatch(text) is None or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

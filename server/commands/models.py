@@ -23,7 +23,7 @@ from server.model.offers import PULL
 
 GIGABYTE = 1000  # megabytes
 PLAIN_EVERY_S = 5.0
-"""Between two lines of progress if the output is no terminal."""
+"""The seconds between two lines of progress if the output is no terminal."""
 
 
 def add(commands: Any) -> None:

@@ -62,7 +62,7 @@ class Egress:
     ) -> AsyncIterator[httpx.Response]:
         """Send a request for the account *asker* and yield the answer, whose body is not read yet.
 
-        Redirects are not followed. The block runs inside *place* of the called address; if *place* raises, nothing is
+        Redirects are not followed. *place* makes a context for the called address, in which the block runs. If it raises, nothing is
         sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes httpx.TimeoutException).
         """
         addresses = await self._addresses(target, asker)

@@ -16,7 +16,7 @@ HEAD_BYTES = 64 * 1024
 """The most bytes before the body: interim answers and the head."""
 
 PIECE_BYTES = 4 * 1024
-"""Read at once before the body."""
+"""The most bytes of one read before the body."""
 
 
 class HeadBoundStream(AsyncNetworkStream):
@@ -31,7 +31,7 @@ class HeadBoundStream(AsyncNetworkStream):
         self._head_left = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  httpcore's interface
-        """Raises httpcore.RemoteProtocolError after HEAD_BYTES before begin_body()."""
+        """Raises httpcore.RemoteProtocolError if more than HEAD_BYTES come before begin_body()."""
         if self._head_left is None:
             return await self._stream.read(max_bytes, timeout)
         if self._head_left <= 0:

@@ -37,7 +37,7 @@ IN_PATHS: Mapping[str, tuple[str, str]] = {
     "key_id": ("A key's id", "key_not_found"),
     "delivery_id": ("A delivery's id", "delivery_not_found"),
 }
-"""The parameters in paths, which operations need not declare: description, and the error code if there is none such."""
+"""The parameters in paths, which operations need not declare: description, and the error code for an unknown one."""
 SECURITY: Mapping[Auth, list[dict[str, Any]]] = {
     Auth.KEY: [{"key": []}],
     Auth.GRANT: [{"key": []}],

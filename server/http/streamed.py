@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 
 async def first_piece(source: AsyncGenerator[bytes]) -> bytes:
-    """The first piece of *source*; empty if *source* is. Pass both to Streamed.
+    """The first piece of *source*; empty if *source* is. Pass it and *source* to Streamed.
 
     Reading it before the answer begins lets an error of *source* become the answer.
     """

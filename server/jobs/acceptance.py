@@ -169,7 +169,7 @@ class Acceptance:
 
     @asynccontextmanager
     async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
-        """Wait until the customer sends fewer bodies than its plan allows unfinished jobs, and send another.
+        """Count a body of the customer while the block lasts. It waits if there are as many as jobs are allowed.
 
         Raises ConcurrencyLimited after ARRIVING_WAIT_S.
         """

@@ -1,4 +1,4 @@
-"""Parsing the members of a request. Form parts, urlencoded pairs and JSON members arrive as lists of values.
+"""Parses the members of a request. Form parts, urlencoded pairs and JSON members arrive as lists of values.
 
     NUMERALS = Member("numerals", boolean, False, "Numbers in figures")
     members = Members({"numerals": ["true"]})

@@ -139,7 +139,7 @@ class LiveEngine:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetRecogniser:
-    """A recogniser for a session that began *by* samples after its stream and must not repeat earlier words.
+    """Recognises a session that began *by* samples after its stream did, without repeating earlier words.
 
     All words before the position *settled* were reported. The last of them, *said*, may be recognised again, in another
     spelling or as the beginning of a number. The first window contains them whole. Later windows begin with the rest of

@@ -1,4 +1,4 @@
-"""Writing instants: milliseconds since 1970 inside the server, RFC 3339 UTC outside."""
+"""Converts instants: milliseconds since 1970 inside the server, RFC 3339 UTC outside."""
 
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -49,7 +49,7 @@ TERMINAL_EVENTS = frozenset(f"job.{state}" for state in TERMINAL)
 
 
 class ImpossibleStep(Exception):
-    """A change that is not in the table. The message names both sides."""
+    """A change that is not in the table. The message describes it."""
 
 
 def step(state: State, cause: Cause) -> State:

@@ -32,7 +32,7 @@ PULL = "models pull base"
 """The command that messages recommend: base is small and knows 99 languages."""
 
 PULL_TRANSLATING = "models pull large-v3"
-"""The command that messages recommend if a multilingual model was not trained to translate. This one was."""
+"""The command that messages recommend if a multilingual model cannot translate. The model of the command can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

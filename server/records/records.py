@@ -191,7 +191,7 @@ def _text_options(text: TextOptions) -> Mapping[str, Any]:
 
 
 def _live(job: Job, options: LiveOptions, *, separate: bool) -> dict[str, Any]:
-    """The record's member `live`, with the progress that the job's row has, which is that of its end."""
+    """The record's member `live`, with the progress that is stored at the job's end."""
     shown: dict[str, Any] = asdict(options)
     del shown["ends_at_once"]
     if options.endpointing != SEMANTIC:

@@ -98,7 +98,7 @@ class _ResultDelivery(Response):
 async def deliver_results(
     answer: Response, request: Request, job: Job, parts: RouteParts, *, asked_at: int
 ) -> Response:
-    """Return *answer*, after whose sending the results of *job* count as delivered if they are not kept.
+    """Return *answer*. When it was sent, the results of *job* count as delivered, if they are not kept.
 
     *asked_at* is the time of the request (ms since 1970 UTC). If the client has left, nothing counts as delivered.
     """

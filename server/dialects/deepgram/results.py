@@ -55,7 +55,7 @@ class ChannelResults:
         return self._answer()
 
     def advance(self, heard_s: float) -> list[Message]:
-        """UtteranceEnd, if *heard_s* seconds of audio have arrived without a new word for utterance_end_ms."""
+        """The message UtteranceEnd, if *heard_s* seconds of audio end utterance_end_ms or more after the last word."""
         end, wait_ms = self._last_word_end, self.listening.utterance_end_ms
         if end is None or wait_ms is None or heard_s < end + wait_ms / 1000:
             return []

@@ -1,6 +1,6 @@
 """A connection that listens for other processes' commits and checks whether the database answers.
 
-Without notifications, because they are switched off or the connection is down, all waiting tasks look once a second.
+If notifications are switched off or the connection is down, all waiting tasks read the database once a second.
 """
 
 import threading

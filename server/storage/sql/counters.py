@@ -29,7 +29,7 @@ def take(tx: Transaction, subject: str, quota: Quota) -> Count:
 
 
 def look(tx: Transaction, subject: str, quota: Quota) -> Count:
-    """Whether take() would take quota.amount now, and how much is used before it does."""
+    """Whether take() would take quota.amount now, and how much is used so far."""
     used = _read_used(tx, subject, quota.name, quota.window)
     allowed = quota.limit is None or used + quota.amount <= quota.limit
     return Count(allowed, used, quota.limit, quota.resets_at)
