@@ -62,8 +62,8 @@ class Egress:
     ) -> AsyncIterator[httpx.Response]:
         """Send a request for the account *asker* and yield the answer, whose body is not read yet.
 
-        Redirects are not followed. *place* makes a context for the called address, in which the block runs. If it raises, nothing is
-        sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (which includes httpx.TimeoutException).
+        Redirects are not followed. The block runs in the context that *place* makes for the called address; if *place*
+        raises, nothing is sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (also on a timeout).
         """
         addresses = await self._addresses(target, asker)
         for left, address in enumerate(addresses, 1 - len(addresses)):

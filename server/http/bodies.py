@@ -337,7 +337,7 @@ def parse_json(body: bytes) -> object:
 def _has_many_values(body: bytes) -> bool:
     """Whether *body* may have more than MAX_VALUES values, judged by its commas and opening brackets.
 
-    Those inside strings count only in bodies of more than MAX_TEXT_BYTES, which have recordings and no long texts.
+    Signs inside strings count only in bodies of more than MAX_TEXT_BYTES, which have recordings and no long texts.
     """
     signs = accumulate(_signs(body[at : at + PIECE]) for at in range(0, len(body), PIECE))
     if all(count <= MAX_VALUES for count in signs):

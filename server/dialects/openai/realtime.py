@@ -173,7 +173,7 @@ class _Conversation:
     # --- to the client -----------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Send the events of one session after the other. Raises Refused unless the client ended a session."""
+        """Send the events of one session after the other. Raises Refused if the client did not end one itself."""
         while True:
             call = await self._calls.get()
             try:

@@ -14,7 +14,7 @@ NAME = "move"
 def open_for_move(url: str, keys: SigningKeys) -> PostgresDatabase:
     """Open the database of *url* and store *keys* in it, to sign with from now on. It blocks.
 
-    Raises StorageError if a node uses the database; StorageAway.
+    Raises StorageAway, and StorageError if a node uses the database.
     """
     conninfo = parameters(url, name=NAME)
     with connect(conninfo) as connection:

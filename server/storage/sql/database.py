@@ -45,7 +45,7 @@ class Transaction(Protocol):
 
 
 class Database(Protocol):
-    """An open database of either kind."""
+    """An open database, SQLite or PostgreSQL."""
 
     @property
     def leads(self) -> bool:
