@@ -169,9 +169,9 @@ class Acceptance:
 
     @asynccontextmanager
     async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
-        """Count a body of the customer while the block lasts. It waits if there are as many as jobs are allowed.
+        """Hold a place for a body while the block lasts. A customer has as many places as it may have jobs.
 
-        Raises ConcurrencyLimited after ARRIVING_WAIT_S.
+        Raises ConcurrencyLimited if none is free within ARRIVING_WAIT_S.
         """
         most = customer.plan.active_jobs
         if most is None:

@@ -23,7 +23,7 @@ class ResponseCycle(RequestResponseCycle):
     _head = b""  # until it is sent
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send the head of the answer or a piece of its body. Raises RuntimeError if that is not what comes next."""
+        """Send the head of the answer or a piece of its body. Raises RuntimeError if *message* may not come next."""
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:

@@ -173,7 +173,7 @@ class _Conversation:
     # --- to the client -----------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Send the events of one session after the other. Raises Refused if the client did not end one itself."""
+        """Send the events of each session in turn. Raises Refused if one ends although the client did not end it."""
         while True:
             call = await self._calls.get()
             try:
