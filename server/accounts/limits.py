@@ -109,8 +109,8 @@ class Limits:
     def plan(self, name: str, overrides: Mapping[str, object], *, sandbox: bool) -> Plan:
         """The limits of an account with the plan *name*. Raises BadLimits for an unknown plan or override.
 
-        *overrides* are the account's own numbers, named like the members of Plan; None is unlimited. In the sandbox its
-        numbers replace the plan's.
+        *overrides* are the account's own numbers, named like the members of Plan; None is unlimited. In the sandbox the
+        numbers of Sandbox replace the plan's.
         """
         if name not in self.plans:
             raise BadLimits(f"there is no plan {name!r}, only {', '.join(self.plans)}")

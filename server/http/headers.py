@@ -103,7 +103,7 @@ class ByteRange:
 def byte_range(header: str, size: int) -> ByteRange | None:
     """The range of *size* bytes that *header* asks for; None if the answer must have all bytes.
 
-    It must have all for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and if
+    All bytes are sent for other units, malformed headers and several ranges, as RFC 9110 section 14.2 allows, and if
     *size* is 0. Raises RangeNotSatisfiable.
     """
     match = _RANGE.fullmatch(header.strip(" \t"))

@@ -95,7 +95,7 @@ class Order:
 def without_defaults(order: Any) -> dict[str, Any]:
     """The members of an Order, or of another dataclass, that differ from their defaults.
 
-    So an order without newer members gives the same as in an older version of the server.
+    An order without newer members has the same result in every version of the server, because defaults are left out.
     """
     given = {}
     for member in fields(order):
