@@ -264,7 +264,7 @@ async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(
     async def broken(_session: LiveSession) -> None:
         raise RuntimeError("a fault that nobody thought of")
 
-    monkeypatch.setattr(LiveSession, "_tell", broken)
+    monkeypatch.setattr(LiveSession, "_write_events", broken)
     record = await me.start()
     async with me.client() as client, asyncio.timeout(5):
         answer = await client.post(record["live"]["ingest_http"], params={"final": "true"}, content=silence(1))
