@@ -35,7 +35,7 @@ class Ops(RouteGroup):
                 schema=ref("FormatList"),
             ),
             _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health"), auth=Auth.NONE),
-            _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health"), codes=("disk_full",)),
+            _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health")),
             _free("/schemas/service_v1.json", self.schema, "schema", "JSON Schema of the JSON output"),
             _free("/metrics", self.metrics_page, "metrics", "Prometheus metrics", hidden=True),
         ]
@@ -54,7 +54,6 @@ class Ops(RouteGroup):
         if self.parts.closing.is_set():
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
         await self.parts.jobs.counts()  # raises if the database does not answer
-        await self.parts.storage.blobs.check_reserve()
         offer = self.parts.offers["production"]
         return json_response(
             {

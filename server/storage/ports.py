@@ -44,9 +44,6 @@ class BlobStore(Protocol):
         writers of one key that end at the same moment may both succeed, so each writer needs a key of its own.
         """
 
-    async def check_reserve(self) -> None:
-        """Return if incoming audio may be written now. Raises DiskFull if the backend's disk has only its reserve."""
-
     async def size(self, key: str) -> int | None: ...
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes]:

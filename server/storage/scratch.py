@@ -74,12 +74,6 @@ class ThreadSink:
         await self.run(self.write_parts, *parts)
 
 
-def check_free(disk: os.statvfs_result, least_bytes: int) -> None:
-    """Return if at least so many bytes of *disk* are free. Raises DiskFull if not."""
-    if disk.f_bavail * disk.f_frsize < least_bytes:
-        raise DiskFull("the last free space of the data folder's disk is kept for the database")
-
-
 class HalfWritten:
     """A file with a random name, locked while it is being written. Its methods block.
 
@@ -121,7 +115,9 @@ class HalfWritten:
 
     def _check_room(self, more_bytes: int) -> None:
         if self._free_bytes:
-            check_free(os.fstatvfs(self._descriptor), self._free_bytes + more_bytes)
+            disk = os.fstatvfs(self._descriptor)
+            if disk.f_bavail * disk.f_frsize - more_bytes < self._free_bytes:
+                raise DiskFull("the last free space of the data folder's disk is kept for the database")
 
     def sync(self) -> None:
         """Make the bytes survive a power cut."""

@@ -60,9 +60,6 @@ class BucketBlobs:
             await self._discard(upload)
             raise
 
-    async def check_reserve(self) -> None:
-        """Return: a bucket has no disk that fills up."""
-
     async def size(self, key: str) -> int | None:
         return await self._ask(size_of, self._bucket, check_key(key))
 

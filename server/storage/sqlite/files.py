@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from server.model.errors import BlobExists, NoSuchBlob
 from server.storage.ports import Sink
-from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, check_free, check_key, run_in, sweep
+from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, check_key, run_in, sweep
 from server.storage.sqlite.folder import PRIVATE_FOLDER, sync_folder
 
 THREADS = 8  # waiting for disks, not computing
@@ -47,9 +47,6 @@ class FileBlobs:
             await self._run(_publish, half, path, self._blobs)
         finally:
             await self._run(half.discard)
-
-    async def check_reserve(self) -> None:
-        await self._run(lambda: check_free(os.statvfs(self._incoming), self._reserve_bytes))
 
     async def size(self, key: str) -> int | None:
         path = self._path(key)

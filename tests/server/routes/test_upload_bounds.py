@@ -105,9 +105,6 @@ def test_the_last_of_the_disk_is_kept_from_uploads(tmp_path):
         answer = client.post("/v1/transcribe", files=AUDIO)
         assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "disk_full", "60")
         assert client.get("/v1/jobs").json()["data"] == []  # what needs no room goes on
-        ready = client.get("/readyz")
-        assert (ready.status_code, ready.json()["code"], ready.headers["retry-after"]) == (503, "disk_full", "60")
-        assert client.get("/healthz").status_code == 200
 
 
 def test_files_are_smaller_in_the_sandbox(server):
