@@ -18,7 +18,9 @@ the cosine of their vectors. Clustering joins turns into people:
    resemble most.
 5. One person who whispers, or goes on over a telephone, may sound as different as two people do who sound alike. But
    two people answer and interrupt each other, and one person does not. So unless two speak at once (OVERLAP) or the
-   voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE).
+   voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE). The first
+   model hears two at once in one person too, in a room or over a telephone, so voices that sound almost the same stay
+   one person's (AT_ONCE).
 6. While a stream goes on, one person stays one until a second voice is confirmed: it must speak for SECOND_S, longer
    the longer the first has spoken alone, and twice as long if it sounds almost like the first. A wrong second label
    disturbs a reader more than a right one that comes some seconds later. At the end this rule does not apply.
@@ -85,8 +87,8 @@ ALONE, TURNS = (0.68, 0.85), (2, 8)
 """All voices are one person if their cosine with the first one is at least ALONE: the first number if the voice changes
 as often as the first number of TURNS, and so on, evenly between them. With n voices each change counts n - 1 times."""
 
-OVERLAP = 0.045
-"""If two local voices speak at once in this share of all speech, there are two people, however alike they sound."""
+OVERLAP, AT_ONCE = 0.045, (0.85, 0.87)
+"""If two local voices speak at once in this share of all speech, AT_ONCE holds instead of ALONE."""
 
 _SPREAD = 290  # frames, 5 s as in files: windows of a live stream lie a second apart, the first two a little less
 _SECOND = 59  # frames
@@ -160,10 +162,10 @@ def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
 
 
 def _are_one_person(voices: Array, spans: Sequence[Spans], windows: Sequence[Window]) -> bool:
-    """Return whether the voices are alike enough for how often they change, and hardly ever speak at once."""
+    """Return whether the voices are alike, for how often one follows the other and whether they speak at once."""
     changes = _changes(spans) * (len(voices) - 1)  # three voices are seldom one person's
-    alike = bool((voices[1:] @ voices[0] >= np.interp(changes, TURNS, ALONE)).all())
-    return alike and _overlap(windows) < OVERLAP
+    least = np.interp(changes, TURNS, ALONE if _overlap(windows) < OVERLAP else AT_ONCE)
+    return bool((voices[1:] @ voices[0] >= least).all())
 
 
 def _overlap(windows: Sequence[Window]) -> float:

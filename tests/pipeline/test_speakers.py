@@ -140,7 +140,8 @@ def test_a_stream_that_goes_on_needs_more_evidence_for_a_second_voice(
 
 
 @pytest.mark.parametrize(
-    ("likeness", "turns", "at_once", "expected"), [(0.8, 2, 1, 1), (0.5, 2, 1, 2), (0.8, 8, 1, 2), (0.8, 2, 2, 2)]
+    ("likeness", "turns", "at_once", "expected"),
+    [(0.8, 2, 1, 1), (0.5, 2, 1, 2), (0.8, 8, 1, 2), (0.8, 2, 2, 2), (0.903, 6, 2, 1)],
 )
 def test_voices_that_neither_take_turns_nor_speak_at_once_are_two_only_if_they_differ_much(
     likeness: float, turns: int, at_once: int, expected: int
