@@ -127,7 +127,7 @@ def main() -> None:
         start = piece % PIECES * PIECE
         for run in speakers.listen({None: samples[start : start + PIECE]}):
             told.labels[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
-        speakers.new_excerpts()
+        speakers.newly_heard()
         took = time.process_time() - began
         longest_s, spent_s = max(longest_s, took), spent_s + took
         told.settle(at - 60 * RATE)

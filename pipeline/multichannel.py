@@ -93,12 +93,6 @@ class MultichannelSession:
             for start, end in session.redacted_spans()
         ]
 
-    def redaction_position(self) -> int:
-        """The position before which redacted_spans() has everything."""
-        return min(
-            session.redaction_position() + skip for session, skip in zip(self._sessions, self._skipped, strict=True)
-        )
-
     def statistics(self) -> SessionStatistics:
         """The sums over all channels, and of times and waiting audio the largest."""
         each = [session.statistics() for session in self._sessions]

@@ -185,16 +185,13 @@ class Session:
 
         It is empty while events wait to be read.
         """
-        return {} if self._unread else {None: self.redaction_position()}
+        held = self._text.stage.held_from if self._text is not None else None
+        decided = min(self._core.decided, self._received, *(() if held is None else (held,)))
+        return {} if self._unread else {None: decided}
 
     def redacted_spans(self) -> Sequence[tuple[int, int]]:
         """Where something was said that is redacted: starts and ends, in positions."""
         return self._text.stage.redacted if self._text is not None else ()
-
-    def redaction_position(self) -> int:
-        """The position before which redacted_spans() has everything."""
-        held = self._text.stage.held_from if self._text is not None else None
-        return min(self._core.decided, self._received, *(() if held is None else (held,)))
 
     def statistics(self) -> SessionStatistics:
         return SessionStatistics(

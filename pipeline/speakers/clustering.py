@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
+from pipeline.speakers.frames import HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, turn_of_pieces, unit
 
 Array = NDArray[np.float32]
 Spans: TypeAlias = Sequence[tuple[int, int]]
@@ -90,7 +90,6 @@ as often as the first number of TURNS, and so on, evenly between them. With n vo
 OVERLAP, AT_ONCE = 0.045, (0.85, 0.87)
 """If two local voices speak at once in this share of all speech, AT_ONCE holds instead of ALONE."""
 
-_SPREAD = 290  # frames, 5 s as in files: windows of a live stream lie a second apart, the first two a little less
 _SECOND = 59  # frames
 _TURN_SHARE = 0.02  # of all speech, as the windows show it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
@@ -191,12 +190,12 @@ def _second_is_confirmed(voices: Array, lasting: NDArray[np.float64]) -> bool:
 
 
 def _spread(windows: Sequence[Window]) -> list[Window]:
-    """Return windows whose starts are at least _SPREAD apart, and the last window."""
-    chosen = list(windows[:1])
-    for window in windows[1:]:
-        if window.start - chosen[-1].start >= _SPREAD or window is windows[-1]:
-            chosen.append(window)
-    return chosen
+    """Return the first window of each place, and the last window."""
+    return [
+        window
+        for before, window in zip([None, *windows], windows, strict=False)
+        if before is None or window.place > before.place or window is windows[-1]
+    ]
 
 
 def _points(windows: Sequence[Window], least_s: float) -> list[_Point]:
@@ -220,15 +219,8 @@ def _parts(turn: LocalTurn) -> list[LocalTurn]:
     if min(likeness, default=1.0) >= 1 - MIXED:
         return [turn]
     first = 1 + int(np.argmin(likeness))
-    border = turn.pieces[first - 1].after
-    halves = (turn.first, border, turn.pieces[:first]), (border, turn.after, turn.pieces[first:])
-    return [
-        part
-        for start, after, pieces in halves
-        for part in _parts(
-            LocalTurn(turn.voice, start, after, sum(piece.seconds for piece in pieces), average(pieces), pieces)
-        )
-    ]
+    halves = (turn.first, turn.pieces[:first]), (turn.pieces[first - 1].after, turn.pieces[first:])
+    return [part for start, pieces in halves for part in _parts(turn_of_pieces(turn.voice, start, pieces))]
 
 
 def _point(index: int, window: Window, turns: Sequence[LocalTurn], embedding: Array) -> _Point:

@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 
 from pipeline.audio import Samples
 from pipeline.speakers.clustering import find_voices
-from pipeline.speakers.frames import LENGTH, STEP, Window, unit
+from pipeline.speakers.frames import FILE_STEP, LENGTH, STEP, Window, unit
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.timeline import voice_turns
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import UNNAMED, SpeakerTurn
 
 Array = NDArray[np.float32]
-
-FILE_STEP = 295
-"""Frames, 5 s, from one window of a file to the next."""
 
 AT_ONCE = 2
 """Windows of a file that are analysed at once."""
@@ -96,25 +93,24 @@ def find_all_voices(
     windows_by_channel: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
 ) -> dict[int | None, tuple[Array, list[str | None]]]:
     """Return by channel what name_voices() returns: at most options.most voices in all, but one on each channel."""
-    several = {channel: len(options.voices_of(channel)) > 1 for channel in windows_by_channel}
+    several = len(options.known) > 1
     found = {
-        channel: find_voices(windows, options.most, several=several[channel])
-        for channel, windows in windows_by_channel.items()
+        channel: find_voices(windows, options.most, several=several) for channel, windows in windows_by_channel.items()
     }
     while sum(map(len, found.values())) > options.most:
         fullest = max(found, key=lambda channel: len(found[channel]))
         if len(found[fullest]) == 1:
             break  # each channel has somebody
-        found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1, several=several[fullest])
-    return {channel: name_voices(voices, options, channel) for channel, voices in found.items()}
+        found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1, several=several)
+    return {channel: name_voices(voices, options) for channel, voices in found.items()}
 
 
-def name_voices(voices: Array, options: SpeakerOptions, channel: int | None = None) -> tuple[Array, list[str | None]]:
-    """Return the voices of a channel, one a row, and a name or None for each. Known people come first.
+def name_voices(voices: Array, options: SpeakerOptions) -> tuple[Array, list[str | None]]:
+    """Return the voices, one a row, and a name or None for each. Known people come first.
 
     If the options allow known people only, every voice gets the name of the person whom it resembles most.
     """
-    people = options.voices_of(channel)
+    people = options.known
     if not len(voices) or not people:
         return voices, [None] * len(voices)
     likeness = voices @ np.array(list(people.values())).T

@@ -16,6 +16,9 @@ STEP = 270
 LENGTH = 10 * RATE
 """Samples in a window."""
 
+FILE_STEP = 295
+"""Frames, 5 s, from one window of a file to the next."""
+
 FRAMES = 589
 """Frames of a window."""
 
@@ -30,6 +33,9 @@ HEARD = 0.5
 
 SIZE = 256
 """Numbers in an embedding."""
+
+
+_EARLY = 2  # frames by which the windows of a live stream begin earlier than those of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +67,19 @@ class Window:
     speech: NDArray[np.float16]  # (frames, VOICES): the probability that a local voice speaks
     turns: tuple[LocalTurn, ...]
 
+    @property
+    def place(self) -> int:
+        """Which window of a file this one can stand for: the first of a live stream with the same place does."""
+        return (self.start + _EARLY) // FILE_STEP
+
     def of_voice(self, voice: int) -> list[LocalTurn]:
         return [turn for turn in self.turns if turn.voice == voice]
+
+
+def turn_of_pieces(voice: int, first: int, pieces: Sequence[Piece]) -> LocalTurn:
+    """Return the turn that these pieces, in order, make from frame *first* on."""
+    embedding = pieces[0].embedding if len(pieces) == 1 else average(pieces)
+    return LocalTurn(voice, first, pieces[-1].after, sum(piece.seconds for piece in pieces), embedding, tuple(pieces))
 
 
 def average(turns: Sequence[LocalTurn | Piece]) -> Array:

@@ -3,18 +3,19 @@
     speakers = LiveSpeakers(models, SpeakerOptions(), {None: 0})
     label = speakers.label(word, None)        # of a word that becomes final now; it may be revised
     runs = speakers.listen({None: samples})   # on a thread; the words that have another label now
-    speech = speakers.new_excerpts()          # for a restart, after listen() and when label_is_new
+    heard = speakers.newly_heard()            # to store for a restart, after listen()
     turns, runs = speakers.finish()           # all turns, and the final label of every word
 
 Theory. More speech means better knowledge of the voices, so labels are revised. Whenever the recording has grown by a
 twentieth, all of it is clustered anew, as a file is; only a second voice needs more evidence. Between two clusterings a
 new turn gets the label of the voice that it resembles most. A label that readers know for one voice is never given to
-another. Two labels may turn out to be one person; then the lower label stays. After a restart the voices of the stored
-excerpts keep their labels.
+another. Two labels may turn out to be one person; then the lower label stays. After a restart the stored windows,
+and the labels that words had first, say as before who speaks; only words that no stored window has keep their labels.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -24,13 +25,13 @@ from numpy.typing import NDArray
 from pipeline.attribution import SpeakerRun, SpeakerTimes, SpeakerTimesByChannel, join_runs, word_turn
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.clustering import find_voices
-from pipeline.speakers.diarizer import FILE_STEP, find_all_voices, name_voices
-from pipeline.speakers.excerpts import NOTHING_REDACTED, Excerpts, RedactedSpans, SpeechOfVoices, Stretch
+from pipeline.speakers.diarizer import find_all_voices, name_voices
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
+from pipeline.speakers.stored import Heard, HeardByChannel, NewlyHeard
 from pipeline.speakers.timeline import voice_turns
 from pipeline.speakers.windows import SpeakerModels
-from pipeline.words import UNNAMED, SpeakerTurn, Word, speaker_number
+from pipeline.words import SpeakerTurn, Word, speaker_number
 
 LIVE_STEP = 59
 """Frames, 1 s, from one window of a live stream to the next."""
@@ -38,13 +39,21 @@ LIVE_STEP = 59
 COARSE_STEP = 148
 """Frames, 2.5 s: the same where listening lags behind."""
 
-RECENT = 30
-"""After each window the turns of the last RECENT windows are found again. Older turns change only with a clustering."""
+FRESH = 4
+"""Windows before the last that lie a second apart. Of older ones those of a file are enough."""
+
+RECENT = 12
+"""Windows, of some 40 s, whose turns are found again after each window. Older ones are, when all is clustered anew."""
+
+STORED_STEP = 2 * LIVE_STEP
+"""Frames, 2 s, after which there is something to store: after a restart streams go on some two seconds earlier."""
 
 GROWTH = 1.05
 """The factor by which a recording grows until it is clustered anew. Below 20 s that is with every window."""
 
 _LAG = 60 * RATE  # words of one channel are final at most so much later than those of another
+
+_REPEATED = FRESH * LIVE_STEP * STEP  # samples before the last window: a restart finds the fresh windows again
 
 _BEHIND = 4 * LIVE_STEP * STEP  # with more samples waiting than these, windows have the coarse step
 
@@ -57,6 +66,13 @@ class LabelledWord:
     channel: int | None
     label: str | None
     first: str | None = None  # its first label, or a new one that began with it: _inherit() counts it for that label
+    settled: bool = False  # a restart lost what was heard of it, so its label stays
+
+    def revise(self, label: str, used: AbstractSet[str]) -> None:
+        """Give it another label. *used* has the labels that any word had before."""
+        self.label = label
+        if label not in used:
+            self.first = label
 
 
 class LiveSpeakers:
@@ -68,27 +84,28 @@ class LiveSpeakers:
         options: SpeakerOptions,
         origins: Mapping[int | None, int],
         words: Sequence[LabelledWord] = (),
-        excerpts: Excerpts | None = None,
+        heard: HeardByChannel | None = None,
     ) -> None:
         """*origins* has the position at which the samples of each channel begin. Readers already have *words*.
 
-        *excerpts* of their voices were stored; listening to each takes 0.1 s of CPU. Without *models* two speakers take
-        turns by sentences.
+        *heard* was stored before; clustering an hour of it takes 0.1 s. Without *models* two speakers take turns
+        by sentences.
         """
         self._models = models
-        self._excerpts = excerpts or {}
-        self._options = options if models is None else replace(options, labelled=_voices_in(self._excerpts, models))
+        self._options = options
         self._words = list(words)
-        self._before = len(words)
-        self._words_on: dict[int | None, list[LabelledWord]] = {channel: [] for channel in origins}  # since then
         self._firsts = {one.first for one in words if one.first is not None}  # labels that words were sent with
         self._sentences: Counter[int | None] = Counter()
-        numbers = _Numbers(one.label for one in words)
-        self._channels = {channel: _Channel(models, channel, origin, numbers) for channel, origin in origins.items()}
-        self._stored_lengths = {(channel, label): len(own) for channel, label, own in _each(self._excerpts)}
-        self._numbers, self._number_at_excerpts = numbers, numbers.next
+        self._numbers = _Numbers(label for one in words for label in (one.label, one.first))
+        self._channels = {
+            channel: _Channel(models, channel, origin, self._numbers, (heard or {}).get(channel, Heard(())))
+            for channel, origin in origins.items()
+        }
+        self._words_on: dict[int | None, list[LabelledWord]] = {channel: [] for channel in origins}
         if models is None:
             self._replay()
+        else:
+            self._restore()
 
     def label(self, word: Word, channel: int | None) -> str | None:
         """Return the label of the next final word; None if no voice is known yet."""
@@ -110,46 +127,28 @@ class LiveSpeakers:
         if not borders:
             return []
         changed: list[tuple[int, str]] = []
-        for number in range(len(self._words) - 1, self._before - 1, -1):
+        for number in range(len(self._words) - 1, -1, -1):
             one = self._words[number]
             if one.word.end + _LAG <= min(borders):
                 break  # a session of hours has many words, and this is done each second
             border = news.get(one.channel)
-            if border is not None and one.word.end > border:
+            if border is not None and not one.settled and one.word.end > border:
                 label = self._channels[one.channel].label(one.word)
                 if label is not None and label != one.label:
-                    one.label = label
-                    if label not in self._firsts:
-                        one.first = label
+                    one.revise(label, self._firsts)
                     changed.append((number, label))
         self._firsts |= {label for _, label in changed}
         return join_runs(reversed(changed))
 
-    @property
-    def label_is_new(self) -> bool:
-        """Whether a label is newer than the last call of new_excerpts(). It may be so after the last samples came."""
-        return self._models is not None and self._numbers.next > self._number_at_excerpts
+    def newly_heard(self, *, with_samples: bool = True) -> NewlyHeard | None:
+        """Return what to store, if STORED_STEP is over. Else None.
 
-    def new_excerpts(self, hidden: RedactedSpans = NOTHING_REDACTED) -> Excerpts | None:
-        """Return the excerpts to store, if a label is new or has twice as much speech as its stored excerpt. Else None.
-
-        They contain nothing that is *hidden* on any channel.
+        Without the samples of the last 14 s the labels of a few words after a restart may be others than with them.
         """
-        self._number_at_excerpts = self._numbers.next
-        excerpts: dict[int | None, dict[str, Samples]] = {}
-        for name, channel in self._channels.items():
-            before, now = self._excerpts.get(name, {}), channel.excerpts(hidden)
-            longest = {
-                label: max((before, now), key=lambda one: len(one.get(label, ()))) for label in {**before, **now}
-            }
-            excerpts[name] = {
-                label: source[label] for label, source in longest.items() if label not in self._options.known
-            }
-        lengths = {(channel, label): len(own) for channel, label, own in _each(excerpts)}
-        if all(length < 2 * self._stored_lengths.get(key, 0) for key, length in lengths.items()):
+        if not any(channel.has_news for channel in self._channels.values()):
             return None
-        self._stored_lengths = lengths
-        return excerpts
+        last = {name: channel.last_heard(with_samples=with_samples) for name, channel in self._channels.items()}
+        return NewlyHeard({name: channel.take_windows() for name, channel in self._channels.items()}, last)
 
     def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """Listen to the end; return the turns of all speakers and the runs of all words, [] where nobody spoke."""
@@ -162,8 +161,8 @@ class LiveSpeakers:
                 channel = self._channels[name]
                 channel.use(voices, people, self._words_on[name])
                 turns += [replace(turn, channel=name) for turn in channel.named_turns()]
-        known = self._words if self._models is None else self._words[: self._before]
-        turns += [word_turn(one.label, one.word, one.channel) for one in known if one.label is not None]
+        settled = [one for one in self._words if self._models is None or one.settled]
+        turns += [word_turn(one.label, one.word, one.channel) for one in settled if one.label is not None]
         turns.sort(key=lambda turn: turn.start)
         times = SpeakerTimesByChannel(turns)
         labels = [times.speaker_of(one.word, one.channel) for one in self._words]
@@ -176,6 +175,15 @@ class LiveSpeakers:
         self._sentences[channel] += _ends_sentence(word)
         return label
 
+    def _restore(self) -> None:
+        """Find the voices of the stored windows, and which words these have."""
+        for one in self._words:
+            one.settled = not self._channels[one.channel].has_heard(one.word)
+            if not one.settled:
+                self._words_on[one.channel].append(one)
+        for name, channel in self._channels.items():
+            channel.restore(self._options, self._words_on[name])
+
     def _replay(self) -> None:
         """Continue with the two speakers of each channel where the earlier words end."""
         for one in self._words:
@@ -186,19 +194,6 @@ class LiveSpeakers:
 
 def _ends_sentence(word: Word) -> bool:
     return word.text.endswith((".", "?", "!"))
-
-
-def _each(excerpts: Excerpts) -> Iterator[tuple[int | None, str, Samples]]:
-    for channel, voices in excerpts.items():
-        for label, samples in voices.items():
-            yield channel, label, samples
-
-
-def _voices_in(excerpts: Excerpts, models: SpeakerModels) -> dict[int | None, dict[str, NDArray[np.float32]]]:
-    return {
-        channel: {label: models.voice_of(samples) for label, samples in voices.items()}
-        for channel, voices in excerpts.items()
-    }
 
 
 class _Numbers:
@@ -217,22 +212,35 @@ class _Numbers:
 class _Channel:
     """The voices of one channel."""
 
-    def __init__(self, models: SpeakerModels | None, name: int | None, origin: int, numbers: _Numbers) -> None:
-        self.windows: list[Window] = []
+    def __init__(
+        self, models: SpeakerModels | None, name: int | None, origin: int, numbers: _Numbers, heard: Heard
+    ) -> None:
+        """*heard* was heard before. Samples come from *origin* on. Of two windows with one start the later counts."""
+        self._begin = self._analysed_to = origin  # where the kept samples begin, and where the last window ends
+        self._buffer: list[Samples] = []
+        by_start = {window.start: window for window in heard.windows}
+        self.windows = [by_start[start] for start in sorted(by_start)]
+        if heard.begin <= origin <= heard.begin + len(heard.samples):
+            self._begin, self._buffer = heard.begin, [heard.samples[: origin - heard.begin]]
+            self._analysed_to = min(origin, heard.begin + LENGTH if heard.begin else 0)
+        self._analysed_to -= self._analysed_to % (LIVE_STEP * STEP)
+        if self._buffer:  # windows that end later are found again
+            self.windows = [window for window in self.windows if _end(window) <= self._analysed_to]
         self._models = models
         self._name = name
-        self._origin = origin
+        self._first = -(-self._begin // STEP)  # the first frame of the samples
+        self._unheard = _gaps(self.windows, self._begin)
         self._numbers = numbers
         self._names: dict[int, str] = {}  # of voices whose labels were sent, until all is clustered anew
         self._voices: NDArray[np.float32] | None = None
-        self._turns: list[SpeakerTurn] = []  # on the stream's clock; the speaker is the number of the voice
+        self._turns: list[SpeakerTurn] = []  # the speaker is the number of the voice
         self._known = (SpeakerTimes([]), self._names)  # replaced as one
-        self._buffer: list[Samples] = []
-        self._begin = 0  # where the kept samples begin, in the channel's own positions
-        self._received = 0
-        self._analysed_to = 0  # the end of the last window
-        self._clustered_to = 0  # the same when the voices were found
-        self._speech = SpeechOfVoices()
+        self._received = origin
+        self._reached = max([self._analysed_to, *map(_end, self.windows)])
+        self._clustered = 0  # the length of what was heard when the voices were found
+        self._lasting: list[Window] = []  # to store
+        self._place = self.windows[-1].place if self.windows else -1  # of the last that was to store
+        self._next_storing = 0
 
     def label(self, word: Word) -> str | None:
         """Return the label of a word; None where there is no turn yet."""
@@ -248,17 +256,27 @@ class _Channel:
         """Give a voice this label, unless it has one."""
         self._names.setdefault(voice, label)
 
-    def excerpts(self, hidden: RedactedSpans) -> dict[str, Samples]:
-        """Return the speech of each label that should be stored."""
-        times, names = self._known
+    def has_heard(self, word: Word) -> bool:
+        """Return whether the windows have the middle of a word, or the samples that come now."""
+        middle = (word.start + word.end) // 2
+        return not any(start <= middle < end for start, end in self._unheard)
 
-        def label_of(stretch: Stretch) -> str | None:
-            start = stretch.start + self._origin
-            voice = times.speaker_of(Word("", start, start + len(stretch.samples), 1.0))
-            return None if voice is None else names.get(int(voice), f"{UNNAMED}{voice}")
+    @property
+    def has_news(self) -> bool:
+        return bool(self.windows) and self._analysed_to >= self._next_storing
 
-        speech = self._speech.by_label(label_of, self._analysed_to - RECENT * LIVE_STEP * STEP, hidden)
-        return {label: own for label, own in speech.items() if not label.startswith(UNNAMED)}
+    def last_heard(self, *, with_samples: bool) -> Heard:
+        """Return the last window, and the samples from which the next ones begin if a restart goes on before here."""
+        if not with_samples:
+            return Heard(self.windows[-1:])
+        samples = np.concatenate(self._buffer) if self._buffer else np.zeros(0, np.float32)
+        return Heard(self.windows[-1:], self._begin, samples)
+
+    def take_windows(self) -> list[Window]:
+        """Return the windows that stay for good and are new since the last call."""
+        windows, self._lasting = self._lasting, []
+        self._next_storing = self._analysed_to + STORED_STEP * STEP
+        return windows
 
     def named_turns(self) -> list[SpeakerTurn]:
         return [replace(turn, speaker=self.name_of(int(turn.speaker))) for turn in self._turns]
@@ -277,13 +295,35 @@ class _Channel:
             self._listen_to(self._analysed_to + step * STEP)
         if self._analysed_to == before:
             return None
-        if self._voices is not None and self._analysed_to < self._clustered_to * GROWTH:
+        if self._voices is not None and self._length < self._clustered * GROWTH:
             return self._find_recent_turns()
-        self._clustered_to = self._analysed_to
-        several_known = len(options.voices_of(self._name)) > 1
-        voices = find_voices(self.windows, options.most, provisional=True, several=several_known)
-        self.use(*name_voices(voices, options, self._name), words)
+        self._clustered = self._length
+        self._cluster(self.windows, options, words)
         return -1
+
+    def restore(self, options: SpeakerOptions, words: Sequence[LabelledWord]) -> None:
+        """Find the voices as they were found before the restart, and then again what the kept samples have."""
+        if self.windows:
+            length = self._length
+            grown = LIVE_STEP * STEP
+            while grown <= length:
+                self._clustered = grown
+                grown = -(int(-grown * GROWTH) // (LIVE_STEP * STEP)) * LIVE_STEP * STEP
+            self._cluster([window for window in self.windows if _end(window) <= self._clustered], options, words)
+        received = self._received
+        while self._analysed_to + LIVE_STEP * STEP <= received:
+            self._received = self._analysed_to + LIVE_STEP * STEP
+            self.listen(np.zeros(0, np.float32), options, words)
+        self._received = received
+
+    def _cluster(self, windows: Sequence[Window], options: SpeakerOptions, words: Sequence[LabelledWord]) -> None:
+        """Find the voices of these windows, and the turns of all."""
+        voices = find_voices(windows, options.most, provisional=True, several=len(options.known) > 1)
+        self.use(*name_voices(voices, options), words)
+
+    @property
+    def _length(self) -> int:
+        return self._reached - self.windows[0].start * STEP
 
     def end(self) -> None:
         """Listen to the samples after the last window."""
@@ -293,13 +333,12 @@ class _Channel:
     def use(self, voices: NDArray[np.float32], people: Sequence[str | None], words: Sequence[LabelledWord]) -> None:
         """Find all turns of these voices. A voice without a name in *people* gets a label of its words, if it can."""
         self._voices = voices
-        found = voice_turns(self.windows, voices, self._analysed_to)
-        self._turns = [
-            SpeakerTurn(str(turn.voice), turn.start + self._origin, turn.end + self._origin) for turn in found
-        ]
+        found = voice_turns(self.windows, voices, self._reached)
+        self._turns = [SpeakerTurn(str(turn.voice), turn.start, turn.end) for turn in found]
         times = SpeakerTimes(self._turns)
         self._names = {voice: name for voice, name in enumerate(people) if name is not None}
-        self._names |= _inherit(times, words, set(self._names.values()) | set(self._names))
+        heard = [one for one in words if one.word.end <= self._reached]  # words may come before their audio is analysed
+        self._names |= _inherit(times, heard, set(self._names.values()) | set(self._names))
         self._known = times, self._names
 
     def _find_recent_turns(self) -> int:
@@ -307,12 +346,12 @@ class _Channel:
         assert self._voices is not None
         recent = self.windows[-RECENT:]
         base = recent[0].start
-        border = 0 if base == 0 else base * STEP + LENGTH // 2 + self._origin
+        shift = base * STEP
+        border = 0 if recent[0] is self.windows[0] else shift + LENGTH // 2
         placed = [replace(window, start=window.start - base) for window in recent]
-        shift = base * STEP + self._origin
         newest = [
             SpeakerTurn(str(turn.voice), max(turn.start + shift, border), turn.end + shift)
-            for turn in voice_turns(placed, self._voices, self._analysed_to - base * STEP)
+            for turn in voice_turns(placed, self._voices, self._reached - shift)
             if turn.end + shift > border
         ]
         older = [
@@ -323,21 +362,39 @@ class _Channel:
         return border
 
     def _listen_to(self, end: int) -> None:
-        """Analyse the window that ends at *end*. It replaces the last window if both begin with the stream."""
+        """Analyse the window that ends at *end*. It replaces the last window if both begin with the samples."""
         assert self._models is not None
-        start = max(0, -((LENGTH - end) // STEP))
-        buffer = np.concatenate(self._buffer)[start * STEP - self._begin :]
-        self._buffer, self._begin = [buffer], start * STEP
+        start = max(self._first, -((LENGTH - end) // STEP))
+        samples = np.concatenate(self._buffer)
+        buffer = samples[start * STEP - self._begin :]
+        kept = max(0, start * STEP - self._begin - _REPEATED)
+        self._buffer, self._begin = [samples[kept:]], self._begin + kept
         before = self.windows[-1] if self.windows else None
-        if before is not None and before.start == start == 0:
+        if before is not None and before.start == start == self._first:
             self.windows.pop()
-        window_samples = buffer[: end - start * STEP]
-        self.windows.append(self._models.listen(window_samples, start, before))
-        self._speech.collect(self.windows[-1], window_samples)
-        self._analysed_to = end
-        at = len(self.windows) - 2 * RECENT
-        if at > 0 and self.windows[at + 1].start - self.windows[at - 1].start <= FILE_STEP:
-            del self.windows[at]  # of what is older, the windows of a file are enough
+        elif before is not None and before.place > self._place:
+            self._lasting.append(before)
+            self._place = before.place
+        self.windows.append(self._models.listen(buffer[: end - start * STEP], start, before))
+        self._analysed_to, self._reached = end, max(self._reached, end)
+        at = len(self.windows) - 1 - FRESH
+        if at > 0 and self.windows[at].place == self.windows[at - 1].place:
+            del self.windows[at]
+
+
+def _end(window: Window) -> int:
+    return (window.start + len(window.speech)) * STEP
+
+
+def _gaps(windows: Sequence[Window], origin: int) -> list[tuple[int, int]]:
+    """Return from where to where before *origin* no window reaches."""
+    gaps: list[tuple[int, int]] = []
+    reached = 0
+    for start, end in [*((window.start * STEP, _end(window)) for window in windows), (origin, origin)]:
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, end)
+    return gaps
 
 
 def _inherit(times: SpeakerTimes, words: Sequence[LabelledWord], fixed: set[object]) -> dict[int, str]:

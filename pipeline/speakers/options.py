@@ -22,14 +22,8 @@ class SpeakerOptions:
 
     most: int = MOST_VOICES  # voices in all, with known people who are absent
     known: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # the voice of each known person
-    labelled: Mapping[int | None, Mapping[str, NDArray[np.float32]]] = field(default_factory=dict)
-    """By channel, the voices that already have a label, in a stream that continues after a restart."""
-
-    def voices_of(self, channel: int | None) -> Mapping[str, NDArray[np.float32]]:
-        """Return the voices that have a name or a label on this channel."""
-        return {**self.known, **self.labelled.get(channel, {})}
 
     @property
     def room(self) -> int:
-        """How many voices there may be that have neither."""
-        return max(0, self.most - len(self.known) - sum(map(len, self.labelled.values())))
+        """How many voices there may be that have no name."""
+        return max(0, self.most - len(self.known))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames, piece_lengths
-from pipeline.speakers.frames import HEARD, OFFSET, STEP, VOICES, Array, LocalTurn, Piece, Window, average, unit
+from pipeline.speakers.frames import HEARD, OFFSET, STEP, VOICES, Array, LocalTurn, Piece, Window, turn_of_pieces, unit
 from pipeline.speakers.segmentation import SegmentationModel
 
 PAUSE = 12
@@ -140,10 +140,8 @@ def _pieces(frames: Frames, indices: Frames, embeddings: Array) -> list[Piece]:
 def _turn(voice: int, run: Frames, parts: Sequence[Piece | Frames], new: Iterator[list[Piece]]) -> LocalTurn:
     """Return the turn of the frames *run*, with the next *new* pieces where its parts are frames."""
     pieces = [piece for part in parts for piece in ([part] if isinstance(part, Piece) else next(new))]
-    after = int(run[-1]) + 1
-    pieces[-1] = replace(pieces[-1], after=after)
-    whole = pieces[0].embedding if len(pieces) == 1 else average(pieces)
-    return LocalTurn(voice, int(run[0]), after, sum(piece.seconds for piece in pieces), whole, tuple(pieces))
+    pieces[-1] = replace(pieces[-1], after=int(run[-1]) + 1)
+    return turn_of_pieces(voice, int(run[0]), pieces)
 
 
 def _runs(frames: Frames) -> list[Frames]:

@@ -1,6 +1,6 @@
 """Stores the recordings of known speakers until their job has ended, and makes the speaker options of an order.
 
-No embedding of a voice is ever stored. Embeddings are computed from the recordings, in memory.
+Of these recordings no embedding is ever stored; they are computed in memory.
 """
 
 import asyncio

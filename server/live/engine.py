@@ -19,9 +19,9 @@ from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import LiveRecogniser, Session, TurnEnds
-from pipeline.speakers.excerpts import Excerpts
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.stored import HeardByChannel
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
@@ -77,19 +77,19 @@ class LiveEngine:
         *,
         isolation: Isolation,
         recordings: Mapping[str, bytes],
-        excerpts: Excerpts,
+        heard: HeardByChannel,
     ) -> LiveSpeakers | None:
         """Make the LiveSpeakers of a session; None if its order has no speaker labels.
 
-        *recordings* has one recording of each known person, *excerpts* the stored speech of the session's voices.
-        Blocks for up to 0.5 s for each of these voices. Raises PipelineError.
+        *recordings* has one recording of each known person, *heard* what was stored of the session. Blocks for up
+        to 0.5 s for each known person. Raises PipelineError.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
         if options is None:
             return None
         origins = dict.fromkeys(past.channels, past.offsets.position)
-        return LiveSpeakers(self.speakers, options, origins, past.labelled, excerpts)
+        return LiveSpeakers(self.speakers, options, origins, past.labelled, heard)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.

@@ -11,17 +11,16 @@ from contextlib import AbstractAsyncContextManager
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.memory import MemoryPart
-from pipeline.speakers.excerpts import NOTHING_REDACTED, RedactedSpans
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveRecognition
-from server.live.excerpts import ExcerptStore
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
+from server.live.kept_voices import KeptVoices
 from server.live.parts import SessionParts
-from server.live.recording import MARGIN, AudioRecorder, recording_key, silent_spans
+from server.live.recording import AudioRecorder, recording_key
 from server.live.resuming import SessionPast
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
@@ -49,7 +48,7 @@ class LiveSession:
         parts: SessionParts,
         plan: Plan,
         speakers: LiveSpeakers | None,
-        excerpts: ExcerptStore,
+        voices: KeptVoices,
         part: MemoryPart | None,
     ) -> None:
         """Continue at the end of *past*, which must have no open words. *part* is the memory of a decoder."""
@@ -65,10 +64,8 @@ class LiveSession:
         self._journal = Journal(held, past, parts, speakers)
         self._speakers = None
         if speakers is not None:
-            revise, keep = self._journal.revise, excerpts.write
-            self._speakers = SpeakerListener(
-                speakers, held.job, revise=revise, keep=keep, hidden=self._hidden, metrics=parts.metrics
-            )
+            revise, keep = self._journal.revise, voices.write
+            self._speakers = SpeakerListener(speakers, held.job, revise=revise, keep=keep, metrics=parts.metrics)
         self._storage = parts.storage
         self._endings = Endings(parts)
         self._plan = plan
@@ -244,8 +241,6 @@ class LiveSession:
             unread = self._session.statistics().unread
             happened = [first, *[await anext(events) for _ in range(unread)]]
             await self._journal.write(happened, received=self._heard, decided=self._session.decided_positions())
-            if self._speakers is not None:
-                self._speakers.note_new_words()
             self._count_retractions()
 
     def _count_retractions(self) -> None:
@@ -270,12 +265,6 @@ class LiveSession:
             if self._speakers is not None:
                 await self._speakers.feed(samples)
             await self._session.feed(samples)
-
-    def _hidden(self) -> RedactedSpans:
-        """The redacted spans, which stored excerpts of voices must not contain."""
-        if not self.job.order.text.redact:
-            return NOTHING_REDACTED
-        return RedactedSpans(silent_spans(self._session.redacted_spans()), self._session.redaction_position() - MARGIN)
 
     async def _end(self, broken: PipelineError | None) -> None:
         """End the job with all recognised words, or as failed if no audio could be decoded."""

@@ -19,8 +19,8 @@ from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
 from server.live.ending import Endings, LiveResult
 from server.live.event_rendering import turn_ended
-from server.live.excerpts import ExcerptStore
 from server.live.intake import bytes_up_to
+from server.live.kept_voices import KeptVoices
 from server.live.parts import SessionParts
 from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
@@ -200,8 +200,8 @@ class SessionRegistry:
     async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         session = parts.engines[job.environment].session(job.order, tenant=job.account, past=before)
-        excerpts = ExcerptStore(held, parts.storage.blobs)
-        speakers = await self._speakers(held, before, excerpts) if job.order.diarize else None
+        voices = KeptVoices(held, parts.storage.blobs)
+        speakers = await self._speakers(held, before, voices) if job.order.diarize else None
         return LiveSession(
             held,
             before,
@@ -209,17 +209,17 @@ class SessionRegistry:
             parts=parts,
             plan=await parts.plans.of_job(job),
             speakers=speakers,
-            excerpts=excerpts,
+            voices=voices,
             part=part,
         )
 
-    async def _speakers(self, held: HeldLease, before: SessionPast, excerpts: ExcerptStore) -> LiveSpeakers | None:
+    async def _speakers(self, held: HeldLease, before: SessionPast, voices: KeptVoices) -> LiveSpeakers | None:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
-        kept = await excerpts.read()
+        kept = await voices.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
         return await asyncio.to_thread(
-            engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, excerpts=kept
+            engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, heard=kept
         )
 
     async def _live(self, live: LiveSession) -> None:

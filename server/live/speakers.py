@@ -10,8 +10,8 @@ import numpy as np
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.excerpts import Excerpts, RedactedSpans
 from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.stored import NewlyHeard
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
 from server.faults import contain
@@ -33,8 +33,7 @@ class SpeakerListener:
     job: Job
     _: KW_ONLY
     revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]]
-    keep: Callable[[Excerpts], Awaitable[None]]
-    hidden: Callable[[], RedactedSpans]
+    keep: Callable[[NewlyHeard], Awaitable[None]]
     metrics: Metrics
     _waiting: list[Samples] = field(init=False, default_factory=list)
     _changes: Changes = field(init=False, default_factory=Changes)
@@ -48,26 +47,19 @@ class SpeakerListener:
         self._changes.notify()
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
-    def note_new_words(self) -> None:
-        """Note that words were sent, so that run() stores an excerpt of a voice with a new label."""
-        if self.speakers.label_is_new:
-            self._changes.notify()
-
     def end(self) -> None:
         """Add no more samples. run() ends after the last one."""
         self._ended = True
         self._changes.notify()
 
     async def run(self) -> None:
-        """Label the audio, a second or more at a time, until the end. Stores excerpts of new voices."""
+        """Listen to a second or more at a time until the end, and keep what a restart needs."""
         try:
             while not self._ended or self._waiting:
-                await self._changes.until(lambda: self._ended or self._length >= RATE or self.speakers.label_is_new)
-                samples: list[Samples] = []
-                if self._ended or self._length >= RATE:
-                    samples, self._waiting = self._waiting, samples
+                await self._changes.until(lambda: self._ended or self._length >= RATE)
+                samples, self._waiting = self._waiting, []
                 runs = await self._listen(np.concatenate(samples)) if samples else []
-                await self._keep_excerpts()
+                await self._keep()
                 if runs:
                     self.metrics.speaker_revisions.inc()
                     await self.revise(runs)
@@ -82,12 +74,11 @@ class SpeakerListener:
             return await asyncio.to_thread(self._time, self.speakers.listen, by_channel)
         return []
 
-    async def _keep_excerpts(self) -> None:
-        excerpts: Excerpts | None = None
-        with contain("speakers", self.metrics, job=self.job.id):
-            excerpts = await asyncio.to_thread(self._time, self.speakers.new_excerpts, self.hidden())
-        if excerpts is not None:
-            await self.keep(excerpts)
+    async def _keep(self) -> None:
+        """Store what a restart needs, and no samples if some may have to be redacted."""
+        heard = self.speakers.newly_heard(with_samples=not self.job.order.text.redact)
+        if heard is not None:
+            await self.keep(heard)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""

@@ -20,9 +20,8 @@ from pipeline.errors import ModelUnavailable, UnusableReference
 from pipeline.packaged import PackagedFile
 from pipeline.speakers import weights
 from pipeline.speakers.clustering import FOR_SURE_S, UNSURE_S, average_linkage, find_voices, join_groups
-from pipeline.speakers.diarizer import FILE_STEP
 from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
-from pipeline.speakers.frames import LENGTH, SIZE, STEP, LocalTurn, Piece, Window
+from pipeline.speakers.frames import FILE_STEP, LENGTH, SIZE, STEP, LocalTurn, Piece, Window
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.options import INSTALL, SpeakerOptions
 from pipeline.speakers.timeline import best_path, match

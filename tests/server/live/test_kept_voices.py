@@ -1,0 +1,132 @@
+"""Tests of kept_voices.py: what a session cannot store of its voices does not end it."""
+
+import errno
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pipeline.speakers.frames import Piece, Window, turn_of_pieces
+from pipeline.speakers.stored import Heard, NewlyHeard
+from server.live.kept_voices import FULL, KeptVoices
+from server.model.errors import BlobsAway, DiskFull
+from server.model.leases import LeaseLost
+from server.storage.sqlite.files import FileBlobs
+from tests.server.storing import in_a_loop
+
+ERRORS = (OSError(errno.EIO, "broken"), OSError(errno.EMFILE, "too many"), DiskFull("full"), BlobsAway("away"))
+SAMPLES = np.sin(np.arange(1600, dtype=np.float32))
+
+
+def heard(place: int) -> NewlyHeard:
+    """Return one more window that stays, and a last one."""
+    vector = np.eye(256, dtype=np.float32)[place]
+    speech = np.tile(np.float16([0, 0.2, 1]), (9, 1))
+    first, last = (Window(start, speech, (turn_of_pieces(2, 1, [Piece(9, 0.1, vector)]),)) for start in (place, 900))
+    return NewlyHeard({None: [first]}, {None: Heard([last], place, SAMPLES)})
+
+
+class LosableLease:
+    """A lease that is good until *lost*."""
+
+    def __init__(self) -> None:
+        self.job = SimpleNamespace(id="job_1")
+        self.lease = SimpleNamespace(epoch=1, blob="job_1/voices")
+        self.lost = False
+        self.named: list[str] = []
+
+    async def note(self, *, blob: str) -> None:
+        if self.lost:
+            raise LeaseLost("another has it")
+        self.named.append(blob)
+
+
+class FailingBlobs(FileBlobs):
+    """Blobs of which one kind of operation fails."""
+
+    broken: tuple[str, Exception] | None = None
+
+    def _check(self, kind: str) -> None:
+        if self.broken is not None and self.broken[0] == kind:
+            raise self.broken[1]
+
+    @asynccontextmanager
+    async def create(self, key, *, leave_reserve=False):
+        self._check("create")
+        async with super().create(key, leave_reserve=leave_reserve) as sink:
+            yield sink
+            self._check("publish")
+
+    async def delete(self, prefix):
+        self._check("delete")
+        await super().delete(prefix)
+
+
+@in_a_loop
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize("kind", ["create", "publish", "delete"])
+async def test_what_cannot_be_stored_is_stored_the_next_time(tmp_path, caplog, kind, error) -> None:
+    held, blobs = LosableLease(), FailingBlobs(tmp_path)
+    kept = KeptVoices(held, blobs)
+    await kept.write(heard(0))
+    blobs.broken = kind, error
+    await kept.write(heard(1))
+    assert "cannot be kept now" in caplog.text
+    blobs.broken = None
+    await kept.write(heard(2))
+    assert await starts(held, blobs) == [0, 1, 2, 900]
+    await blobs.close()
+
+
+@in_a_loop
+async def test_what_a_session_of_minutes_heard_is_read_whole_by_each_that_takes_it_over(tmp_path) -> None:
+    held, blobs = LosableLease(), FileBlobs(tmp_path)
+    kept = KeptVoices(held, blobs)
+    for place in range(FULL):
+        await kept.write(heard(place))
+    assert await starts(held, blobs) == [*range(FULL), 900]
+    kept = KeptVoices(make_lease(held.named[-1], epoch=2), blobs)
+    assert len((await kept.read())[None].windows) == FULL + 1
+    held = kept._held
+    for place in range(FULL, 2 * FULL):
+        await kept.write(heard(place))
+    assert sorted(await starts(held, blobs)) == [*range(2 * FULL), 900, 900]
+    again = (await KeptVoices(make_lease(held.named[-1]), blobs).read())[None]
+    window = again.windows[3]
+    assert (window.start, window.turns[0].voice, window.turns[0].pieces[0].after) == (3, 2, 9)
+    assert window.turns[0].embedding.argmax() == 3
+    np.testing.assert_allclose(window.speech[0], [0, 0.2, 1], atol=0.003)
+    assert again.begin == 2 * FULL - 1
+    np.testing.assert_allclose(again.samples, SAMPLES, atol=0.03)
+    assert len([*(tmp_path / "blobs").rglob("heard-*")]) == 3
+    await blobs.close()
+
+
+@in_a_loop
+async def test_what_an_earlier_version_stored_is_left_alone(tmp_path) -> None:
+    blobs = FileBlobs(tmp_path)
+    assert await KeptVoices(make_lease("job_1/voices/1-1"), blobs).read() == {}
+    await blobs.close()
+
+
+async def starts(held: LosableLease, blobs: FileBlobs) -> list[int]:
+    """Return the starts of the windows that whoever takes the session over finds."""
+    found = await KeptVoices(make_lease(held.named[-1]), blobs).read()
+    return [window.start for window in found[None].windows]
+
+
+def make_lease(blob: str, epoch: int = 1) -> LosableLease:
+    held = LosableLease()
+    held.lease.blob, held.lease.epoch = blob, epoch
+    return held
+
+
+@in_a_loop
+async def test_who_lost_the_lease_keeps_nothing(tmp_path) -> None:
+    held, blobs = LosableLease(), FileBlobs(tmp_path)
+    held.lost = True
+    with pytest.raises(LeaseLost):
+        await KeptVoices(held, blobs).write(heard(0))
+    assert not [*(tmp_path / "blobs").rglob("heard-*")]
+    await blobs.close()
