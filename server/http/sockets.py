@@ -162,7 +162,7 @@ class Socket:
         await self.send_frames(b"".join(map(text_frame, bodies)))
 
     async def send_frames(self, frames: bytes) -> None:
-        """Send one or more text_frame()s in one write, which transport/websocket.py supports.
+        """Send one or more text_frame()s in one write. transport/websocket.py makes that possible.
 
         Raises WebSocketDisconnect, also if another task has noticed that the client left.
         """

@@ -65,7 +65,7 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
 
 
 def check_query(request: Request) -> None:
-    """Raise Refused if the query asks for redaction, in operations that read members from the body only."""
+    """Raise Refused if the query asks for redaction. For operations that read members only from the body."""
     if request.scope["query_string"] and not {"redact", "redact[]"}.isdisjoint(request.query_params):
         raise invalid_member("redact", "misplaced", "belongs into the body; the query redacts nothing")
 

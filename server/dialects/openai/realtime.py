@@ -98,7 +98,7 @@ class Realtime:
     async def _refuse_while_stopping(self) -> None:
         """Raise Problem after a moment if the server is stopping.
 
-        The moment and the accepted handshake are for clients that reconnect at once: LiveKit gives up for good if a
+        The wait and the accepted handshake help clients that reconnect at once: LiveKit gives up for good if a
         handshake is refused, and Pipecat if three sockets in a row are closed soon after they opened.
         """
         if self.parts.session_registry.closing:

@@ -25,7 +25,7 @@ def open_for_move(url: str, keys: SigningKeys) -> PostgresDatabase:
 
 
 async def end_move(database: PostgresDatabase) -> None:
-    """Let the numbers of later erasures continue after those that were moved."""
+    """Let later erasures get higher numbers than the erasures that were moved."""
     last = await database.read(lambda tx: tx.one("SELECT coalesce(max(number), 0) AS last FROM erasures"))
     assert last is not None
     restart = f"ALTER TABLE erasures ALTER COLUMN number RESTART WITH {int(last['last']) + 1}"
