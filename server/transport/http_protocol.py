@@ -83,8 +83,8 @@ class PatientFlow(FlowControl):
 class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     """The server's HTTP protocol. It reports to *tracked* what the connection does, and reads large bodies with *bulk*.
 
-    uvicorn itself closes only connections that are idle between two requests. It waits for ever for a first request,
-    for the rest of a request's head, and for a client that does not read its answer.
+    uvicorn itself waits for ever for a first request, for the rest of a request's head, and for a client that does not
+    read its answer. Its methods for what the parser finds are replaced, because each request calls all of them.
     """
 
     def __init__(self, tracked: TrackedConnection, bulk: BulkReads, **settings: Any) -> None:

@@ -37,7 +37,6 @@ class ResponseCycle(RequestResponseCycle):
 
     def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Make the head. It is sent with the first piece of the body, or alone at the end of this turn of the loop."""
-        self.response_started, self.waiting_for_100_continue = True, False
         self.chunked_encoding = self.scope["method"] != "HEAD" and status not in BODILESS
         for name, value in headers:
             if name == b"content-length":
@@ -51,7 +50,7 @@ class ResponseCycle(RequestResponseCycle):
         head = b"".join([STATUS_LINE[status], *[b"%b: %b\r\n" % header for header in headers], b"\r\n"])
         if len(head) - len(head.translate(None, CONTROLS)) != 2 * (len(headers) + 2):
             raise RuntimeError("a header has a control character")
-        self._head = head
+        self.response_started, self.waiting_for_100_continue, self._head = True, False, head
         asyncio.get_running_loop().call_soon(self._send_head)
 
     def _send_piece(self, piece: bytes, *, last: bool) -> None:

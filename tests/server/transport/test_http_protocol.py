@@ -323,3 +323,19 @@ async def test_head_and_body_of_an_answer_come_together_and_a_head_alone_at_once
         go_on.set()
         assert await reader.read(10_000) == b"fine"
         writer.close()
+
+
+@in_a_loop
+@pytest.mark.parametrize("name", [b"x-name", b"x-other\r\ninjected"])
+@pytest.mark.parametrize("value", [b"a\r\ninjected: yes", b"a\ninjected: yes", b"a\0", b"a"])
+async def test_a_header_with_a_line_break_or_another_control_character_is_never_sent(caplog, name, value):
+    async def app(_scope, _receive, send):
+        await send({**START, "headers": [*START["headers"], (name, value)]})
+        await send({"type": "http.response.body", "body": b"fine"})
+
+    async with serve_url(app) as url:
+        answer = await answer_to(url, HEAD + b"Connection: close\r\n\r\n")
+    good = (name, value) == (b"x-name", b"a")
+    assert answer.startswith(b"HTTP/1.1 200 " if good else b"HTTP/1.1 500 ")
+    assert b"injected" not in answer
+    assert [record.levelname for record in caplog.records if record.levelname == "ERROR"] == ([] if good else ["ERROR"])
