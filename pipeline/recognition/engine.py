@@ -4,7 +4,7 @@ whisper.py implements it with a model, scripted.py without one for the sandbox a
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.audio import RATE, Samples
@@ -37,11 +37,6 @@ class DecodeRequest:
         """For how many seconds somebody speaks in the samples; 0 also means unknown."""
         end = self.start + len(self.samples)
         return sum(max(0, min(last, end) - max(first, self.start)) for first, last in self.voiced) / RATE
-
-    def between(self, start: int, end: int) -> "DecodeRequest":
-        """Return the request for its audio between two positions, as far as it has that."""
-        start = max(start, self.start)
-        return replace(self, samples=self.samples[start - self.start : max(0, end - self.start)], start=start)
 
 
 def hint_of(keywords: Sequence[str], prompt: str) -> str:

@@ -22,7 +22,6 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
 from pipeline.recognition.coverage import UNHEARD, missed_speech, possible_times
-from pipeline.recognition.displaced import fill_sparse_speech, find_sparse_speech
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.alignment import TextPiece, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -41,7 +40,7 @@ from pipeline.recognition.engines.prompts import HINT_TOKENS, WINDOWS_S, Shape, 
 from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats, with_surroundings
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
-from pipeline.recognition.merging import Span, merge
+from pipeline.recognition.merging import merge
 from pipeline.recognition.spoken_form import plain
 from pipeline.words import Word
 
@@ -179,32 +178,27 @@ class WhisperEngine:
         return [hypothesis.with_words(own) for hypothesis, own in zip(hypotheses, words, strict=True)]
 
     def _fill_gaps(self, request: DecodeRequest, result: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
-        """Recognise speech without words, or with too few, once more by itself. Return *result* with the words found.
+        """Recognise speech without words in *result* once more by itself, and return *result* with the words found.
 
         A translation that has words is returned as it is: its words do not show which speech they belong to.
         """
         translated = self._task(request, result.language or "") == TRANSLATE
         if translated and result.words:
             return result
-        request = replace(request, language=result.language or request.language)
         searched_to = request.start
         while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to)), None):
             searched_to = stretch[1]
-            missed = self._recognise_span(request, stretch, sizes)
+            first = max(stretch[0] - _MARGIN, request.start)
+            last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
+            part = _between(replace(request, language=result.language or request.language), first, last)
+            [missed] = self._recognise([part], sizes)
             known = possible_times(result.words, request.voiced)
-            words = merge(known, missed, stretch)
+            words = merge(known, missed.words, stretch)
             fresh = [word for word in words if word not in known]
             if fresh:
                 result = replace(result, words=words, rejected=None)
                 searched_to = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
-        for sparse in find_sparse_speech(() if translated else result.words, request.voiced):
-            again = self._recognise_span(request, sparse.span, sizes)
-            result = replace(result, words=fill_sparse_speech(result.words, again, sparse))
         return result
-
-    def _recognise_span(self, request: DecodeRequest, span: Span, sizes: WindowSizes) -> tuple[Word, ...]:
-        """Return the words of *span* of the request, recognised with _MARGIN around it."""
-        return self._recognise([request.between(span[0] - _MARGIN, span[1] + _MARGIN)], sizes)[0].words
 
     def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
         """See Engine. Longer windows count more."""
@@ -323,7 +317,7 @@ class WhisperEngine:
         words = fit_figures(words, request.voiced)
 
         def between(start: int, end: int) -> tuple[Word, ...]:
-            part = replace(request, language=first.language).between(start, end)
+            part = _between(replace(request, language=first.language), start, end)
             return self._align([part], self._decode([part], self._shape(part, self.sizes)))[0]
 
         return with_surroundings(words, request.voiced, between) if request.final else words
@@ -428,6 +422,11 @@ class WhisperEngine:
         """
         tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
+
+
+def _between(request: DecodeRequest, start: int, end: int) -> DecodeRequest:
+    """Return the request for its audio between two positions."""
+    return replace(request, samples=request.samples[start - request.start : end - request.start], start=start)
 
 
 def _raise_level(request: DecodeRequest) -> Samples:
