@@ -218,7 +218,7 @@ async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(bac
 @in_a_loop
 async def test_a_lease_from_before_the_clock_was_set_back_is_reaped(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage)
         lost = await claim(storage)
         clock.advance(s=-3600)
@@ -230,7 +230,7 @@ async def test_a_lease_from_before_the_clock_was_set_back_is_reaped(backend, tmp
 @in_a_loop
 async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         await submit(storage)
         lease = await claim(storage)
         clock.advance(s=-3600)

@@ -27,11 +27,21 @@ async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path
 @in_a_loop
 async def test_a_writer_may_return_after_the_clock_was_set_back(backend, tmp_path):
     clock = ManualClock()
-    async with backend.stored(tmp_path, clock) as storage:
+    async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, live=True)
         assert await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S) is not None
         clock.advance(s=-3600)
         assert await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S) is not None
+
+
+@in_a_loop
+async def test_a_session_that_lost_its_writer_before_the_clock_was_set_back_ends(backend, tmp_path):
+    clock = ManualClock()
+    async with backend.storage_in(tmp_path, clock) as storage:
+        job_id = await submit(storage, live=True)
+        assert await storage.jobs.list_stale_live(limit=10) == []
+        clock.advance(s=-3600)
+        assert [job.id for job in await storage.jobs.list_stale_live(limit=10)] == [job_id]
 
 
 @in_a_loop
