@@ -1,4 +1,4 @@
-"""A server that hears scripted words, which cost nothing, and real voices, and whose live leases are short."""
+"""A server or worker that hears scripted words, which cost nothing, and real voices, and whose leases are short."""
 
 import sys
 from dataclasses import replace
@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from pipeline.recognition.engines.load import Loaded
-from server import app, engines
+from server import app, engines, worker_process
 from server.__main__ import main
 from server.app import LIVE_RULES
 from server.commands import serve
+from server.jobs.leases import WorkerRules
 
 make_engine = engines._serve
 
@@ -21,4 +22,5 @@ def serve_voiced(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **opt
 if __name__ == "__main__":
     engines._serve = serve_voiced
     serve.build = partial(app.build, live_rules=replace(LIVE_RULES, lease_s=3.0, renew_s=1.0))
+    worker_process.WorkerRules = partial(WorkerRules, claim_s=1.0, lease_s=3.0, renew_s=1.0)
     sys.exit(main())

@@ -1,15 +1,26 @@
-"""The server is killed in the middle of a job, and nothing is lost, repeated or counted twice."""
+"""A server or worker is killed in the middle of a job, and nothing is lost, repeated or counted twice."""
 
+import io
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 
+from pipeline.audio import RATE
+from tests.pipeline.conversations import conversation
 from tests.server.receiving import receiver
-from tests.server.running import Server, long_recording, until_over
+from tests.server.running import ROOT, Server, environ_of, long_recording, run_server, until_over
 from tests.server.serving import until
+
+THREE = ("flite/rms_0.flac", "flite/slt_1.flac", "espeak/en_03.flac", "flite/rms_4.flac", "flite/slt_5.flac")
 
 
 def submit(client: httpx.Client, audio: bytes, **fields: str) -> str:
@@ -88,3 +99,41 @@ def test_a_second_server_on_the_same_folder_is_refused_with_one_sentence(tmp_pat
             second.start()
     finally:
         first.stop()
+
+
+@contextmanager
+def run_worker(server: Server) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start `scribewire worker` on the server's data folder. At the end of the block it is killed."""
+    environ = {**environ_of(server), "SCRIBEWIRE_WORKERS": "1"}
+    worker = subprocess.Popen([sys.executable, "-m", server.program, "worker"], cwd=ROOT, env=environ)
+    try:
+        yield worker
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def documents(client: httpx.Client, job_id: str) -> dict[str, Any]:
+    """Wait for the job; return its outputs, without what differs between any two jobs."""
+    assert until_over(client, job_id)["status"] == "completed"
+    whole, vtt = (client.get(f"/v1/jobs/{job_id}/outputs/{name}") for name in ("json", "vtt"))
+    own = {name: value for name, value in whole.json().items() if name not in ("job_id", "created_at")}
+    return {**own, "vtt": vtt.text}
+
+
+def test_a_job_whose_worker_is_killed_gets_the_same_speakers_from_another_worker(tmp_path: Path) -> None:
+    recording = io.BytesIO()
+    soundfile.write(recording, np.tile(conversation(*THREE)[0], 10), RATE, format="FLAC")
+    speakers = {"diarize": "true", "output_formats": "json,vtt"}
+    with run_server(tmp_path / "data", program="tests.server.voiced_server", ENGINE="scripted", WORKERS="0") as server:
+        client = server.client(server.new_key("enterprise"))
+        with run_worker(server):
+            undisturbed = documents(client, submit(client, recording.getvalue(), **speakers))
+            job_id = submit(client, recording.getvalue(), **speakers)
+            until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] > 0.4)
+        record = client.get(f"/v1/jobs/{job_id}").json()
+        assert record["status"] == "processing"
+        with run_worker(server):
+            assert documents(client, job_id) == undisturbed
+        assert client.get(f"/v1/jobs/{job_id}").json()["attempt"] == 2
+        assert len({word["speaker"] for word in undisturbed["words"]}) == 3
