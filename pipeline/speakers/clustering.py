@@ -20,7 +20,7 @@ the cosine of their vectors. Clustering joins turns into people:
    two people answer and interrupt each other, and one person does not. So unless two speak at once (OVERLAP) or the
    voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE). The first
    model hears two at once in one person too, in a room or over a telephone, so voices that sound almost the same stay
-   one person's (AT_ONCE).
+   one person's (AT_ONCE). A turn that is played again (REPLAYED) says nothing new: it adds neither time nor changes.
 6. While a stream goes on, one person stays one until a second voice is confirmed: it must speak for SECOND_S, longer
    the longer the first has spoken alone, and twice as long if it sounds almost like the first. A wrong second label
    disturbs a reader more than a right one that comes some seconds later. At the end this rule does not apply.
@@ -90,6 +90,10 @@ as often as the first number of TURNS, and so on, evenly between them. With n vo
 OVERLAP, AT_ONCE = 0.045, (0.85, 0.87)
 """If two local voices speak at once in this share of all speech, AT_ONCE holds instead of ALONE."""
 
+REPLAYED = 0.94
+"""A turn with this cosine to an earlier one is taken for the same recording played again. People hardly ever say two
+turns so much alike."""
+
 _SECOND = 59  # frames
 _TURN_SHARE = 0.02  # of all speech, as the windows show it: where this is less than LONG_TURN_S
 _GROUP_SHARE = 0.02  # of all speech: a person who speaks less is joined to the person most alike
@@ -132,7 +136,8 @@ def find_voices(
     seconds = np.array([point.seconds for point in points], np.float32)
     groups = join_groups(_distances(points, embeddings), [point.spans for point in points], most)
     spoken = np.bincount(groups, weights=seconds)
-    spans = _spans_of_groups([point.spans for point in points], groups)
+    fresh = _first_plays(points, embeddings)
+    spans = _spans_of_groups([point.spans if new else () for point, new in zip(points, fresh, strict=True)], groups)
     lasting = np.array([_lasting_s(own) for own in spans])
     founding = np.flatnonzero(
         (spoken >= min(spoken.max(), max(long_s, spoken.sum() * _GROUP_SHARE)))
@@ -235,6 +240,15 @@ def _lasting_s(spans: Iterable[tuple[int, int]]) -> float:
         frames += max(0, after - max(start, reached))
         reached = max(reached, after)
     return frames * STEP / RATE
+
+
+def _first_plays(points: Sequence[_Point], embeddings: Array) -> NDArray[np.bool_]:
+    """Return for each point whether it sounds otherwise than all that end before it begins, (n,)."""
+    starts = np.array([point.spans[0][0] for point in points])
+    ends = np.array([point.spans[-1][1] for point in points])
+    before = ends[None, :] <= starts[:, None]
+    first: NDArray[np.bool_] = np.where(before, embeddings @ embeddings.T, -1).max(axis=1) < REPLAYED
+    return first
 
 
 def _distances(points: Sequence[_Point], embeddings: Array) -> Array:

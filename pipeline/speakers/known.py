@@ -11,7 +11,7 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.speakers.clustering import find_voices
+from pipeline.speakers.clustering import FOUNDING_S, find_voices
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.frames import average
 from pipeline.speakers.options import SpeakerOptions
@@ -26,10 +26,9 @@ LEAST_S, MOST_S = 2.0, 10.0
 SAME = 0.85
 """The cosine from which the voices of two references are one person's."""
 
-ONE_VOICE = 0.65
-"""The cosine from which two voices that were found in one reference are one person's."""
-
-_ANOTHER_S = 1.0  # speech of a second voice that is no mistake
+ANOTHER = ((1.0, 0.6), (FOUNDING_S, 0.65))
+"""How long a second voice of a reference speaks, in seconds, and below which cosine it is another person's. The less of
+it there is, the less its sound says."""
 
 
 def known_voices(models: SpeakerModels, samples: Mapping[str, Samples]) -> dict[str, NDArray[np.float32]]:
@@ -79,7 +78,8 @@ def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.flo
     total = sum(spoken.values())
     if not LEAST_S <= total <= MOST_S:
         raise UnusableReference(name, f"it has {total:.1f} s of speech, {LEAST_S:g} to {MOST_S:g} s are needed")
-    found = find_voices(diarizer.windows, 2, founding_s=_ANOTHER_S)
-    if float(found[0] @ found[-1]) < ONE_VOICE:
-        raise UnusableReference(name, "it has more than one voice")
+    for least_s, alike in ANOTHER:
+        found = find_voices(diarizer.windows, 2, founding_s=least_s)
+        if float(found[0] @ found[-1]) < alike:
+            raise UnusableReference(name, "it has more than one voice")
     return average([turn for window in diarizer.windows for turn in window.turns])

@@ -26,7 +26,7 @@ from pipeline.speakers.known import known_voices
 from pipeline.speakers.options import INSTALL, SpeakerOptions
 from pipeline.speakers.timeline import best_path, match
 from pipeline.speakers.weights import ENCODER, read_tensors
-from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models
+from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models, recording
 
 TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac")
 
@@ -233,6 +233,12 @@ def test_one_voice_is_one(name: str) -> None:
     assert len({turn.speaker for turn in turns}) == 1
 
 
+@pytest.mark.parametrize(("times", "pause_s"), [(2, 0.0), (3, 1.0), (10, 1.0)])
+def test_one_voice_is_one_if_it_is_played_again_and_again(times: int, pause_s: float) -> None:
+    once = np.concatenate([clip("human/jfk.flac"), np.zeros(round(pause_s * RATE), np.float32)])
+    assert len({turn.speaker for turn in diarize(np.tile(once, times))}) == 1
+
+
 @pytest.mark.parametrize("name", ["human/two_cities.flac", "flite/rms_4.flac"])
 def test_one_voice_is_one_near_and_far(name: str) -> None:
     samples = np.tile(clip(name), 6)[: 24 * RATE].copy()
@@ -290,6 +296,11 @@ def test_a_reference_that_would_mislead_is_refused(samples: np.ndarray, reason: 
     with pytest.raises(UnusableReference, match=f"the reference of Ann: .*{reason}") as refused:
         known_voices(models(), {"Ann": samples})
     assert refused.value.name == "Ann"
+
+
+@pytest.mark.parametrize("name", ["human/jfk.flac", "human/LJ001-0004.flac", "human/austen_0870.flac"])
+def test_a_person_in_any_clip_is_a_reference(name: str) -> None:
+    assert set(known_voices(models(), {"Ann": recording(name)})) == {"Ann"}
 
 
 def test_two_references_of_one_voice_are_refused() -> None:
