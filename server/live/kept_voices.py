@@ -1,12 +1,17 @@
 """Stores what a live session hears of its speakers, so that a server that takes it over labels them as it would have.
 
-Blobs never change, so each version is a blob of its own, and the job names the newest. One that is FULL stays, and the
-next begin with the keys of all such. All are deleted when the job has ended.
+Blobs never change, so each version is a blob of its own, and the job names the newest. It has the windows of the last
+minute and the samples that no earlier blob has. It begins with the keys of earlier blobs, those FULL of windows, which
+stay, and those with earlier samples, and with the position of the first needed sample of each channel. All are deleted
+when the job has ended.
 """
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+import numpy as np
 import orjson
 
 from pipeline.speakers.frames import Window
@@ -21,6 +26,17 @@ from server.storage.ports import BlobStore
 FULL = 12
 """Windows in a blob, those of a minute."""
 
+_Head: TypeAlias = tuple[list[str], list[str], list[int]]
+"""The keys of full blobs and of those with earlier samples, and where the needed samples of each channel begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A blob with samples, and by channel where these end."""
+
+    key: str
+    ends: Mapping[int | None, int]
+
 
 class KeptVoices:
     """What was heard of one session, which only the holder of its lease writes."""
@@ -31,20 +47,30 @@ class KeptVoices:
         self._written = 0
         self._prefix = f"{voices_key(held.job.id)}/heard-"
         named = held.lease.blob or ""
-        self._newest = named if named.startswith(self._prefix) else None  # else of an earlier version
+        self._named = named if named.startswith(self._prefix) else None  # else of an earlier version
         self._full: list[str] = []
+        self._versions: list[_Version] = []  # from the first with samples that are still needed to the newest
         self._recent: dict[int | None, list[Window]] = {}  # in the newest blob, unless it could not be stored
+        self._failing = False
 
     async def read(self) -> HeardByChannel:
         """Return what was kept before, which write() goes on with. Raises BlobsAway."""
-        if self._newest is None:
+        if self._named is None:
             return {}
-        self._full, newest = await self._read(self._newest)
+        (self._full, earlier, begins), newest = await self._read(self._named)
         self._recent = {channel: list(own.windows) for channel, own in newest.items()}
-        earlier = [(await self._read(key))[1] for key in self._full]
+        self._versions = [_Version(key, {}) for key in [*earlier, self._named]]  # write() stores all samples anew
+        full = [(await self._read(key))[1] for key in self._full]
+        sampled = [*[(await self._read(key))[1] for key in earlier], newest]
         return {
-            channel: replace(last, windows=[window for own in [*earlier, newest] for window in own[channel].windows])
-            for channel, last in newest.items()
+            channel: _after(
+                replace(
+                    _join(own[channel] for own in sampled),
+                    windows=[window for own in [*full, newest] for window in own[channel].windows],
+                ),
+                begin,
+            )
+            for channel, begin in zip(newest, begins, strict=True)
         }
 
     async def write(self, new: NewlyHeard) -> None:
@@ -55,27 +81,43 @@ class KeptVoices:
         for channel, own in new.lasting.items():
             self._recent.setdefault(channel, []).extend(own)
         try:
-            if sum(map(len, self._recent.values())) >= FULL:
-                self._full.append(await self._store({channel: Heard(own) for channel, own in self._recent.items()}))
-                self._recent = {channel: [] for channel in self._recent}
-            key = await self._store(
-                {
-                    channel: replace(last, windows=[*self._recent[channel], *last.windows])
-                    for channel, last in new.last.items()
-                }
-            )
-            await self._name(key)
-            earlier, self._newest = self._newest, key
-            if earlier is not None:
-                await self._blobs.delete(earlier)  # else with the others when the job has ended
+            await self._write(new.last)
         except (BlobsAway, DiskFull, OSError) as error:
-            log.warning("voices cannot be kept now: %s", error, extra={"job": self._held.job.id})
+            if not self._failing:
+                log.warning("voices cannot be kept now: %s", error, extra={"job": self._held.job.id})
+            self._failing = True
+        else:
+            self._failing = False
 
-    async def _store(self, heard: HeardByChannel) -> str:
+    async def _write(self, last: HeardByChannel) -> None:
+        """Store a new version, and delete those that it makes superfluous. Raises BlobsAway, DiskFull, LeaseLost."""
+        if sum(map(len, self._recent.values())) >= FULL:
+            full = {channel: Heard(own) for channel, own in self._recent.items()}
+            self._full.append(await self._store(full, ([], [], [])))
+            self._recent = {channel: [] for channel in self._recent}
+        ends = self._versions[-1].ends if self._versions else {}
+        needed = [
+            version
+            for version in self._versions
+            if any(own.begin < version.ends.get(channel, 0) for channel, own in last.items())
+        ]
+        heard = {
+            channel: replace(_after(own, ends.get(channel, 0)), windows=[*self._recent[channel], *own.windows])
+            for channel, own in last.items()
+        }
+        begins = [own.begin for own in last.values()]
+        key = await self._store(heard, (self._full, [version.key for version in needed], begins))
+        await self._name(key)
+        superfluous = [version for version in self._versions if version not in needed]
+        self._versions = [*needed, _Version(key, {name: own.begin + len(own.samples) for name, own in last.items()})]
+        for version in superfluous:
+            await self._blobs.delete(version.key)  # else with the others when the job has ended
+
+    async def _store(self, heard: HeardByChannel, head: _Head) -> str:
         self._written += 1
         key = f"{self._prefix}{self._held.lease.epoch}-{self._written}"
-        body = orjson.dumps(self._full) + b"\n" + await asyncio.to_thread(pack_heard, heard)
-        async with self._blobs.create(key) as sink:
+        body = orjson.dumps(head) + b"\n" + await asyncio.to_thread(pack_heard, heard)
+        async with self._blobs.create(key, leave_reserve=True) as sink:
             await sink.write(body)
         return key
 
@@ -87,7 +129,24 @@ class KeptVoices:
             await self._blobs.delete(key)
             raise
 
-    async def _read(self, key: str) -> tuple[list[str], dict[int | None, Heard]]:
+    async def _read(self, key: str) -> tuple[_Head, dict[int | None, Heard]]:
         body = b"".join([piece async for piece in self._blobs.read(key)])
-        full, _, packed = body.partition(b"\n")
-        return orjson.loads(full), await asyncio.to_thread(unpack_heard, packed)
+        head, _, packed = body.partition(b"\n")
+        return orjson.loads(head), await asyncio.to_thread(unpack_heard, packed)
+
+
+def _after(own: Heard, end: int) -> Heard:
+    """Return it without the samples before position *end*."""
+    skipped = min(max(0, end - own.begin), len(own.samples))
+    return replace(own, begin=own.begin + skipped, samples=own.samples[skipped:])
+
+
+def _join(parts: Iterable[Heard]) -> Heard:
+    """Return the samples of all parts that follow one on another up to the last one."""
+    begin, pieces, reached = 0, [np.zeros(0, np.float32)], 0
+    for own in parts:
+        if own.begin != reached:
+            begin, pieces = own.begin, []
+        pieces.append(own.samples)
+        reached = own.begin + len(own.samples)
+    return Heard((), begin, np.concatenate(pieces))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pipeline.audio import Samples
 from pipeline.speakers.frames import Piece, Window, turn_of_pieces
 from pipeline.speakers.stored import Heard, NewlyHeard
 from server.live.kept_voices import FULL, KeptVoices
@@ -16,15 +17,19 @@ from server.storage.sqlite.files import FileBlobs
 from tests.server.storing import in_a_loop
 
 ERRORS = (OSError(errno.EIO, "broken"), OSError(errno.EMFILE, "too many"), DiskFull("full"), BlobsAway("away"))
-SAMPLES = np.sin(np.arange(1600, dtype=np.float32))
+LENGTH = 1600
 
 
-def heard(place: int) -> NewlyHeard:
-    """Return one more window that stays, and a last one."""
+def samples(begin: int) -> Samples:
+    return np.sin(np.arange(begin, begin + LENGTH, dtype=np.float32))
+
+
+def heard(place: int, *, step: int = LENGTH) -> NewlyHeard:
+    """Return one more window that stays, and a last one. The last samples begin *step* later than those before."""
     vector = np.eye(256, dtype=np.float32)[place]
     speech = np.tile(np.float16([0, 0.2, 1]), (9, 1))
     first, last = (Window(start, speech, (turn_of_pieces(2, 1, [Piece(9, 0.1, vector)]),)) for start in (place, 900))
-    return NewlyHeard({None: [first]}, {None: Heard([last], place, SAMPLES)})
+    return NewlyHeard({None: [first]}, {None: Heard([last], place * step, samples(place * step))})
 
 
 class LosableLease:
@@ -84,22 +89,49 @@ async def test_what_a_session_of_minutes_heard_is_read_whole_by_each_that_takes_
     held, blobs = LosableLease(), FileBlobs(tmp_path)
     kept = KeptVoices(held, blobs)
     for place in range(FULL):
-        await kept.write(heard(place))
+        await kept.write(heard(place, step=300))
     assert await starts(held, blobs) == [*range(FULL), 900]
     kept = KeptVoices(make_lease(held.named[-1], epoch=2), blobs)
     assert len((await kept.read())[None].windows) == FULL + 1
     held = kept._held
     for place in range(FULL, 2 * FULL):
-        await kept.write(heard(place))
+        await kept.write(heard(place, step=300))
     assert sorted(await starts(held, blobs)) == [*range(2 * FULL), 900, 900]
     again = (await KeptVoices(make_lease(held.named[-1]), blobs).read())[None]
     window = again.windows[3]
     assert (window.start, window.turns[0].voice, window.turns[0].pieces[0].after) == (3, 2, 9)
     assert window.turns[0].embedding.argmax() == 3
     np.testing.assert_allclose(window.speech[0], [0, 0.2, 1], atol=0.003)
-    assert again.begin == 2 * FULL - 1
-    np.testing.assert_allclose(again.samples, SAMPLES, atol=0.03)
-    assert len([*(tmp_path / "blobs").rglob("heard-*")]) == 3
+    assert again.begin == (2 * FULL - 1) * 300
+    np.testing.assert_allclose(again.samples, samples(again.begin), atol=0.03)
+    assert len([*(tmp_path / "blobs").rglob("heard-*")]) == 2 + 6, "two of a minute, six with the last samples"
+    await blobs.close()
+
+
+@in_a_loop
+async def test_samples_that_came_while_nothing_could_be_stored_are_stored_with_the_next(tmp_path) -> None:
+    held, blobs = LosableLease(), FailingBlobs(tmp_path)
+    kept = KeptVoices(held, blobs)
+    for place, broken in enumerate([False, False, True, True, False, True, False]):
+        blobs.broken = ("create", DiskFull("full")) if broken else None
+        await kept.write(heard(place, step=600))
+        if not broken:
+            [last] = (await KeptVoices(make_lease(held.named[-1]), blobs).read()).values()
+            assert last.begin == place * 600
+            np.testing.assert_allclose(last.samples, samples(last.begin), atol=0.03)
+    await blobs.close()
+
+
+@in_a_loop
+async def test_the_last_free_space_of_the_disk_is_left_to_the_database_and_the_log_says_so_once(
+    tmp_path, caplog
+) -> None:
+    held, blobs = LosableLease(), FileBlobs(tmp_path, reserve_bytes=1 << 60)
+    kept = KeptVoices(held, blobs)
+    for place in range(3):
+        await kept.write(heard(place))
+    assert held.named == []
+    assert caplog.text.count("cannot be kept now") == 1
     await blobs.close()
 
 

@@ -134,8 +134,8 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
         until(lambda: reached_s(server) > CUT_S - 3)
         kept, known = [path.read_bytes() for path in voices(server)], heard(server)
-        assert len(known[0].samples) > 4 * RATE
-        assert traces(server, kept, known) == [str(path) for path in voices(server)]
+        assert sum(len(own.samples) for own in known) > 4 * RATE
+        assert sorted(traces(server, kept, known)) == [str(path) for path in voices(server)]
         server.kill()
         server.start()
         after = asyncio.run(finish(me, record, audio, durable(before)[-1]["seq"]))
@@ -151,7 +151,7 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
             assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
         kept, known = asyncio.run(run_short_session(me, server))
         assert known
-        assert [len(own.samples) for own in known] == [0], "some of it may have to be redacted"
+        assert sum(len(own.samples) for own in known) == 0, "some of it may have to be redacted"
         assert voices(server) == traces(server, kept, known) == []
 
 
