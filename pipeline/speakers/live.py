@@ -45,8 +45,9 @@ FRESH = 4
 RECENT = 12
 """Windows, of some 40 s, whose turns are found again after each window. Older ones are, when all is clustered anew."""
 
-STORED_STEP = 2 * LIVE_STEP
-"""Frames, 2 s, after which there is something to store: after a restart streams go on some two seconds earlier."""
+STORED_STEP = LIVE_STEP
+"""Frames, 1 s, after which there is something to store. A restart goes on where the last words ended, over a second
+before it. What lies between the stored samples and the end of these words is lost."""
 
 GROWTH = 1.05
 """The factor by which a recording grows until it is clustered anew. Below 20 s that is with every window."""
