@@ -179,7 +179,7 @@ class LiveSpeakers:
     def _restore(self) -> None:
         """Find the voices of the stored windows, and which words these have."""
         for one in self._words:
-            one.settled = not self._channels[one.channel].has_heard(one.word)
+            one.settled = not self._channels[one.channel].covers(one.word)
             if not one.settled:
                 self._words_on[one.channel].append(one)
         for name, channel in self._channels.items():
@@ -257,7 +257,7 @@ class _Channel:
         """Give a voice this label, unless it has one."""
         self._names.setdefault(voice, label)
 
-    def has_heard(self, word: Word) -> bool:
+    def covers(self, word: Word) -> bool:
         """Return whether the windows have the middle of a word, or the samples that come now."""
         middle = (word.start + word.end) // 2
         return not any(start <= middle < end for start, end in self._unheard)

@@ -42,7 +42,7 @@ _CERTAIN = 255  # the byte of a probability of 1
 _MU = 255  # of the mu-law
 
 
-def pack_heard(heard: HeardByChannel) -> bytes:
+def pack_stream(heard: HeardByChannel) -> bytes:
     """Return all as an archive of numpy."""
     each = [(number, window) for number, own in enumerate(heard.values()) for window in own.windows]
     channels = [(channel, own.begin, len(own.samples)) for channel, own in heard.items()]
@@ -71,8 +71,8 @@ def pack_heard(heard: HeardByChannel) -> bytes:
     return archive.getvalue()
 
 
-def unpack_heard(body: bytes) -> dict[int | None, Heard]:
-    """Return what pack_heard() was given."""
+def unpack_stream(body: bytes) -> dict[int | None, Heard]:
+    """Return what pack_stream() was given."""
     with np.load(BytesIO(body), allow_pickle=False) as archive:
         channels, rows = orjson.loads(archive["rows"].tobytes())
         samples = _expand(archive["samples"])

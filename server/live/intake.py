@@ -25,7 +25,7 @@ Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples. It stores them before its first await, so that cancelling it loses none."""
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
-"""Waits until little audio in the sink is unrecognised, whoever wrote it."""
+"""Waits until little audio in the sink is unrecognised, from any writer."""
 
 
 class Intake(Protocol):

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from pipeline.speakers.frames import Window
-from pipeline.speakers.stored import Heard, HeardByChannel, NewlyHeard, pack_heard, unpack_heard
+from pipeline.speakers.stored import Heard, HeardByChannel, NewlyHeard, pack_stream, unpack_stream
 from server.jobs.leases import HeldLease
 from server.jobs.voices import voices_key
 from server.logs import log
@@ -116,7 +116,7 @@ class KeptVoices:
     async def _store(self, heard: HeardByChannel, head: _Head) -> str:
         self._written += 1
         key = f"{self._prefix}{self._held.lease.epoch}-{self._written}"
-        body = orjson.dumps(head) + b"\n" + await asyncio.to_thread(pack_heard, heard)
+        body = orjson.dumps(head) + b"\n" + await asyncio.to_thread(pack_stream, heard)
         async with self._blobs.create(key, leave_reserve=True) as sink:
             await sink.write(body)
         return key
@@ -132,7 +132,7 @@ class KeptVoices:
     async def _read(self, key: str) -> tuple[_Head, dict[int | None, Heard]]:
         body = b"".join([piece async for piece in self._blobs.read(key)])
         head, _, packed = body.partition(b"\n")
-        return orjson.loads(head), await asyncio.to_thread(unpack_heard, packed)
+        return orjson.loads(head), await asyncio.to_thread(unpack_stream, packed)
 
 
 def _after(own: Heard, end: int) -> Heard:

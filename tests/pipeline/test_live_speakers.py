@@ -12,7 +12,7 @@ from pipeline.speakers.frames import Window
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.stored import Heard, pack_heard, unpack_heard
+from pipeline.speakers.stored import Heard, pack_stream, unpack_stream
 from pipeline.words import Word
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, models, recording
 
@@ -125,7 +125,7 @@ def test_after_a_restart_the_labels_are_those_of_a_stream_without_one(
             kept += new.lasting[None]
             last = new.last[None]
     assert first.newly_heard() is None, "nothing is new"
-    heard = unpack_heard(pack_heard({None: replace(last, windows=[*kept, *last.windows])}))
+    heard = unpack_stream(pack_stream({None: replace(last, windows=[*kept, *last.windows])}))
     resumed = max(0, cut - 2 * RATE)
     second = LiveSpeakers(models(), SpeakerOptions(), {None: resumed}, before, heard)
     for at in range(resumed, len(talk) + 2 * RATE, RATE // 5):

@@ -110,7 +110,7 @@ class Shop:
 
     async def audio_gone(self, job_id: str) -> None:
         async with asyncio.timeout(MOST_S):
-            while await self.storage.jobs.list_with_audio(limit=1):  # noqa: ASYNC110  nobody is told of it
+            while await self.storage.jobs.list_with_audio(limit=1):  # noqa: ASYNC110  no event reports it
                 await asyncio.sleep(0.01)
         folder = [path for path, _ in await self.storage.blobs.prefixes() if path == job_id]
         assert all([await self.storage.blobs.size(f"{name}/source") is None for name in folder])

@@ -33,7 +33,7 @@ MAX_IN_ONE_COMMIT = 100
 READERS, WRITERS = 4, 6
 CONNECT_S = 2.0  # how long a thread waits for a connection
 RECONNECT_S = 1.0  # longest pause between two attempts; the pool's own pauses would grow to a minute
-TRIES = 4  # of a transaction that was in conflict with another one, or lost its connection
+TRIES = 4  # of a transaction that was in conflict with another transaction, or lost its connection
 DOUBT_S = 30.0  # how long the outcome of a commit is looked up before its caller gets OutcomeUnknown
 ANSWER_S = 35.0  # longest wait for an answer: a broken network may give none
 

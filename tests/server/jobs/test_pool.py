@@ -193,7 +193,7 @@ async def test_nothing_is_left_of_a_job_that_was_deleted_while_a_blob_of_it_was_
         job_id = await it.submit(**(from_address(source) if kind == "a download" else {}))
         async with it.run_workers(blobs=BlobsOfDeletedJob(it.storage)):
             async with asyncio.timeout(MOST_S):
-                while it.metric("scribewire_leases_lost_total") == 0:  # noqa: ASYNC110  nobody is told of it
+                while it.metric("scribewire_leases_lost_total") == 0:  # noqa: ASYNC110  no event reports it
                     await asyncio.sleep(0.01)
         assert await it.storage.jobs.get(job_id) is None
         assert await it.storage.blobs.prefixes() == []

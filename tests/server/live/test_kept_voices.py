@@ -143,7 +143,7 @@ async def test_what_an_earlier_version_stored_is_left_alone(tmp_path) -> None:
 
 
 async def starts(held: LosableLease, blobs: FileBlobs) -> list[int]:
-    """Return the starts of the windows that whoever takes the session over finds."""
+    """Return the starts of the windows that a server finds when it takes over the session."""
     found = await KeptVoices(make_lease(held.named[-1]), blobs).read()
     return [window.start for window in found[None].windows]
 

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pipeline.audio import RATE
 from pipeline.speakers.frames import STEP
-from pipeline.speakers.stored import Heard, unpack_heard
+from pipeline.speakers.stored import Heard, unpack_stream
 from tests.pipeline.conversations import clip, conversation
 from tests.server.clustering import start_cluster
 from tests.server.live.test_live_diarize import final_labels
@@ -50,7 +50,7 @@ async def speak_until(me: Caller, record: Frame, audio: bytes, *, label: str) ->
 def heard(server: Server) -> list[Heard]:
     """Return what is stored of the voices now."""
     bodies = [path.read_bytes() for path in voices(server)]
-    return [own for body in bodies for own in unpack_heard(body.partition(b"\n")[2]).values()]
+    return [own for body in bodies for own in unpack_stream(body.partition(b"\n")[2]).values()]
 
 
 def reached_s(server: Server) -> float:
