@@ -5,13 +5,21 @@ import { make } from "./dom.js";
 const LOOKS = 10; // in the style sheet, as many as a server tells apart
 
 export class Voices {
-  #numbers = new Map(); // by label, in the order in which they were seen
+  #people = []; // who have names, in the order in which they were seen
 
-  /** Return the attributes of an element that is of *speaker*; none where nobody is known. */
+  /**
+   * Return the attributes of an element that is of *speaker*; none where nobody is known. S1 has the first look in every
+   * view of a job, S2 the second. People with names have the last ones.
+   */
   mark(speaker) {
     if (!speaker) return {};
-    if (!this.#numbers.has(speaker)) this.#numbers.set(speaker, this.#numbers.size);
-    return { "data-voice": this.#numbers.get(speaker) % LOOKS };
+    const number = Number(/^S(\d+)$/.exec(speaker)?.[1]);
+    return { "data-voice": (number ? number - 1 : this.#fromTheEnd(speaker)) % LOOKS };
+  }
+
+  #fromTheEnd(name) {
+    if (!this.#people.includes(name)) this.#people.push(name);
+    return LOOKS - 1 - (this.#people.indexOf(name) % LOOKS);
   }
 }
 

@@ -102,6 +102,15 @@ def test_paragraphs_have_one_speaker_each_and_revisions_move_words_between_them(
     assert shown[9] == [["0", "S1: Well hello there. Hi. Good"], ["0", "S1: to see"]]
 
 
+def test_a_speaker_looks_the_same_whoever_is_seen_first(page: Page) -> None:
+    speakers = ["S3", "Ann", "S1", "S2"]
+    marks = []
+    for order in (speakers, speakers[::-1]):
+        events = [word_event(at, speaker, speaker, at) for at, speaker in enumerate(order)]
+        marks.append({text.partition(":")[0]: mark for mark, text in paragraphs(page, events)[-1]})
+    assert marks[0] == marks[1] == {"S1": "0", "S2": "1", "S3": "2", "Ann": "9"}
+
+
 def test_words_that_were_taken_off_the_page_do_not_come_back_with_a_revision(page: Page) -> None:
     page.open("#speak")
     left = page.script(
