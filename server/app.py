@@ -257,8 +257,9 @@ def build_routes(
     routes = [*LiveSockets(parts).routes(), *(socket for _, made in built for socket in made.sockets)]
     sockets = Router(routes, redirect_slashes=False, default=not_found)
     entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
-    entry_points += [("WS", route.path) for route in sockets.routes if isinstance(route, WebSocketRoute)]
-    return Paths(_resources(operations, parts.access), sockets), tuple(entry_points)
+    socket_paths = [route.path for route in sockets.routes if isinstance(route, WebSocketRoute)]
+    entry_points += [("WS", path) for path in socket_paths]
+    return Paths(_resources(operations, socket_paths, parts.access), sockets), tuple(entry_points)
 
 
 def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]:
@@ -282,6 +283,10 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
     ]
 
 
-def _resources(operations: list[Operation], access: AccessControl) -> dict[str, ASGIApp]:
-    paths = dict.fromkeys(operation.endpoint.path for operation in operations)
-    return {path: Resource([row for row in operations if row.endpoint.path == path], access) for path in paths}
+def _resources(operations: list[Operation], socket_paths: list[str], access: AccessControl) -> dict[str, ASGIApp]:
+    def resource(path: str) -> Resource:
+        rows = [row for row in operations if row.endpoint.path == path]
+        return Resource(rows, access, has_socket=path in socket_paths)
+
+    paths = dict.fromkeys([*(operation.endpoint.path for operation in operations), *socket_paths])
+    return {path: resource(path) for path in paths}

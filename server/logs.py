@@ -21,9 +21,14 @@ from server.model.errors import RequestError, StorageError
 log = logging.getLogger("scribewire")
 
 MAX_PATH = 200
-"""The most characters of a logged path, including escapes."""
+"""The most bytes of a logged path in a line of text, including escapes."""
 
-_AMBIGUOUS = re.compile(r"""[\s"'=]|^$""")
+MAX_PATH_JSON = 300
+"""The most bytes of it in a line of JSON, whose escapes are longer: \\u001b for \\x1b."""
+
+_AMBIGUOUS = re.compile(r"""[\s"'=\\]|^$""")
+
+_PLAIN = re.compile(r"[!#-\[\]-~]*")  # ASCII that is the same in text and in JSON
 
 _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "taskName", "color_message"}
 
@@ -142,11 +147,16 @@ def _value(value: object) -> object:
 
 
 def path_for_log(path: str) -> str:
-    """The beginning of *path* that has at most MAX_PATH characters after printable()."""
-    if path.isprintable():
+    """The beginning of *path* that takes at most MAX_PATH bytes of a line of text."""
+    if _PLAIN.fullmatch(path):
         return path[:MAX_PATH]
-    ends = accumulate(len(printable(char)) for char in path[:MAX_PATH])
+    ends = accumulate(len(printable(char).encode()) + (char in '"\\') for char in path[:MAX_PATH])
     return path[: sum(end <= MAX_PATH for end in ends)]
+
+
+def bytes_in_line(path: str) -> int:
+    """The most bytes that *path*, which path_for_log() has cut, takes in a line of text or JSON."""
+    return len(path) if _PLAIN.fullmatch(path) else MAX_PATH_JSON
 
 
 def printable(text: str) -> str:
@@ -159,6 +169,14 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def _json_escape(char: str) -> str:
+    """*char*, or JSON's escape for it if it is not printable: U+009B is a terminal's code, U+2028 breaks lines."""
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 class _Json(_Style):
     def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         line: dict[str, object] = {
@@ -168,7 +186,8 @@ class _Json(_Style):
             "message": message,
         }
         line |= {name: value for name, value in fields.items() if value is not None}
-        return orjson.dumps(line, default=str).decode()
+        text = orjson.dumps(line, default=str).decode()
+        return text if text.isprintable() else "".join(map(_json_escape, text))
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"logger": record.name, **_fields(record)}

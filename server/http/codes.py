@@ -48,6 +48,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "audio_too_long": (413, "Audio too long"),
     "prompt_too_long": (413, "Prompt too long"),
     "uri_too_long": (414, "URI too long"),
+    "upgrade_required": (426, "Upgrade required"),
     "headers_too_large": (431, "Request header fields too large"),
     # wrong kind
     "unsupported_media_type": (415, "Unsupported media type"),

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.address_limits import PAUSE_S, AddressLimits
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.logs import log, log_request, path_for_log
+from server.logs import bytes_in_line, log, log_request, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -51,7 +51,7 @@ LINGER_S = 15.0
 LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has probably read its refusal
 
 BAD, TOO_MANY = 400, 429
-LINE_BYTES = 140  # length of a request's log line, without its path and id
+LINE_BYTES = 230  # length of a request's log line in JSON, with an account, without its path and id
 MAX_QUERY_FIELDS = 32
 
 DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -162,7 +162,7 @@ class OuterMiddleware:
             "duration_ms": round(exchange.took_s * 1000, 1),
             "account": state.get("account"),
         }
-        if self.address_limits.may_log(scope, LINE_BYTES + len(fields["path"]) + len(fields["request_id"])):
+        if self.address_limits.may_log(scope, LINE_BYTES + bytes_in_line(fields["path"]) + len(fields["request_id"])):
             log_request(level, fields)
 
 
@@ -205,7 +205,8 @@ class _Exchange:
         if self._replaced:
             return  # the rest of the answer that was replaced
         if message["type"] == "http.response.start":
-            if message["status"] >= BAD and await self._replace():
+            refuses = message["status"] >= BAD or self._scope["method"] == "OPTIONS"
+            if refuses and await self._replace():
                 return
             self.status = message["status"]
             message["headers"] = self._complete_headers(message.get("headers", ()))
@@ -220,7 +221,7 @@ class _Exchange:
             self._answered = time.perf_counter()
 
     async def _replace(self) -> bool:
-        """Answer 429 in place of a refusal if the address was refused too often. Returns whether it did."""
+        """Answer 429 if the address had too many refusals and answers to OPTIONS. Returns whether it did."""
         if self._counted or self._state.get("account") is not None:
             return False
         self._counted = True

@@ -151,10 +151,15 @@ class Admission(Protocol):
 CUT_OFF = Refused("shutting_down", "the server is restarting; send the request again", retry_after_s=5)
 
 
-class Resource:
-    """All operations of one path, as an ASGI app."""
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+"""Headers of an answer to a request that is not the handshake of a WebSocket, at a path where one opens."""
 
-    def __init__(self, operations: Iterable[Operation], admission: Admission) -> None:
+
+class Resource:
+    """All operations of one path, as an ASGI app. At the path of a socket a GET without a handshake gets 426."""
+
+    def __init__(self, operations: Iterable[Operation], admission: Admission, *, has_socket: bool = False) -> None:
+        self._has_socket = has_socket
         self._operations = {operation.endpoint.method: operation for operation in operations}
         self._admission = admission
         methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
@@ -181,6 +186,8 @@ class Resource:
         if method == "OPTIONS":
             return Response(status_code=204, headers={"Allow": self._allow})
         operation = self._operations.get("GET" if method == "HEAD" else method)
+        if operation is None and self._has_socket and method == "GET":
+            raise Problem("upgrade_required", "a WebSocket opens here, by a GET with its headers", headers=UPGRADE)
         if operation is None:
             raise Problem("method_not_allowed", f"{method} is not offered here", headers={"Allow": self._allow})
         state = request.scope["state"]

@@ -86,7 +86,12 @@ class Problem(Refused):
 def raw_answer(problem: Problem, *, request_id: str) -> bytes:
     """The bytes of an HTTP answer to a request that is not read. The connection must be closed after it."""
     body = orjson.dumps(problem.to_json(instance="/", request_id=request_id))
-    headers = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), **problem.headers}
+    headers = {
+        "Content-Type": "application/problem+json",
+        "Content-Length": str(len(body)),
+        "X-Request-Id": request_id,
+        **problem.headers,
+    }
     lines = [f"HTTP/1.1 {problem.status} {problem.title}", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
 

@@ -19,7 +19,7 @@ from server.http.address_limits import PAUSE_S, IdleReport
 from server.http.codes import UNDECODABLE
 from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem, problem_of
-from server.logs import log, path_for_log
+from server.logs import bytes_in_line, log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -27,7 +27,7 @@ NORMAL = 1000
 GOING_AWAY = 1001
 ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
-LINE_BYTES = 150  # length of a socket's log line, without its path
+LINE_BYTES = 180  # length of a socket's log line in JSON, with an account, without its path and id
 MAX_REASON_BYTES = 123  # the room in a close frame
 CLOSING_S = 10.0  # how long a peer may take to read the last message
 ORDER_S = 0.01  # the average time between two messages without audio, over ORDERS_AHEAD_S
@@ -144,7 +144,8 @@ class Socket:
         """Write the socket's log line."""
         state, path = self.websocket.state, path_for_log(self.websocket.scope["path"])
         fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
-        if state.address_limits.may_log(self.websocket.scope, LINE_BYTES + len(path)):
+        line_bytes = LINE_BYTES + bytes_in_line(path) + len(state.request_id)
+        if state.address_limits.may_log(self.websocket.scope, line_bytes):
             log.info("websocket", extra=fields)
 
     @property

@@ -34,6 +34,7 @@ class ConnectionRules:
     max_open: int
     max_of_address: int
     max_of_account: int
+    refusals_of_address: int = 1200  # in a minute, of what is no HTTP or beyond the bounds of a head
     head_s: float = 15.0  # within which the whole head of a request must arrive
     rest_s: float = 75.0  # between two requests, or a second more
     unread_s: float = 60.0  # within which a client must read MIN_READ_BYTES, or all that was sent
@@ -55,6 +56,7 @@ class Connections:
         self._open = 0
         self._of_address: Tally[str] = Tally()
         self._of_account: Tally[str] = Tally()
+        self._refusals = RateTable()  # by address: data that became no request
         self._cuts = RateTable()  # by account: connections that were cut because they sent too much
 
     @property
@@ -116,6 +118,10 @@ class Connections:
 
     def note_cut(self, account: str) -> None:
         self._cuts.hit(account, now=now_ms(), limit=MAX_CUTS)
+
+    def count_refusal(self, address: str) -> bool:
+        """Count data from *address* that became no request. Returns False if there was too much of it lately."""
+        return self._refusals.hit(address, now=now_ms(), limit=self.rules.refusals_of_address).allowed
 
     def take_address(self, address: str) -> bool:
         """Count one more connection from *address*. Returns False if it has too many."""
@@ -206,6 +212,10 @@ class TrackedConnection:
         if self._unused is not self._connections.idle and not self._left:
             self._list_in(self._connections.idle)
             self._connections.on_room()
+
+    def count_refusal(self) -> bool:
+        """Count data that became no request. Returns False if its address, which is no proxy's, sent too much of it."""
+        return self._address is None or self._connections.count_refusal(self._address)
 
     def note_cut(self) -> None:
         """Note that the connection is cut off because its client sends too much."""

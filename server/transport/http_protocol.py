@@ -21,6 +21,7 @@ from server.model.ids import Prefix
 from server.transport.bulk import FROM_BYTES, BulkReads
 from server.transport.connections import TrackedConnection, TrackedProtocol
 from server.transport.response_cycle import ResponseCycle
+from server.transport.websocket import is_handshake
 from server.waiting import TokenBucket
 
 MAX_TARGET_BYTES = 4 * 1024
@@ -52,6 +53,9 @@ PIECE_BYTES = 1024
 
 FIELD_BYTES = 4  # the bytes of a header line in addition to its name and value
 
+REFUSED_TOO_OFTEN = Problem(
+    "rate_limited", "this address sent too much that is no request", headers={"Retry-After": "60"}
+)
 NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 
 
@@ -98,7 +102,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._parsing = False
         self._upgraded = False  # to a WebSocket, which has another protocol
         self._opens_websocket = False  # whether the head that was just read asks for a WebSocket
-        self._ignores_upgrade = False  # whether that head asks for another upgrade
+        self._ignores_upgrade = False  # whether that head asks for another upgrade, or for one that cannot be done
         self._after_head = 0  # where that head ends in the parsed data
         self._in_head = False
         self._in_message = False
@@ -242,7 +246,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         if begun or (self._in_message and not self._is_answering):  # the request of this body was answered before
             self.transport.close()
         else:
-            self.transport.write(raw_answer(self._refusal, request_id=fresh_id(Prefix.REQUEST)))
+            refusal = self._refusal if self.tracked.count_refusal() else REFUSED_TOO_OFTEN
+            self.transport.write(raw_answer(refusal, request_id=fresh_id(Prefix.REQUEST)))
             self.transport.close()
 
     def on_response_complete(self) -> None:
@@ -303,6 +308,8 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
                 self._hosts += 1
             elif name == b"expect" and value.strip().lower() == b"100-continue":
                 self.expect_100_continue = True
+            elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise self._parser_error("a body may have no transfer coding but chunked")
 
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
@@ -312,7 +319,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             raise self._parser_error("too many requests at once")
         self.scope = self._make_scope(version)
         if self.parser.should_upgrade():
-            self._opens_websocket = self._should_upgrade()
+            self._opens_websocket = self._should_upgrade() and is_handshake(self.scope["method"], self.headers)
             self._ignores_upgrade = not self._opens_websocket and b"upgrade" in dict(self.headers)
             if self._ignores_upgrade:
                 return

@@ -11,8 +11,11 @@ send after our close frame, is cut off (1008).
 """
 
 import asyncio
+import base64
+import binascii
 import logging
 import socket
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -61,6 +64,12 @@ CUT_S = 1.0
 
 LEAVE_S = 5.0
 """Seconds in which routes should close their WebSockets when the server stops. Then GOING_AWAY is sent."""
+
+NONCE_BYTES = 16
+"""The bytes that Sec-WebSocket-Key stands for."""
+
+ONCE = (b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"origin")
+"""Headers that a handshake may have once."""
 
 
 class PricedFrames(ServerProtocol):
@@ -343,3 +352,24 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def is_handshake(method: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether a request that asks for a WebSocket can have one (RFC 6455). *headers* have names in lower case.
+
+    One that cannot is answered like any request without its Upgrade header: counted, logged, and refused as a Problem.
+    """
+    names = [name for name, _ in headers]
+    given = dict(headers)
+    try:
+        nonce = base64.b64decode(given.get(b"sec-websocket-key", b""), validate=True)
+    except binascii.Error:
+        return False
+    return (
+        method == "GET"
+        and len(nonce) == NONCE_BYTES
+        and given.get(b"sec-websocket-version") == b"13"
+        and given.get(b"content-length", b"0") == b"0"
+        and b"transfer-encoding" not in given
+        and all(names.count(name) <= 1 for name in ONCE)
+    )

@@ -9,7 +9,8 @@ import httpx
 import orjson
 import pytest
 
-from server.logs import _Json, _Lines, _Style, _Text, log, log_request, path_for_log, printable
+from server.http import middleware, sockets
+from server.logs import _Json, _Lines, _Style, _Text, bytes_in_line, log, log_request, path_for_log
 from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
 from tests.server.serving import until
@@ -40,11 +41,32 @@ def test_a_value_cannot_pass_for_other_fields_of_its_line() -> None:
     assert lines_of(record("request", path="/v1/jobs", said=""))[0].endswith('request path=/v1/jobs said=""')
 
 
-@pytest.mark.parametrize("char", ["a", "\x1b", "\U000e0001", "ü"])
+def test_a_line_of_json_is_one_line_that_sends_nothing_to_a_terminal_and_keeps_its_values() -> None:
+    forged = '/x\n\r\x1b[2J\x7f\x85\x9b2J\u2028\u202e\U000e0001é"\\'
+    shown = _Json().format(record("request", path=forged))
+    assert shown.isprintable()
+    assert "é" in shown
+    assert orjson.loads(shown)["path"] == forged
+
+
+@pytest.mark.parametrize("char", ["a", '"', "\\", "\x1b", "\x85", "\U000e0001", "ü", "語"])
 def test_a_path_takes_a_bounded_part_of_its_line(char: str) -> None:
-    shown = printable(path_for_log("/" + char * 4000))
-    assert 190 <= len(shown) <= 200
+    path = path_for_log("/" + char * 4000)
+    shown = [len(style.format(record("", path=path)).encode()) for style in (_Text(), _Json())]
+    empty = [len(style.format(record("", path="/")).encode()) - 1 for style in (_Text(), _Json())]
+    text, json = (line - nothing for line, nothing in zip(shown, empty, strict=True))
+    assert 188 <= text <= 200 + len('""')
+    assert json <= bytes_in_line(path) <= 300
     assert path_for_log("/v1/jobs") == "/v1/jobs"
+    assert bytes_in_line("/v1/jobs") == 8
+
+
+@pytest.mark.parametrize("style", [_Text(), _Json()])
+def test_the_lines_of_requests_and_sockets_are_as_long_as_they_are_counted(style: _Style) -> None:
+    common = {"request_id": "", "path": "", "account": "acct_" + "0" * 26}
+    request = common | {"method": "OPTIONS", "status": 404, "duration_ms": 100_000.1}
+    assert len(style.line(0, "INFO", "request", request)) < middleware.LINE_BYTES
+    assert len(style.line(0, "INFO", "websocket", common | {"code": 4404})) < sockets.LINE_BYTES
 
 
 def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:

@@ -4,11 +4,12 @@ import asyncio
 import json
 import re
 from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.sockets import HANDSHAKE, serve_url
+from tests.server.sockets import HANDSHAKE, serve_url, start_server
 from tests.server.storing import in_a_loop
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -82,6 +83,7 @@ async def fine(_scope, _receive, send):
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
         pytest.param(HEAD + b"Host: y\r\n\r\n", 400, id="two hosts"),
         pytest.param(REQUEST[:-2] + b"Content-Length: 5\r\n\r\nhello", 400, id="two lengths"),
+        pytest.param(REQUEST.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n", 400, id="a packed body"),
         pytest.param(HEAD + b"X: a\r\n b\r\n\r\n", 400, id="a folded header"),
         pytest.param(HEAD + b"X : a\r\n\r\n", 400, id="a space before the colon"),
         pytest.param(HEAD.replace(b"\r\n", b"\n") + b"\n", 400, id="bare line feeds"),
@@ -96,9 +98,22 @@ async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(req
 
     async with serve_url(app) as url:
         answer = await asyncio.wait_for(answer_to(url, request_), 10)
-    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == status
+    head, _, body = answer.partition(b"\r\n\r\n")
+    problem = json.loads(body)
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert problem["status"] == status
+    assert f"X-Request-Id: {problem['request_id']}".encode() in head.split(b"\r\n")
     assert not asked
+
+
+@in_a_loop
+async def test_an_address_that_sends_too_much_that_is_no_request_gets_429():
+    async with start_server(fine) as (server, url):
+        server.connections.rules = replace(server.connections.rules, refusals_of_address=3)
+        answers = [await answer_to(url, b"no HTTP\r\n\r\n") for _ in range(5)]
+        assert [int(answer.split()[1]) for answer in answers] == [400, 400, 400, 429, 429]
+        assert b"Retry-After: " in answers[-1]
+        assert (await answer_to(url, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
 @in_a_loop
@@ -273,6 +288,39 @@ async def test_a_websocket_is_not_opened_behind_a_request_that_is_not_answered(c
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert kinds == ["http"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+NONCE = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+
+
+@in_a_loop
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        pytest.param(b"GET", b"POST", id="another method"),
+        pytest.param(NONCE, b"X: y", id="no key"),
+        pytest.param(NONCE, NONCE + b"\r\n" + NONCE, id="two keys"),
+        pytest.param(NONCE, b"Sec-WebSocket-Key: dGhl", id="a short key"),
+        pytest.param(NONCE, b"Sec-WebSocket-Key: *", id="a key that is not base64"),
+        pytest.param(b"Version: 13", b"Version: 12", id="another version"),
+        pytest.param(NONCE, NONCE + b"\r\nOrigin: x\r\nOrigin: y", id="two origins"),
+        pytest.param(NONCE, NONCE + b"\r\nUpgrade: websocket", id="two upgrades"),
+        pytest.param(NONCE, NONCE + b"\r\nContent-Length: 4", id="a body"),
+        pytest.param(NONCE, NONCE + b"\r\nTransfer-Encoding: chunked", id="a body in chunks"),
+    ],
+)
+async def test_what_is_no_handshake_of_a_websocket_is_a_request_like_any_other(part, other):
+    kinds = []
+
+    async def app(scope, receive, send):
+        kinds.append(scope["type"])
+        await swallow(scope, receive, send)
+
+    body = b"fine" if b"Length" in other else b"0\r\n\r\n" if b"chunked" in other else b""
+    request = HANDSHAKE.replace(part, other).replace(b"Host: x", b"Host: x\r\nConnection: close") + body
+    async with serve_url(app) as url:
+        assert (await asyncio.wait_for(answer_to(url, request), 10)).endswith(b"\r\n\r\nfine")
+    assert kinds == ["http"]
 
 
 @in_a_loop
