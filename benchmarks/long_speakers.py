@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from benchmarks.measure import own_rss_mb, write
 from benchmarks.talks import DEVELOPMENT, converse, voices
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.frames import STEP, Window
-from pipeline.speakers.live import LIVE_STEP, LiveSpeakers
+from pipeline.speakers.frames import Window
+from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.live_channel import SECOND
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels, known_pieces
 from pipeline.words import Word
 
-PIECE = LIVE_STEP * STEP
+PIECE = SECOND
 """The samples of each piece, a second. The conversation has a whole number of pieces, so that windows are repeated."""
 
 PIECES = 600
@@ -127,7 +128,7 @@ def main() -> None:
         start = piece % PIECES * PIECE
         for run in speakers.listen({None: samples[start : start + PIECE]}):
             told.labels[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
-        speakers.newly_heard()
+        speakers.take_states()
         took = time.process_time() - began
         longest_s, spent_s = max(longest_s, took), spent_s + took
         told.settle(at - 60 * RATE)

@@ -17,7 +17,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.bootstrap import cores
 from pipeline.speakers.frames import LENGTH
-from pipeline.speakers.live import LIVE_STEP
+from pipeline.speakers.live_channel import LIVE_STEP
 from pipeline.speakers.windows import SpeakerModels
 
 CAPACITY_FILE = "capacity.json"

@@ -114,7 +114,7 @@ def _cut(run: Frames, known: Sequence[_Known]) -> list[Piece | Frames]:
     parts: list[Piece | Frames] = []
     reached = int(run[0])
     for first, after, embedding in known:
-        own = np.count_nonzero((run >= max(first, reached)) & (run < after))
+        own = int(np.count_nonzero((run >= max(first, reached)) & (run < after)))
         if own >= (after - first) * KNOWN_SHARE:
             between = run[(run >= reached) & (run < first)]
             if len(between) >= NEW:

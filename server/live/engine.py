@@ -21,7 +21,7 @@ from pipeline.recognition.turns import TurnOptions
 from pipeline.session import LiveRecogniser, Session, TurnEnds
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.stored import HeardByChannel
+from pipeline.speakers.state import StateByChannel
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
@@ -77,11 +77,11 @@ class LiveEngine:
         *,
         isolation: Isolation,
         recordings: Mapping[str, bytes],
-        heard: HeardByChannel,
+        states: StateByChannel,
     ) -> LiveSpeakers | None:
         """Make the LiveSpeakers of a session; None if its order has no speaker labels.
 
-        *recordings* has one recording of each known person, *heard* what was stored of the session. Blocks for up
+        *recordings* has one recording of each known person, *states* what was stored of the session. Blocks for up
         to 0.5 s for each known person. Raises PipelineError.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
@@ -89,7 +89,7 @@ class LiveEngine:
         if options is None:
             return None
         origins = dict.fromkeys(past.channels, past.offsets.position)
-        return LiveSpeakers(self.speakers, options, origins, past.labelled, heard)
+        return LiveSpeakers(self.speakers, options, origins, past.labelled, states)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.

@@ -187,21 +187,12 @@ def labelled_words(log: Iterable[Event]) -> tuple[LabelledWord, ...]:
 
 
 def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> tuple[LabelledWord, ...]:
-    labelled = [LabelledWord(_word(one, 0), one.get("channel"), one.get("speaker"), one.get("speaker")) for one in said]
-    used: dict[str, int] = {}  # each label so far, with the number of its first word
-    sent = enumerate(body.get("speaker") for body in said)
+    labelled = [LabelledWord(_word(one, 0), one.get("channel"), one.get("speaker")) for one in said]
     for event in log:
-        if event.type == "word":
-            number, speaker = next(sent)
-            used.setdefault(speaker or "", number)
-        elif event.type == "speakers.revised":
-            runs = orjson.loads(event.body)["words"]
-            for run in runs:
-                # A later word may have been written first, although its label was not known before the revision.
-                before = {label for label, first in used.items() if first <= run["last"]}
+        if event.type == "speakers.revised":
+            for run in orjson.loads(event.body)["words"]:
                 for one in labelled[run["first"] : run["last"] + 1]:
-                    one.revise(run["speaker"], before)
-            used |= {run["speaker"]: -1 for run in runs}
+                    one.label = run["speaker"]
     return tuple(labelled)
 
 

@@ -18,10 +18,10 @@ from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveRecognition
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
-from server.live.kept_voices import KeptVoices
 from server.live.parts import SessionParts
 from server.live.recording import AudioRecorder, recording_key
 from server.live.resuming import SessionPast
+from server.live.speaker_store import SpeakerStore
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
 from server.logs import log
@@ -48,7 +48,7 @@ class LiveSession:
         parts: SessionParts,
         plan: Plan,
         speakers: LiveSpeakers | None,
-        voices: KeptVoices,
+        speaker_store: SpeakerStore,
         part: MemoryPart | None,
     ) -> None:
         """Continue at the end of *past*, which must have no open words. *part* is the memory of a decoder."""
@@ -64,8 +64,8 @@ class LiveSession:
         self._journal = Journal(held, past, parts, speakers)
         self._speakers = None
         if speakers is not None:
-            revise, keep = self._journal.revise, voices.write
-            self._speakers = SpeakerListener(speakers, held.job, revise=revise, keep=keep, metrics=parts.metrics)
+            revise, store = self._journal.revise, speaker_store.write
+            self._speakers = SpeakerListener(speakers, held.job, revise=revise, store=store, metrics=parts.metrics)
         self._storage = parts.storage
         self._endings = Endings(parts)
         self._plan = plan

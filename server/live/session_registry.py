@@ -20,12 +20,12 @@ from server.jobs.voices import known_recordings
 from server.live.ending import Endings, LiveResult
 from server.live.event_rendering import turn_ended
 from server.live.intake import bytes_up_to
-from server.live.kept_voices import KeptVoices
 from server.live.parts import SessionParts
 from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_lease import SessionLease
+from server.live.speaker_store import SpeakerStore
 from server.live.writers import finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
@@ -200,8 +200,8 @@ class SessionRegistry:
     async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         session = parts.engines[job.environment].session(job.order, tenant=job.account, past=before)
-        voices = KeptVoices(held, parts.storage.blobs)
-        speakers = await self._speakers(held, before, voices) if job.order.diarize else None
+        store = SpeakerStore(held, parts.storage.blobs)
+        speakers = await self._speakers(held, before, store) if job.order.diarize else None
         return LiveSession(
             held,
             before,
@@ -209,17 +209,17 @@ class SessionRegistry:
             parts=parts,
             plan=await parts.plans.of_job(job),
             speakers=speakers,
-            voices=voices,
+            speaker_store=store,
             part=part,
         )
 
-    async def _speakers(self, held: HeldLease, before: SessionPast, voices: KeptVoices) -> LiveSpeakers | None:
+    async def _speakers(self, held: HeldLease, before: SessionPast, store: SpeakerStore) -> LiveSpeakers | None:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
-        kept = await voices.read()
+        states = await store.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
         return await asyncio.to_thread(
-            engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, heard=kept
+            engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, states=states
         )
 
     async def _live(self, live: LiveSession) -> None:

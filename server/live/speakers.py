@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.stored import NewlyHeard
+from pipeline.speakers.state import StateByChannel
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
 from server.faults import contain
@@ -33,7 +33,7 @@ class SpeakerListener:
     job: Job
     _: KW_ONLY
     revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]]
-    keep: Callable[[NewlyHeard], Awaitable[None]]
+    store: Callable[[StateByChannel], Awaitable[None]]
     metrics: Metrics
     _waiting: list[Samples] = field(init=False, default_factory=list)
     _changes: Changes = field(init=False, default_factory=Changes)
@@ -53,13 +53,13 @@ class SpeakerListener:
         self._changes.notify()
 
     async def run(self) -> None:
-        """Listen to a second or more at a time until the end, and keep what a restart needs."""
+        """Listen to a second or more at a time until the end, and store what a restart needs."""
         try:
             while not self._ended or self._waiting:
                 await self._changes.until(lambda: self._ended or self._length >= RATE)
                 samples, self._waiting = self._waiting, []
                 runs = await self._listen(np.concatenate(samples)) if samples else []
-                await self._keep()
+                await self._store()
                 if runs:
                     self.metrics.speaker_revisions.inc()
                     await self.revise(runs)
@@ -74,11 +74,11 @@ class SpeakerListener:
             return await asyncio.to_thread(self._time, self.speakers.listen, by_channel)
         return []
 
-    async def _keep(self) -> None:
-        """Store what a restart needs, and no samples if some may have to be redacted."""
-        heard = self.speakers.newly_heard(with_samples=not self.job.order.text.redact)
-        if heard is not None:
-            await self.keep(heard)
+    async def _store(self) -> None:
+        """Store what a restart needs, but no samples if some may have to be redacted."""
+        states = self.speakers.take_states(with_samples=not self.job.order.text.redact)
+        if states is not None:
+            await self.store(states)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""

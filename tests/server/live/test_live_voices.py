@@ -12,8 +12,7 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import STEP
-from pipeline.speakers.stored import Heard, unpack_stream
+from pipeline.speakers.state import ChannelState, unpack_states
 from tests.pipeline.conversations import clip, conversation
 from tests.server.clustering import start_cluster
 from tests.server.live.test_live_diarize import final_labels
@@ -47,17 +46,16 @@ async def speak_until(me: Caller, record: Frame, audio: bytes, *, label: str) ->
     return talk.frames
 
 
-def heard(server: Server) -> list[Heard]:
+def states(server: Server) -> list[ChannelState]:
     """Return what is stored of the voices now."""
     bodies = [path.read_bytes() for path in voices(server)]
-    return [own for body in bodies for own in unpack_stream(body.partition(b"\n")[2]).values()]
+    return [own for body in bodies for own in unpack_states(body.partition(b"\n")[2]).values()]
 
 
 def reached_s(server: Server) -> float:
     """Return up to where voices are stored."""
     with suppress(FileNotFoundError):  # a newer version took its place just now
-        ends = [window.start + len(window.speech) for own in heard(server) for window in own.windows]
-        return max(ends, default=0) * STEP / RATE
+        return max((own.analysed_to for own in states(server)), default=0) / RATE
     return 0
 
 
@@ -88,10 +86,10 @@ def speakers_of(job: Frame) -> list[str]:
     return [turn.most_common(1)[0][0] for turn in spoken]
 
 
-def traces(server: Server, kept: Sequence[bytes], known: Sequence[Heard]) -> list[str]:
+def traces(server: Server, kept: Sequence[bytes], known: Sequence[ChannelState]) -> list[str]:
     """Return where something is of these stored bodies, or of what the voices in them sound like."""
     sought = [body[at : at + 100] for body in kept for at in range(len(body) // 5, len(body) - 100, len(body) // 5)]
-    for vector in [turn.embedding for own in known for window in own.windows for turn in window.turns]:
+    for vector in [turn.embedding for own in known for window in [*own.lasting, *own.newest] for turn in window.turns]:
         sought += [vector.tobytes()[:64], vector.astype(np.float16).tobytes()[:64], f"{vector.max():.6f}".encode()]
         sought.append(base64.b64encode(vector.tobytes())[:40])
     places = {str(path): path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file()}
@@ -100,13 +98,13 @@ def traces(server: Server, kept: Sequence[bytes], known: Sequence[Heard]) -> lis
     return [place for place, data in places.items() if any(piece in data for piece in sought)]
 
 
-async def run_short_session(me: Caller, server: Server) -> tuple[list[bytes], list[Heard]]:
+async def run_short_session(me: Caller, server: Server) -> tuple[list[bytes], list[ChannelState]]:
     """Run a short session that keeps no results and redacts; return what was stored meanwhile."""
     record = await me.start(diarize=True, retention="none", redact=["numbers"])
     async with open_talk(me.socket(record), me.headers) as talk:
         await talk.send(pcm(TALK[0]), piece_s=0.25)
         await asyncio.to_thread(until, lambda: reached_s(server) > 2)
-        kept = [path.read_bytes() for path in voices(server)], heard(server)
+        kept = [path.read_bytes() for path in voices(server)], states(server)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
         return kept
@@ -133,7 +131,7 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
         before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
         until(lambda: reached_s(server) > CUT_S - 3)
-        kept, known = [path.read_bytes() for path in voices(server)], heard(server)
+        kept, known = [path.read_bytes() for path in voices(server)], states(server)
         assert sum(len(own.samples) for own in known) > 4 * RATE
         assert sorted(traces(server, kept, known)) == [str(path) for path in voices(server)]
         server.kill()
