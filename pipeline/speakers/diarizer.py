@@ -22,8 +22,8 @@ from pipeline.words import UNNAMED, SpeakerTurn
 
 Array = NDArray[np.float32]
 
-AT_ONCE = 2
-"""Windows of a file that are analysed at once."""
+AT_ONCE = 8
+"""Windows of a file that are analysed at once: the more there are, the more speech of equal length has the encoder."""
 
 KNOWN = 0.7
 """The cosine from which a voice is that of a known person."""
@@ -50,7 +50,7 @@ class Diarizer:
         return self._windows
 
     def receive(self, samples: Samples) -> None:
-        """Take the next samples, and analyse AT_ONCE windows whenever they are complete, which takes 0.06 s of CPU."""
+        """Take the next samples, and analyse AT_ONCE windows whenever they are complete, which takes 0.25 s of CPU."""
         self._received += len(samples)
         self._buffer.append(samples)
         while self._received >= (self._next + (AT_ONCE - 1) * FILE_STEP) * STEP + LENGTH:

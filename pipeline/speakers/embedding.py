@@ -31,6 +31,7 @@ _HANN = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)).astype(np.float
 _BLOCK = 1000  # frames transformed at once: an hour at once would take a gigabyte
 _LOUDEST = 0.37  # the power in a frame of speech at -30 dBFS, to which quieter speech is raised as in training
 _ROWS = 32  # pieces in one call
+_SHORTER = 0.75  # of the longest piece of a call is its shortest: the encoder computes each as long as the longest
 
 
 def mel_frames(samples: Samples, first: int = 0) -> Array:
@@ -72,9 +73,7 @@ class VoiceEncoder:
             piece for mels in voices for piece in np.split(_raise(mels), np.cumsum(piece_lengths(len(mels)))[:-1])
         ]
         found = np.zeros((len(pieces), SIZE), np.float32)
-        order = sorted(range(len(pieces)), key=lambda piece: len(pieces[piece]))
-        for start in range(0, len(order), _ROWS):
-            rows = order[start : start + _ROWS]
+        for rows in _calls([len(piece) for piece in pieces]):
             found[rows] = self._embed([pieces[row] for row in rows])
         return np.split(found, np.cumsum([len(piece_lengths(len(mels))) for mels in voices])[:-1]) if pieces else []
 
@@ -91,6 +90,17 @@ def piece_lengths(frames: int) -> NDArray[np.intp]:
     """Return the lengths, about PIECE each, of the pieces into which *frames* mel frames are cut."""
     count = max(1, round(frames / PIECE))
     return np.full(count, frames // count) + (np.arange(count) < frames % count)
+
+
+def _calls(lengths: Sequence[int]) -> list[list[int]]:
+    """Return which of the pieces with these lengths go into one call, for all calls."""
+    calls: list[list[int]] = []
+    for piece in sorted(range(len(lengths)), key=lambda piece: -lengths[piece]):
+        if calls and len(calls[-1]) < _ROWS and lengths[piece] >= _SHORTER * lengths[calls[-1][0]]:
+            calls[-1].append(piece)
+        else:
+            calls.append([piece])
+    return calls
 
 
 def _raise(mels: Array) -> Array:

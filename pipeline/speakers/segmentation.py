@@ -15,6 +15,7 @@ from pipeline.speakers.weights import SEGMENTATION
 
 Array = NDArray[np.float32]
 
+_ROWS = 2  # windows in one call: a sixth less CPU than one, for 18 MB; four take 64 MB for another twentieth
 _SETS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.float32)
 
 
@@ -34,9 +35,11 @@ class SegmentationModel:
     def __call__(self, windows: Sequence[Samples]) -> Array:
         """Return the probability that each voice speaks in each frame of windows of up to LENGTH samples.
 
-        The shape is (windows, FRAMES, VOICES). A shorter window is filled up with silence. Two windows in one call
-        take a sixth less CPU than in two calls, and 18 MB more memory.
+        The shape is (windows, FRAMES, VOICES). A shorter window is filled up with silence.
         """
+        return np.concatenate([self._analyse(windows[at : at + _ROWS]) for at in range(0, len(windows), _ROWS)])
+
+    def _analyse(self, windows: Sequence[Samples]) -> Array:
         padded = np.zeros((len(windows), 1, LENGTH), np.float32)
         for row, window in zip(padded[:, 0], windows, strict=True):
             row[: len(window)] = window

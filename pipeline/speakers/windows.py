@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames, piece_lengths
-from pipeline.speakers.frames import HEARD, OFFSET, STEP, VOICES, Array, LocalTurn, Piece, Window, turn_of_pieces, unit
+from pipeline.speakers.frames import (
+    HEARD,
+    OFFSET,
+    SIZE,
+    STEP,
+    VOICES,
+    Array,
+    LocalTurn,
+    Piece,
+    Window,
+    average,
+    turn_of_pieces,
+    unit,
+)
 from pipeline.speakers.segmentation import SegmentationModel
 
 PAUSE = 12
@@ -33,6 +46,9 @@ Frames: TypeAlias = NDArray[np.intp]
 
 _Known: TypeAlias = tuple[int, int, Array]
 """From and to which frame a piece reaches, and its embedding."""
+
+_New: TypeAlias = tuple[Array, list[Piece]]
+"""The mel spectrum of a stretch of speech, and its pieces. Their embeddings are zeros until they are filled in."""
 
 
 class SpeakerModels:
@@ -60,40 +76,55 @@ class SpeakerModels:
         """Return what listen() returns for each of *stretches*, by first frame and in order, at a lower cost."""
         began = time.thread_time()
         windows: list[Window] = []
+        new: list[_New] = []
         try:
             speech = self._segmenter(list(stretches.values()))
             for (start, samples), own in zip(stretches.items(), speech, strict=True):
                 known = [] if before is None else known_pieces(before, start)
-                before = self._window(samples, start, own[: max(1, -(-(len(samples) - OFFSET) // STEP))], known)
+                before = _window(samples, start, own[: max(1, -(-(len(samples) - OFFSET) // STEP))], known, new)
                 windows.append(before)
+            self._embed(new, windows)
         finally:
             with self._counting:
                 self._cpu_s += time.thread_time() - began
         return windows
 
-    def _window(self, samples: Samples, start: int, speech: Array, known: Sequence[_Known]) -> Window:
-        alone = speech > HEARD
-        alone &= alone.sum(axis=1, keepdims=True) == 1
-        runs = [(voice, run) for voice in range(VOICES) for run in _runs(np.flatnonzero(alone[:, voice]))]
-        runs = [(voice, run) for voice, run in runs if len(_mel_indices(run)) >= SHORTEST]
-        cut = [_cut(run, known) for _, run in runs]
-        new = self._new_pieces(samples, [part for parts in cut for part in parts if not isinstance(part, Piece)])
-        turns = (_turn(voice, run, parts, new) for (voice, run), parts in zip(runs, cut, strict=True))
-        return Window(start, speech.astype(np.float16), tuple(turns))
-
-    def _new_pieces(self, samples: Samples, stretches: Sequence[Frames]) -> Iterator[list[Piece]]:
-        """Yield the pieces of each stretch of frames, with their embeddings."""
-        first = min((int(_mel_indices(frames)[0]) for frames in stretches), default=len(samples) // HOP)
-        mels = mel_frames(samples, first)
-        indices = [own[own < first + len(mels)] for own in map(_mel_indices, stretches)]
-        embeddings = self._encoder([mels[own - first] for own in indices])
-        return map(_pieces, stretches, indices, embeddings)
+    def _embed(self, new: Sequence[_New], windows: Sequence[Window]) -> None:
+        """Fill in the embeddings of the *new* pieces of windows, and of turns with several, all at once."""
+        embeddings = self._encoder([mels for mels, _ in new])
+        for (_, pieces), found in zip(new, embeddings, strict=True):
+            for piece, embedding in zip(pieces, found, strict=True):
+                piece.embedding[:] = embedding
+        for turn in (turn for window in windows for turn in window.turns if len(turn.pieces) > 1):
+            turn.embedding[:] = average(turn.pieces)
 
     def voice_of(self, samples: Samples) -> NDArray[np.float32]:
         """Return what the voice of SHORTEST or more mel frames of one person's speech sounds like."""
         mels = mel_frames(samples)
         (embeddings,) = self._encoder([mels])
         return unit(embeddings.T @ piece_lengths(len(mels)).astype(np.float32))
+
+
+def _window(samples: Samples, start: int, speech: Array, known: Sequence[_Known], new: list[_New]) -> Window:
+    """Return the window of these samples, and add to *new* its pieces whose embeddings have to be filled in."""
+    alone = speech > HEARD
+    alone &= alone.sum(axis=1, keepdims=True) == 1
+    runs = [(voice, run) for voice in range(VOICES) for run in _runs(np.flatnonzero(alone[:, voice]))]
+    runs = [(voice, run) for voice, run in runs if len(_mel_indices(run)) >= SHORTEST]
+    cut = [_cut(run, known) for _, run in runs]
+    found = _new_pieces(samples, [part for parts in cut for part in parts if not isinstance(part, Piece)])
+    new += found
+    pieces = iter([own for _, own in found])
+    turns = (_turn(voice, run, parts, pieces) for (voice, run), parts in zip(runs, cut, strict=True))
+    return Window(start, speech.astype(np.float16), tuple(turns))
+
+
+def _new_pieces(samples: Samples, stretches: Sequence[Frames]) -> list[_New]:
+    """Return the pieces of each stretch of frames, without embeddings."""
+    first = min((int(_mel_indices(frames)[0]) for frames in stretches), default=len(samples) // HOP)
+    mels = mel_frames(samples, first)
+    indices = [own[own < first + len(mels)] for own in map(_mel_indices, stretches)]
+    return [(mels[own - first], _pieces(frames, own)) for frames, own in zip(stretches, indices, strict=True)]
 
 
 def known_pieces(window: Window, start: int) -> list[_Known]:
@@ -127,13 +158,13 @@ def _cut(run: Frames, known: Sequence[_Known]) -> list[Piece | Frames]:
     return parts
 
 
-def _pieces(frames: Frames, indices: Frames, embeddings: Array) -> list[Piece]:
-    """Return the pieces of a stretch of frames. *indices* are its mel frames, *embeddings* those of its pieces."""
+def _pieces(frames: Frames, indices: Frames) -> list[Piece]:
+    """Return the pieces of a stretch of frames, without embeddings. *indices* are its mel frames."""
     lengths = piece_lengths(len(indices))
     reached = [*((indices[np.cumsum(lengths)[:-1]] * HOP - OFFSET) // STEP), frames[-1] + 1]
     return [
-        Piece(int(after), int(length) * HOP / RATE, embedding)
-        for after, length, embedding in zip(reached, lengths, embeddings, strict=True)
+        Piece(int(after), int(length) * HOP / RATE, np.zeros(SIZE, np.float32))
+        for after, length in zip(reached, lengths, strict=True)
     ]
 
 

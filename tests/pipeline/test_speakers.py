@@ -166,6 +166,27 @@ def test_speech_of_two_windows_is_embedded_once() -> None:
         assert one.embedding @ other.embedding > 0.85
 
 
+def test_windows_that_are_analysed_together_are_as_those_that_are_analysed_alone() -> None:
+    samples, _ = conversation(*TWO)
+    stretches = {start: samples[start * STEP :][:LENGTH] for start in (0, FILE_STEP, FILE_STEP + 100)}
+    together = models().listen_to_several(stretches, None)
+    before = None
+    for window, (start, stretch) in zip(together, stretches.items(), strict=True):
+        before = models().listen(stretch, start, before)
+        np.testing.assert_allclose(window.speech, before.speech, atol=0.001)
+        for one, other in zip(window.turns, before.turns, strict=True):
+            assert (one.voice, one.first, one.after, one.seconds) == (
+                other.voice,
+                other.first,
+                other.after,
+                other.seconds,
+            )
+            assert np.linalg.norm(one.embedding) == pytest.approx(1, abs=1e-5)
+            np.testing.assert_allclose(one.embedding, other.embedding, atol=1e-4)
+            for piece, own in zip(one.pieces, other.pieces, strict=True):
+                np.testing.assert_allclose(piece.embedding, own.embedding, atol=1e-4)
+
+
 @given(st.integers(1, 6), st.integers(1, 10), st.integers(0, 1000))
 def test_groups_are_never_too_many_and_have_no_gaps(most: int, turns: int, seed: int) -> None:
     random = np.random.default_rng(seed)
