@@ -77,17 +77,18 @@ class LiveChannel:
         labels.next = max(labels.next, state.next_label)
         by_start = {window.start: window for window in [*state.lasting, *state.newest]}
         self.windows = [by_start[start] for start in sorted(by_start)]
-        self.is_exact = len(state.samples) > 0 and origin <= state.end
+        lost = max(0, origin - state.end) if len(state.samples) else 0
+        self.is_exact = len(state.samples) > 0 and not lost
         """Whether all continues as it would have without a restart."""
-        if self.is_exact:
-            self._begin, self._buffer = state.begin, [state.samples]
-            self._received, self._analysed_to = state.end, state.analysed_to
+        if len(state.samples) and lost < LENGTH:
+            self._begin, self._buffer = state.begin, [state.samples, np.zeros(lost, np.float32)]
+            self._received, self._analysed_to = state.end + lost, state.analysed_to
         else:
             self._begin, self._buffer = origin, []  # from where on samples are kept, and these
             self._received, self._analysed_to = origin, max(state.analysed_to, -(-origin // SECOND) * SECOND)
         self._skipping = self._received - origin  # samples that come again
         self._first = -(-self._begin // STEP)  # the first frame of the samples
-        self._unheard = _gaps(self.windows, self._begin)
+        self._unheard = [*_gaps(self.windows, self._begin), (self._received - lost, self._received)]
         self._clustered = state.clustered  # the length of what was heard when the voices were found
         self._voices = state.voices if state.clustered else None
         self._names = dict(state.names)  # by voice, until all is clustered anew
@@ -96,7 +97,7 @@ class LiveChannel:
         self._first_labels = list(state.first_labels)
         self._lasting: list[Window] = []  # to store
         self._place = state.lasting[-1].place if state.lasting else -1  # of the last window that was to store
-        self._stored_to = self._analysed_to
+        self._stored_to = self._received
 
     # --- words -------------------------------------------------------------------------------------------------------
 
@@ -128,12 +129,12 @@ class LiveChannel:
 
     @property
     def has_news(self) -> bool:
-        return self._analysed_to > self._stored_to
+        return self._received > self._stored_to
 
     def take_state(self, *, with_samples: bool) -> ChannelState:
         """Return what is known now, with the lasting windows since the last call."""
         lasting, self._lasting = self._lasting, []
-        self._stored_to = self._analysed_to
+        self._stored_to = self._received
         state = ChannelState(
             lasting=lasting,
             newest=self.windows[-1 - FRESH :],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,12 +98,12 @@ def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_on
 
 
 def stream_with_restarts(
-    talk: Samples, cuts_s: Sequence[float], *, piece_s: float = 0.2, with_samples: bool = True
+    talk: Samples, cuts_s: Sequence[float], *, piece_s: float = 0.2, with_samples: bool = True, lost_s: float = 0
 ) -> tuple[dict[int, str], dict[int, str | None]]:
     """Stream *talk* with a restart after each of *cuts_s*, some 2 s before which it goes on.
 
     Returns the label of each word at the end, and what readers were told last before it. Audio that comes again after a
-    restart comes in pieces of *piece_s*.
+    restart comes in pieces of *piece_s*. Before that *lost_s* were not stored.
     """
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     left, told = words(talk), dict[int, str | None]()
@@ -115,16 +116,17 @@ def stream_with_restarts(
             reached = min(at + piece, cut)
             told |= labels_of(speakers.listen({None: talk[at:reached]}))
             at = reached
-            if (states := speakers.take_states(with_samples=with_samples)) is not None:
+            stored = at <= cut - (2 + lost_s) * RATE or not lost_s
+            if stored and (states := speakers.take_states(with_samples=with_samples)) is not None:
                 last = states[None]
                 lasting += last.lasting
                 assert speakers.take_states() is None, "nothing is new"
         if at < len(talk):
             said = words(talk)[: len(told)]
             before = [LabelledWord(word, None, told[number]) for number, word in enumerate(said)]
-            stored = unpack_states(pack_states({None: replace(last, lasting=lasting)}))
+            states = unpack_states(pack_states({None: replace(last, lasting=lasting)}))
             at, piece = max(0, at - 2 * RATE), round(piece_s * RATE)
-            speakers = LiveSpeakers(models(), SpeakerOptions(), {None: at}, before, stored)
+            speakers = LiveSpeakers(models(), SpeakerOptions(), {None: at}, before, states)
     told |= {len(told) + number: speakers.label(word, None) for number, word in enumerate(left)}
     return labels_of(speakers.finish()[1]), told
 
@@ -144,10 +146,11 @@ def test_after_restarts_every_label_is_that_of_a_stream_without_one(
     assert stream_with_restarts(talk, cuts_s, piece_s=piece_s) == undisturbed
 
 
-def test_without_stored_samples_few_labels_change(
-    talk: Samples, undisturbed: tuple[dict[int, str], dict[int, str | None]]
+@pytest.mark.parametrize("lack", [{"with_samples": False}, {"lost_s": 0.8}])
+def test_without_all_samples_few_labels_change(
+    talk: Samples, undisturbed: tuple[dict[int, str], dict[int, str | None]], lack: dict[str, Any]
 ) -> None:
-    final, _ = stream_with_restarts(talk, [14], with_samples=False)
+    final, _ = stream_with_restarts(talk, [14], **lack)
     assert final.keys() == undisturbed[0].keys()
     different = [number for number, label in undisturbed[0].items() if final[number] != label]
     assert len(different) <= 2, different
