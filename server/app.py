@@ -98,11 +98,9 @@ class Service:
         async with asyncio.TaskGroup() as tasks:
             for name, work in self.works.items():
                 tasks.create_task(keep_running(name, work, metrics=metrics, stopping=self.parts.closing), name=name)
-            watch = tasks.create_task(metrics.watch_loop(), name="loop lag")
             try:
                 yield
             finally:
-                watch.cancel()
                 self.begin_stop()
         await self.parts.webhook_sender.egress.close()
 
@@ -163,6 +161,7 @@ def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Ca
     storage, metrics, closing = parts.storage, parts.metrics, parts.closing
     chores = chores_of(parts.config, storage, metrics, parts.eraser, parts.session_registry)
     works = {"live sessions": parts.session_registry.run, "housekeeping": Housekeeping(chores, metrics, closing).run}
+    works["loop lag"] = partial(parts.metrics.watch_loop, parts.closing)
     if "courier" in parts.config.roles:
         sender, eraser = parts.webhook_sender, parts.eraser
         works["webhooks"] = Deliveries(storage, parts.records, sender, eraser, metrics, closing).run

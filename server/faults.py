@@ -34,10 +34,20 @@ def contain(what: str, metrics: Metrics, **about: object) -> Iterator[None]:
 async def keep_running(
     what: str, work: Callable[[], Awaitable[None]], *, metrics: Metrics, stopping: asyncio.Event
 ) -> None:
-    """Run *work*. If a fault ends it, restart it after AGAIN_S, until it returns or *stopping* is set."""
+    """Run *work*. If a fault ends it, restart it after AGAIN_S, until it returns or *stopping* is set.
+
+    A cancellation that is not meant for this task is a fault too: a task group would take it for the end of *work*.
+    """
+    task = asyncio.current_task()
+    assert task is not None
     while True:
         with contain(what, metrics):
-            await work()
+            try:
+                await work()
+            except asyncio.CancelledError as stray:
+                if task.cancelling():
+                    raise
+                raise RuntimeError("what this waited for was cancelled") from stray
             return
         if await set_within(stopping, AGAIN_S):
             return

@@ -41,7 +41,8 @@ def configure(*, style: str, level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[_Lines(_Json() if style == "json" else _Text())], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access", "websockets", "faster_whisper"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of all data that is no HTTP
+    for name in ("uvicorn.error", "python_multipart"):  # they warn of all data that is no HTTP, or no form
+        logging.getLogger(name).setLevel(logging.ERROR)
     # It warns of each attempt of each connection; NotificationListener logs once that the database is away.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 

@@ -79,10 +79,10 @@ class Metrics:
             counter = self._requests_of[kind] = self.requests.labels(method, route, str(status))
         counter.inc()
 
-    async def watch_loop(self) -> None:
-        """Measure the event loop's lag, by which every answer is late, until cancelled."""
+    async def watch_loop(self, stopping: asyncio.Event) -> None:
+        """Measure the event loop's lag, by which every answer is late, until *stopping* is set."""
         loop = asyncio.get_running_loop()
-        while True:
+        while not stopping.is_set():
             due = loop.time() + LAG_EVERY_S
             await asyncio.sleep(LAG_EVERY_S)
             self.loop_lag.observe(max(0.0, loop.time() - due))

@@ -98,10 +98,7 @@ class Sweeper:
     alone_since: int | None = None  # ms since 1970 UTC, since when only this process accepts jobs; None: others do too
 
     async def sweep(self) -> None:
-        while expired := await self.storage.jobs.list_expired(limit=AT_ONCE):
-            for job_id in expired:
-                await self.eraser.delete(job_id, why=ErasureReason.EXPIRED)
-            log.info("expired jobs deleted", extra={"count": len(expired)})
+        await self._delete_expired()
         for prefix, changed_at in await self.storage.blobs.prefixes():
             with contain("sweep", self.eraser.metrics, prefix=prefix):
                 if await self._is_orphaned(prefix, changed_at):
@@ -109,6 +106,22 @@ class Sweeper:
                     log.info("orphaned bytes deleted", extra={"prefix": prefix})
         if forgotten := await self.storage.upkeep.forget_old():
             log.info("old rows forgotten", extra={"count": forgotten})
+
+    async def _delete_expired(self) -> None:
+        """Delete the jobs whose retention is over. What cannot be deleted is tried again by the next sweep."""
+        tried: set[str] = set()
+        left = 0
+        jobs = self.storage.jobs
+        while expired := [job for job in await jobs.list_expired(limit=AT_ONCE + left) if job not in tried]:
+            tried.update(expired)
+            deleted = 0
+            for job_id in expired:
+                with contain("sweep", self.eraser.metrics, job=job_id):
+                    await self.eraser.delete(job_id, why=ErasureReason.EXPIRED)
+                    deleted += 1
+            left += len(expired) - deleted
+            if deleted:
+                log.info("expired jobs deleted", extra={"count": deleted})
 
     async def _is_orphaned(self, prefix: str, changed_at: int) -> bool:
         """Whether the files under *prefix* belong neither to a job nor to a request that is about to make one."""

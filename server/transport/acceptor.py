@@ -136,9 +136,11 @@ class Acceptor:
     async def _start_protocol(self, connection: socket.socket, tracked: TrackedConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: self._make_protocol(tracked), connection)
-        except OSError:  # the client has left
+        except BaseException as error:
             connection.close()
             tracked.leave()
+            if not isinstance(error, OSError):  # of which the cause is that the client has left
+                raise
 
     def _warn(self, text: str) -> None:
         if self._loop.time() - self._warned_at >= WARN_EVERY_S:

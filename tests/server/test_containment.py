@@ -1,6 +1,7 @@
 """A fault ends what it belongs to: loops begin anew, and one job's files hold up no other's."""
 
 import asyncio
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -8,15 +9,17 @@ import pytest
 
 from server import faults
 from server.faults import contain, keep_running
+from server.jobs import housekeeping
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Sweeper
 from server.jobs.running import source_key
 from server.metrics import Metrics
 from server.model.erasures import ErasureReason
+from server.storage.sqlite.open import FILE_NAME
 from tests.processes import few_files
 from tests.server.running import run_server
 from tests.server.serving import serve, until, wav
-from tests.server.storing import claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
 from tests.server.talking import Caller, open_talk, script_words, silence
 from tests.server.working import shop
 
@@ -52,6 +55,49 @@ async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
     async with asyncio.timeout(5):
         await keep_running("loop", work, metrics=metrics, stopping=stopping)
     assert count_of(metrics, "loop") == 1.0
+
+
+@in_a_loop
+async def test_a_loop_that_a_cancellation_of_something_else_ended_begins_anew_and_its_own_ends_it(monkeypatch):
+    monkeypatch.setattr(faults, "AGAIN_S", 0.01)
+    metrics, again = Metrics(), asyncio.Event()
+
+    async def work() -> None:
+        if count_of(metrics, "loop"):
+            again.set()
+            await asyncio.sleep(60)
+        answer = asyncio.get_running_loop().create_future()
+        answer.cancel()
+        await answer
+
+    async with asyncio.timeout(5):
+        loop = asyncio.create_task(keep_running("loop", work, metrics=metrics, stopping=asyncio.Event()))
+        await again.wait()
+        loop.cancel()
+        await asyncio.wait([loop])
+    assert loop.cancelled()
+    assert count_of(metrics, "loop") == 1.0
+
+
+@in_a_loop
+async def test_an_expired_job_that_cannot_be_deleted_does_not_keep_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(housekeeping, "AT_ONCE", 1)
+    clock, metrics = ManualClock(), Metrics()
+    async with storage_in(tmp_path, clock) as storage:
+        jobs = [await submit(storage) for _ in range(3)]
+        for _ in jobs:
+            await storage.jobs.finish(await claim(storage), completion())
+        clock.advance(ms=HOUR + 1)
+        stuck = (await storage.jobs.list_expired(limit=1))[0]
+        with sqlite3.connect(tmp_path / "data" / FILE_NAME) as database:
+            database.execute(
+                f"CREATE TRIGGER stuck BEFORE DELETE ON jobs WHEN old.id = '{stuck}'"
+                " BEGIN SELECT RAISE(ABORT, 'stuck'); END"
+            )
+        for faults_so_far in (1.0, 2.0):
+            await Sweeper(storage, Eraser(storage, metrics)).sweep()
+            assert [job_id for job_id in jobs if await storage.jobs.get(job_id) is not None] == [stuck]
+            assert count_of(metrics, "sweep") == faults_so_far
 
 
 @pytest.mark.parametrize("passing", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])

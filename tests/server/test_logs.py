@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import sys
+from functools import partial
 
 import httpx
 import orjson
@@ -155,3 +156,18 @@ def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(serve
     httpx.get(server.base + "/forged%0a12:00:00.000%20info%20%20%20%20ready%1b[2J")
     until(lambda: [line for line in server.log if r'path="/forged\n12:00:00.000 info' in line])
     assert not [line for line in server.log if line.startswith("12:00:00.000") or "\x1b" in line]
+
+
+def test_what_a_client_sends_wrong_writes_the_line_of_its_request_and_no_other(server: Server) -> None:
+    headers = {"Content-Type": "multipart/form-data; boundary=x", "Authorization": f"Bearer {server.new_key()}"}
+    for body in (b"junk", b"--y\r\n", b"--x\r\n\r\n", b"--x--\r\nepilogue"):
+        before = len(server.log)
+        answer = httpx.post(server.base + "/v1/transcribe", content=body, headers=headers)
+        assert answer.is_client_error
+        request_id = answer.headers["x-request-id"]
+        until(partial(is_logged, server, request_id))
+        assert [line for line in server.log[before:] if " info " not in line] == []
+
+
+def is_logged(server: Server, request_id: str) -> bool:
+    return any(request_id in line for line in server.log)
