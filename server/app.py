@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from starlette.routing import Router, WebSocketRoute
+from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from estimator import Estimator
@@ -256,7 +256,7 @@ def build_routes(
     routes = [*LiveSockets(parts).routes(), *(socket for _, made in built for socket in made.sockets)]
     sockets = Router(routes, redirect_slashes=False, default=not_found)
     entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
-    socket_paths = [route.path for route in sockets.routes if isinstance(route, WebSocketRoute)]
+    socket_paths = [route.path for route in routes]
     entry_points += [("WS", path) for path in socket_paths]
     return Paths(_resources(operations, socket_paths, parts.access), sockets), tuple(entry_points)
 

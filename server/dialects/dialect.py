@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.routing import BaseRoute
+from starlette.routing import WebSocketRoute
 
 from server.http.operation import ErrorShape, Operation
 from server.records.records import CallbackBody
@@ -19,7 +19,7 @@ class DialectRoutes:
     """The operations and WebSockets of a dialect."""
 
     operations: Sequence[Operation]
-    sockets: Sequence[BaseRoute] = ()
+    sockets: Sequence[WebSocketRoute] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass
 
 import orjson
-from starlette.routing import BaseRoute
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.accounts.signed import Scope
@@ -36,7 +36,7 @@ class LiveSockets:
 
     parts: RouteParts
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self) -> list[WebSocketRoute]:
         served = ((AUDIO_SOCKET, self._write), (EVENT_SOCKET, self._read))
         return [socket_route(path, converse, metrics=self.parts.metrics) for path, converse in served]
 

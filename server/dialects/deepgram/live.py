@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
-from starlette.routing import BaseRoute
+from starlette.routing import WebSocketRoute
 
 from server.clock import now_ms
 from server.dialects.deepgram.answers import Message
@@ -38,7 +38,7 @@ KEY_SUBPROTOCOLS = ("token", "bearer")
 class LiveHandler:
     parts: RouteParts
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self) -> list[WebSocketRoute]:
         return [socket_route(ROUTE, self._serve, metrics=self.parts.metrics, error_style=ERROR_STYLE)]
 
     async def _serve(self, socket: Socket) -> None:

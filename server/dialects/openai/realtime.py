@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 import orjson
-from starlette.routing import BaseRoute
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
 from server.accounts.issuing import fresh_id
@@ -78,7 +78,7 @@ class Realtime:
     parts: RouteParts
     secrets: ClientSecrets
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self) -> list[WebSocketRoute]:
         return [socket_route(ROUTE, self._serve, metrics=self.parts.metrics, error_style=ERROR_STYLE)]
 
     async def _serve(self, socket: Socket) -> None:
