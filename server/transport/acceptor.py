@@ -26,7 +26,6 @@ MAX_CONNECTIONS = 10_000  # even if there are more descriptors: an idle connecti
 OF_ACCOUNT = 0.6  # of all connections: half of them may be readers of one session, and its owner needs some too
 
 BACKLOG = 2048  # connections that the system keeps until they are accepted
-AT_ONCE = 4  # connections accepted before other work gets its turn
 RETRY_S = 1.0  # pause after an error of accept(), such as no free descriptor
 WARN_EVERY_S = 60.0
 
@@ -104,24 +103,26 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        """Accept up to AT_ONCE waiting connections. The event loop calls it when there are any."""
+        """Accept one connection. The event loop calls it once in each turn while any wait.
+
+        To open a connection takes as long as a small request, so with several in one turn all others would wait longer.
+        """
         if self._connections.full:
             self._pause()
             self._warn("there are as many connections as there may be; new ones wait")
             self._connections.make_room()
-        for _ in range(AT_ONCE):
-            if self._connections.full:
-                return  # whether a further one waits is not known
-            try:
-                connection, peer = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._pause()
-                self._loop.call_later(RETRY_S, self._resume)
-                self._warn(f"connections cannot be accepted: {error.strerror}")
-                return
-            self._admit(connection, str(peer[0]))
+        if self._connections.full:
+            return
+        try:
+            connection, peer = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            self._pause()
+            self._loop.call_later(RETRY_S, self._resume)
+            self._warn(f"connections cannot be accepted: {error.strerror}")
+            return
+        self._admit(connection, str(peer[0]))
 
     def _admit(self, connection: socket.socket, peer: str) -> None:
         connection.setblocking(False)

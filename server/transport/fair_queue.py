@@ -11,8 +11,10 @@ has nothing waiting and had no piece in this turn is served at once: it asks sel
 of such addresses a turn serves MOST. An address alone gets all turns, only shorter ones.
 
 What a piece starts, such as the work for a request, runs in later turns, and how long it takes is known only then. So
-after a turn of more than LONG_TURN_S the next ones have room for as many pieces as would have taken that long, at least
-LEAST, and after each shorter one for one more.
+after a turn that was too long the next ones have room for as many pieces as would have taken as long as a turn may,
+at least LEAST, and after each shorter one for one more. How long a turn may be depends on who waits for it. Requests of
+one turn share some work, such as the look at the database, so an address that has asked alone for SHARED_S gets turns
+of LONG_TURN_S. While two or more ask, each waits for the turns of the others, and a turn has SHARED_TURN_S.
 """
 
 import asyncio
@@ -29,11 +31,17 @@ MOST = 64
 TURN_S = 0.0004
 """The time after which a turn does no more work of addresses that have had a piece."""
 
-LEAST = 2
+LEAST = 1
 """Pieces of work for which every turn has room."""
 
 LONG_TURN_S = 0.0012
 """The CPU time of a whole turn, with all that runs in it, beyond which the next turns have room for fewer pieces."""
+
+SHARED_TURN_S = 0.0004
+"""The same while more than one address asks."""
+
+SHARED_S = 1.0
+"""How long two addresses that ask after each other count as asking at the same time."""
 
 
 class FairQueue:
@@ -47,12 +55,16 @@ class FairQueue:
         self._until = 0.0  # the end of this turn
         self._scheduled_at = 0.0  # in CPU time of the event loop's thread
         self._scheduled = False
+        self._newest: Hashable = None  # the party that asked last
+        self._shared_until = 0.0  # until when more than one party counts as asking
 
     def take(self, party: Hashable) -> bool:
         """Whether *party* may do a piece of work at once. If not, it should join()."""
         if not self._scheduled:
             self._begin_turn()
             self._schedule()
+        if party != self._newest:
+            self._newest, self._shared_until = party, self._until + SHARED_S
         if party in self._waiting or (party in self._served and (self._waiting or not self._has_room())):
             return False
         if self._left <= self._room - MOST:
@@ -84,7 +96,8 @@ class FairQueue:
         """Begin the next turn with the waiting work."""
         self._scheduled = False
         took_s = time.thread_time() - self._scheduled_at
-        fitting = int(self._room * LONG_TURN_S / took_s) if took_s > LONG_TURN_S else self._room + 1
+        most_s = SHARED_TURN_S if self._until < self._shared_until else LONG_TURN_S
+        fitting = int(self._room * most_s / took_s) if took_s > most_s else self._room + 1
         self._room = min(max(LEAST, fitting), WORKS)
         if not self._waiting:
             return

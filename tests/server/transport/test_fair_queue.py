@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from server.transport import fair_queue
-from server.transport.fair_queue import LEAST, LONG_TURN_S, MOST, TURN_S, WORKS, FairQueue
+from server.transport.fair_queue import LEAST, LONG_TURN_S, MOST, SHARED_TURN_S, TURN_S, WORKS, FairQueue
 from tests.server.storing import in_a_loop
 
 
@@ -85,6 +85,29 @@ async def test_long_turns_have_room_for_fewer_pieces_and_short_ones_for_more_aga
     assert [await pieces_of_a_turn(requests_s=2 * LONG_TURN_S) for _ in range(10)][-1] == LEAST
     monkeypatch.setattr(fair_queue, "LONG_TURN_S", 60.0)
     assert [await pieces_of_a_turn(requests_s=0) for _ in range(2 * WORKS)][-1] == WORKS
+
+
+@in_a_loop
+async def test_turns_are_short_while_another_address_asks_and_long_again_when_one_asks_alone(monkeypatch):
+    monkeypatch.setattr(fair_queue, "TURN_S", 60.0)
+    monkeypatch.setattr(fair_queue, "LONG_TURN_S", 60.0)
+    monkeypatch.setattr(fair_queue, "SHARED_S", 0.5)
+    queue, done = FairQueue(), list[str]()
+    Party(queue, "flood", done).keep_busy(1000)
+
+    async def last_pieces(*, of_turns: int) -> int:
+        """The pieces of the last turn, while each starts requests that take longer than a turn that is shared."""
+        for _ in range(of_turns):
+            before = len(done)
+            asyncio.get_running_loop().call_soon(Party(queue, "", [], 2 * SHARED_TURN_S).work)
+            await turns(1)
+        return len(done) - before
+
+    assert await last_pieces(of_turns=20) == WORKS
+    assert queue.take("bystander")
+    assert await last_pieces(of_turns=20) == LEAST
+    await asyncio.sleep(0.6)
+    assert await last_pieces(of_turns=2 * WORKS) == WORKS
 
 
 @in_a_loop
