@@ -28,7 +28,7 @@ from pipeline.recognition.engines.load import choose, load
 from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
 from server.capacity import measure, write
-from server.commands.models import pull_hint
+from server.commands.models import pull_hint, speaker_summary
 from server.commands.opening import node_name, open_storage
 from server.commands.serve import SAMPLE, transcribe_sample
 from server.config import Config
@@ -141,10 +141,10 @@ def _bundled_model(_config: Config) -> Finding:
 def _speakers(_config: Config) -> Finding:
     """Check that the models for labelling speakers are unchanged. A server works without them."""
     if not weights.installed():
-        return Finding(f"not told apart by their voices: {INSTALL}")
+        return Finding(speaker_summary())
     if broken := weights.damaged_files():
         return Finding(f"{', '.join(broken)} is damaged: {INSTALL}", well=False)
-    return Finding("told apart by their voices; the models are as published")
+    return Finding(f"{speaker_summary()}; the models are as published")
 
 
 def _turn_ends(_config: Config) -> Finding:
@@ -186,10 +186,10 @@ def _capacity(config: Config) -> Finding:
         capacity = measure(engine, np.concatenate(english), load_speaker_models())
     make_private(config.data_dir)
     path = write(capacity, config.data_dir)
-    return Finding(
-        f"{capacity.sessions}: a request takes {capacity.alone_ms:.0f} ms alone, a full call {capacity.shared_ms:.0f} "
-        f"ms; telling speakers apart counts as {capacity.speakers_load:g} of a session; noted in {path}"
-    )
+    cost = f"a request takes {capacity.alone_ms:.0f} ms alone, a full call {capacity.shared_ms:.0f} ms"
+    if weights.installed():
+        cost += f"; telling speakers apart counts as {capacity.speakers_load:g} of a session"
+    return Finding(f"{capacity.sessions}: {cost}; noted in {path}")
 
 
 CHECKS: Mapping[str, Callable[[Config], Finding]] = {

@@ -16,6 +16,8 @@ from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import ReportProgress
 from pipeline.recognition.engines.load import AUTO, preferred_model
+from pipeline.speakers import weights
+from pipeline.speakers.options import INSTALL
 from server.config import PREFIX, Config
 from server.engines import settings
 from server.logs import configure
@@ -48,6 +50,7 @@ def show(_given: argparse.Namespace, config: Config) -> int:
     Console().print(table)
     print(verdict)
     print(f"`{command('models pull NAME')}` downloads another one and lets the server use it.")
+    print(f"Speakers are {speaker_summary()}.")
     return 0
 
 
@@ -72,6 +75,11 @@ def command(words: str) -> str:
         return f"scribewire {words}"
     here = Path.cwd()
     return f"{program.relative_to(here) if program.is_relative_to(here) else program} {words}"
+
+
+def speaker_summary() -> str:
+    """Whether speakers can be told apart by their voices, and what helps if not."""
+    return "told apart by their voices" if weights.installed() else f"not told apart by their voices: {INSTALL}"
 
 
 def pull_hint() -> str:

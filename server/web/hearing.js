@@ -1,4 +1,5 @@
-// Shows the server's model and its languages in the views for speech and files, and offers the languages for choice.
+// Shows the server's model, its languages and whether it tells speakers apart in the views for speech and files, and
+// offers the languages for choice.
 
 import { root } from "./api.js";
 import { code } from "./dom.js";
@@ -19,6 +20,7 @@ export async function showHearing() {
     if (bundled) {
       line.append(code("scribewire models pull base"), " on the server brings other languages and fewer errors. ");
     }
+    if (!speakers) line.append("It cannot tell speakers apart: ", code("scripts/setup speakers"), " on the server helps. ");
     line.append(...warnings.map(({ message }) => `${message}. `));
   }
   if (languages.length === 1) {

@@ -1,11 +1,14 @@
 """Tests of what the page says about the model, its languages, and how the operator gets more of them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome
 
 from tests.server.running import Server, run_server
+from tests.server.serving import serve
 from tests.web.browsing import Page
 
 VIEWS = ("speak", "files")
@@ -39,6 +42,23 @@ def test_the_bundled_model_is_told_with_the_command_for_a_bigger_one(
     page.until_text(line, "^Heard by tiny.en, in English. scribewire models pull base on the server brings")
     assert "because whisper could not be loaded." in page.text(line)
     assert placeholder(page, view) == "English"
+
+
+def test_a_server_that_cannot_tell_speakers_apart_says_what_helps(
+    browser: Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(tmp_path) as server:
+        page = Page(browser, server.base)
+        page.open("#speak")
+        page.until_text("#speak-view .hears", "^Heard by")
+        assert "speakers" not in page.text("#speak-view .hears")
+        offers = server.service.parts.offers
+        monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
+        page.open("#speak")
+        page.until_text(
+            "#speak-view .hears", "It cannot tell speakers apart: scripts/setup speakers on the server helps."
+        )
+        browser.get("about:blank")
 
 
 def test_a_language_that_the_model_does_not_hear_is_told_in_its_words(bundled_server: Server, browser: Chrome) -> None:

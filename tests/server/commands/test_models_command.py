@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.packaged import PackagedFile
 from pipeline.recognition.engines.models import PUBLISHED
+from pipeline.speakers import weights
+from pipeline.speakers.options import INSTALL
+from server.commands.models import speaker_summary
 from tests.hubs import hub
 from tests.processes import await_true
 from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, run_server, until_over
@@ -51,6 +55,13 @@ def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path:
     assert listed["large-v3"] == ["3.1", "GB", "100"]
     assert [name for name, row in listed.items() if "*" in row] == ["tiny.en"]
     assert rows(run_models("list", cache=tmp_path).stdout) == listed
+    assert done.stdout.endswith("Speakers are told apart by their voices.\n")
+
+
+def test_the_list_says_what_to_install_where_speakers_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert speaker_summary() == "told apart by their voices"
+    monkeypatch.setattr(weights, "ALL", (PackagedFile("no-such-package", "x.onnx", "", INSTALL),))
+    assert "scripts/setup speakers" in speaker_summary()
 
 
 def test_the_list_follows_the_settings(tmp_path: Path) -> None:
