@@ -20,6 +20,12 @@ class ConnectionUse(Protocol):
     def work(self) -> None:
         """Note that the connection is in use, so it must not be closed to make room."""
 
+    def await_client(self) -> None:
+        """Note that it waits for bytes of a body. If it counts for no account, it may be closed to make room."""
+
+    def rest(self) -> None:
+        """Note that the request was answered. Until more work comes, the connection may be closed to make room."""
+
     def idle(self) -> None:
         """Note that nothing is sent over it for now, so it may be closed if others need the room."""
 

@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.http.address_limits import PAUSE_S, AddressLimits
+from server.http.address_limits import PAUSE_S, AddressLimits, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem
 from server.logs import bytes_in_line, log, log_request, path_for_log
@@ -179,6 +179,7 @@ class _Exchange:
         self.origin = self.given[b"origin"].decode("latin-1") if b"origin" in self.given else None
         self._scope = scope
         self._state = scope["state"]
+        self._used: ConnectionUse | None = self._state.get("connection")
         self._counted = False  # whether check_refusals() was called
         self._replaced = False
         self._receive = receive
@@ -195,7 +196,12 @@ class _Exchange:
         return (self._answered or time.perf_counter()) - self._began
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        if self._used is None or self._body_ended:
+            message = await self._receive()
+        else:
+            self._used.await_client()
+            message = await self._receive()
+            self._used.work()
         self._body_bytes += len(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._body_ended = True
@@ -253,6 +259,8 @@ class _Exchange:
 
     async def _linger(self) -> None:
         dropped = 0
+        if self._used is not None:
+            self._used.rest()
         with suppress(asyncio.CancelledError, TimeoutError):  # cancelled: the server ends
             async with asyncio.timeout(LINGER_S):
                 while not self._body_ended and dropped < LINGER_BYTES:

@@ -49,7 +49,7 @@ class Connections:
         """Called whenever a connection has ended, or may be closed from now on."""
         self.fair_queue = FairQueue()
         self.headless: dict[TrackedConnection, None] = {}  # without a request so far; the oldest first
-        self.resting: dict[TrackedConnection, None] = {}  # between two requests; the oldest first
+        self.resting: dict[TrackedConnection, None] = {}  # between two requests, or parts of a body; the oldest first
         self.idle: dict[TrackedConnection, None] = {}  # with a stream that has nothing to send; the oldest first
         self._trusted = trusted_proxies
         self._metrics = metrics
@@ -213,6 +213,12 @@ class TrackedConnection:
             self._list_in(self._connections.idle)
             self._connections.on_room()
 
+    def await_client(self) -> None:
+        """See ConnectionUse in http/address_limits.py."""
+        if self.account is None and not self._left:
+            self._forget_idleness()
+            self._list_as_resting()
+
     def count_refusal(self) -> bool:
         """Count data that became no request. Returns False if its address, which is no proxy's, sent too much of it."""
         return self._address is None or self._connections.count_refusal(self._address)
@@ -227,9 +233,7 @@ class TrackedConnection:
         self._forget_idleness()
         self._leave_account()
         self._leave_forwarded()
-        self.rests_since = asyncio.get_running_loop().time()
-        self._list_in(self._connections.resting)
-        self._connections.on_room()
+        self._list_as_resting()
 
     def start_unread_timer(self) -> None:
         """Limit the time in which the client must read what was sent, since it has not read all of it."""
@@ -276,6 +280,11 @@ class TrackedConnection:
     def _list_in(self, unused: "dict[TrackedConnection, None]") -> None:
         self._unused = unused
         unused[self] = None
+
+    def _list_as_resting(self) -> None:
+        self.rests_since = asyncio.get_running_loop().time()
+        self._list_in(self._connections.resting)
+        self._connections.on_room()
 
     def _forget_idleness(self) -> None:
         if self._unused is not None:

@@ -202,12 +202,18 @@ def test_readers_of_what_is_silent_make_room_for_others(tmp_path):
         readers += [stack.enter_context(follow(server, session(other))) for _ in range(6)]
         until(lambda: len(server.answering.connections.idle) == 14)
         assert [health(server) for _ in range(5)] == [200] * 5
-        for _ in range(20):
-            stack.enter_context(connect(server)).sendall(
-                b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-            )
+        keys = [server.key("free") for _ in range(2)]
+        for number in range(20):
+            working = half_request("/v1/keys", f"Authorization: Bearer {keys[number % 2]}")
+            stack.enter_context(connect(server)).sendall(working)
         until(lambda: len(server.answering.connections.idle) <= 6)
         assert all(ends_within(reader, 1) for reader in readers[:8])
+
+
+def half_request(path: str, *more: str) -> bytes:
+    """The head of a request with a JSON body of two bytes, and the first of them."""
+    lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", "Content-Length: 2", *more]
+    return "\r\n".join([*lines, "", "{"]).encode()
 
 
 def session(owner: httpx.Client) -> str:
@@ -270,14 +276,14 @@ def test_the_last_connection_takes_no_room_from_others_while_nobody_waits(tmp_pa
 
 
 def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_path):
-    head = b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
     with (
         serve(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
         ExitStack() as stack,
     ):
+        keys = [server.key("free") for _ in range(2)]  # one account may have six
         working = [stack.enter_context(connect(server)) for _ in range(10)]
-        for connection in working:
-            connection.sendall(head)
+        for number, connection in enumerate(working):
+            connection.sendall(half_request("/v1/keys", f"Authorization: Bearer {keys[number % 2]}"))
         until(lambda: open_connections(server) == 10)
         late = stack.enter_context(connect(server))
         late.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -289,6 +295,28 @@ def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_
             assert connection.recv(12) == b"HTTP/1.1 201"
         late.settimeout(10)
         assert late.recv(12) == b"HTTP/1.1 200"
+
+
+LARGE_BODY = b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Type: audio/wav\r\nContent-Length: 50000000\r\n\r\nx"
+
+
+@pytest.mark.parametrize("held", [half_request("/v1/keys"), LARGE_BODY], ids=["unfinished", "refused"])
+def test_bodies_without_a_key_that_stand_still_make_room_for_others(tmp_path, held):
+    with (
+        serve(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
+        ExitStack() as stack,
+    ):
+        holding = [stack.enter_context(connect(server, STRANGER)) for _ in range(10)]
+        for connection in holding:
+            connection.sendall(held)
+        until(lambda: open_connections(server) == 10)
+        began = time.monotonic()
+        assert [health(server) for _ in range(5)] == [200] * 5
+        assert time.monotonic() - began < 1.5  # a refused body is read for 2 s at least, an unfinished one for a minute
+        assert ends_within(holding[0], 1)
+        if held is not LARGE_BODY:
+            holding[-1].sendall(b"}")
+            assert holding[-1].recv(12) == b"HTTP/1.1 201"
 
 
 # --- descriptors -----------------------------------------------------------------------------------------------------
