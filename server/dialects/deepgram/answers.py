@@ -192,12 +192,14 @@ def _utterance(phrase: Phrase, shape: DeepgramShape) -> Mapping[str, Any]:
 
 
 def _paragraphs(segments: Sequence[Segment], shape: DeepgramShape) -> Mapping[str, Any]:
-    shown, texts = [], []
+    shown, texts, speaking = [], [], None
     for paragraph in paragraphs_of(segments):
         sentences = [_sentence(words, shape) for words in paragraph.sentences]
-        texts.append(" ".join(sentence["text"] for sentence in sentences))
+        text = " ".join(sentence["text"] for sentence in sentences)
         times = {"start": sentences[0]["start"], "end": sentences[-1]["end"]}
         who = {} if paragraph.voice is None else speaker_members({"speaker": paragraph.voice})
+        changed, speaking = paragraph.voice not in (None, speaking), paragraph.voice
+        texts.append(f"Speaker {who['speaker']}: {text}" if changed else text)
         shown.append({"sentences": sentences, **who, "num_words": len(paragraph.words), **times})
     return {"transcript": "\n\n".join(["", *texts]).removeprefix("\n"), "paragraphs": shown}
 

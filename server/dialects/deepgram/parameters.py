@@ -26,6 +26,7 @@ from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # containers, like all audio whose encoding is not named
 MIN_UTTERANCE_END_MS = 1000
+DIARIZE_MODEL = "diarize_model"  # asks for speakers too, whatever model it names
 COMMON = frozenset(
     (
         "model",
@@ -36,6 +37,7 @@ COMMON = frozenset(
         "smart_format",
         "multichannel",
         "diarize",
+        DIARIZE_MODEL,
         "callback",
         *(member.name for member in TEXT_MEMBERS if member is not PARAGRAPHS),
     )
@@ -160,14 +162,14 @@ def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str
 
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
-    """Make the order. The name of the model is ignored, because clients must name one of Deepgram's."""
+    """Make the order. The names of models are ignored, because clients must name one of Deepgram's."""
     multi = members.has("language") and members.fields["language"][0] == MULTI
     language = None if multi else members.take("language", language_among(offer), None)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
     text = text_options(members, language=language, names=hints, redact=_redactions)
-    diarize = members.take("diarize", boolean, False)
+    diarize = members.take("diarize", boolean, False) or members.has(DIARIZE_MODEL)
     if diarize and not offer.speakers:
-        members.refuse("diarize", "not_offered", NOT_INSTALLED)
+        members.refuse(DIARIZE_MODEL if members.has(DIARIZE_MODEL) else "diarize", "not_offered", NOT_INSTALLED)
     members.check()
     return Order(
         language=language,

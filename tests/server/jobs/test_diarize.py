@@ -174,7 +174,16 @@ def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(s
         assert {word["speaker_confidence"] for word in said["words"]} == {1.0}
         assert [one["speaker"] for one in results["utterances"]][:3] == [0, 1, 0]
         assert all({word["speaker"] for word in one["words"]} == {one["speaker"]} for one in results["utterances"])
-        assert [one["speaker"] for one in said["paragraphs"]["paragraphs"]][:2] == [0, 1]
+        paragraphs = said["paragraphs"]["paragraphs"]
+        assert [one["speaker"] for one in paragraphs][:2] == [0, 1]
+        texts = said["paragraphs"]["transcript"].strip().split("\n\n")
+        for at, (one, text) in enumerate(zip(paragraphs, texts, strict=True)):
+            new = not at or paragraphs[at - 1]["speaker"] != one["speaker"]
+            assert text.startswith(f"Speaker {one['speaker']}: {one['sentences'][0]['text']}") == new
+        by_model = client.post("/v1/listen", params={"diarize_model": "latest"}, content=wav(40), timeout=60)
+        assert "scribewire-warning" not in by_model.headers
+        words = by_model.json()["results"]["channels"][0]["alternatives"][0]["words"]
+        assert [word["speaker"] for word in words] == [word["speaker"] for word in said["words"]]
         plain = client.post("/v1/listen", content=wav(40), timeout=60).json()["results"]
         assert "speaker" not in plain["channels"][0]["alternatives"][0]["words"][0]
 
