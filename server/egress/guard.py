@@ -1,13 +1,15 @@
 """Sends HTTP requests to addresses that users name, if targets.py allows them. No other file sends such requests.
 
 A name is resolved once, all its addresses are checked, and the connection goes to one of the checked addresses, with
-the name in the Host header and in TLS. Proxies named in environment variables are not used. Neither connections nor
-cookies are kept, so a permission for one name never serves another, and no user gets another user's connection.
+the name in the Host header and in TLS. Proxies named in environment variables are not used. No connection is kept, so a
+permission for one name never serves another, and no user gets another user's connection.
+
+Requests go to httpx's transport. Its client would look at what the other server sends: it reads cookies, and parses where
+a redirect leads even if it is not to follow, with errors of any kind.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from http.cookiejar import DefaultCookiePolicy
 
 import httpx
 
@@ -25,11 +27,10 @@ class Egress:
         self._allowed = allowed
         self._allow_http = allow_http
         self._names = Names() if names is None else names
-        self._client = httpx.AsyncClient(transport=HeadBoundTransport(), trust_env=False, follow_redirects=False)
-        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        self._transport = HeadBoundTransport()
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
         await self._names.close()
 
     async def check(self, url: str, *, asker: str, known: bool = False) -> None:
@@ -69,21 +70,21 @@ class Egress:
         for left, address in enumerate(addresses, 1 - len(addresses)):
             async with AsyncExitStack() as stack:
                 stack.enter_context(place(address))
-                request = self._client.stream(
+                request = httpx.Request(
                     method,
                     Target(target.scheme, str(address), target.port, target.resource).url,
                     content=content,
                     headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
-                    timeout=timeouts,
-                    extensions={"sni_hostname": target.host},
+                    extensions={"sni_hostname": target.host, "timeout": timeouts.as_dict()},
                 )
                 try:
-                    response = await stack.enter_async_context(request)
-                    response.extensions["network_stream"].begin_body()
+                    response = await self._transport.handle_async_request(request)
                 except (httpx.ConnectError, httpx.ConnectTimeout):  # nothing was sent: another address may answer
                     if left == 0:
                         raise
                     continue
+                stack.push_async_callback(response.aclose)
+                response.extensions["network_stream"].begin_body()
                 yield response
                 return
 

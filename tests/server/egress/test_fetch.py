@@ -93,6 +93,36 @@ def test_a_redirect_is_judged_like_the_address_itself(tmp_path, location, code):
 
 
 @in_a_loop
+@pytest.mark.parametrize(
+    "location",
+    [
+        "javascript:x",
+        "http://xn--a/",
+        "http://[",
+        "http://[::1",
+        "http://\xe2\x91\xa0.la/",
+        "http:",
+        "//",
+        "",
+        "x" * 9000,
+        "\xff",
+    ],
+)
+async def test_wherever_a_redirect_leads_it_is_the_sources_fault(tmp_path, location):
+    redirect = answer_in_turn(*[answer(302, Location=location)] * 4)
+    async with start_fetcher(tmp_path) as (fetcher, _), peer(redirect) as source:
+        error = await refusal(fetcher, source.url + "/a")
+        assert error.code in ("source_not_allowed", "source_http_error", "source_unreachable")
+
+
+@in_a_loop
+async def test_a_path_that_looks_like_a_host_gives_a_name_or_none(tmp_path):
+    async with start_fetcher(tmp_path) as (fetcher, _), peer(answer_in_turn(answer(200, b"here"))) as source:
+        asked = Source(type="url", url=source.url + "//[a/b.mp3")
+        assert (await fetcher.fetch(asked, asker="acct_1", blob=BLOB, most=MOST)).filename == "b.mp3"
+
+
+@in_a_loop
 async def test_a_redirect_never_leads_from_https_to_http(tmp_path):
     async with start_fetcher(tmp_path) as (fetcher, _):
         secure = parse_target("https://127.0.0.1/", allow_http=True, allowed=LOOPBACK)
