@@ -4,8 +4,8 @@ A name is resolved once, all its addresses are checked, and the connection goes 
 the name in the Host header and in TLS. Proxies named in environment variables are not used. No connection is kept, so a
 permission for one name never serves another, and no user gets another user's connection.
 
-Requests go to httpx's transport. Its client would look at what the other server sends: it reads cookies, and parses where
-a redirect leads even if it is not to follow, with errors of any kind.
+Requests go to httpx's transport. Its client would look at what the other server sends: it reads cookies, and parses
+where a redirect leads even if it is not to follow, with errors of any kind.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
