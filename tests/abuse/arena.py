@@ -18,6 +18,8 @@ from statistics import median
 import httpx
 
 from server.client import Client
+from tests.server.buckets import bucket_service
+from tests.server.clustering import start_cluster
 from tests.server.receiving import Receiver, receiver
 from tests.server.running import Server, run_server
 from tests.server.serving import TLS, wav
@@ -168,6 +170,25 @@ def arena(folder: Path, *, before: Sequence[str] = (), hook_host: str = "127.0.0
         innocent = Innocent(server, server.new_key("pro"), hook, f"http://{hook_host}:{hook.port}", folder)
         assert innocent.undisturbed
         ring = Arena(server, innocent)
+        try:
+            yield ring
+        finally:
+            ring.leave()
+
+
+@contextmanager
+def arena_of_two_nodes(folder: Path) -> Iterator[Arena]:
+    """Two nodes that share a database and a bucket: strangers come to the one, the innocent is at the other."""
+    folder.mkdir(exist_ok=True)
+    with (
+        bucket_service(folder) as bucket,
+        start_cluster(folder, bucket, ENGINE="scripted") as cluster,
+        receiver() as hook,
+    ):
+        invaded, other = cluster.nodes
+        innocent = Innocent(other, cluster.new_key("pro"), hook, f"http://127.0.0.1:{hook.port}", folder)
+        assert innocent.undisturbed
+        ring = Arena(invaded, innocent)
         try:
             yield ring
         finally:
