@@ -240,5 +240,5 @@ class Socket:
 
     @property
     def _gone(self) -> bool:
-        states = (self.websocket.client_state, self.websocket.application_state)
-        return WebSocketState.DISCONNECTED in states
+        left = WebSocketState.DISCONNECTED
+        return self.websocket.client_state is left or self.websocket.application_state is left

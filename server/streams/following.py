@@ -104,9 +104,12 @@ class EventReader:
         feed = self._feed
         while not self._over and not self._following.closing.is_set():
             version = feed.version
-            if feed.started and (batch := await self._next_batch()) is not None:
-                self._advance(batch)
-                return batch
+            if feed.started:
+                at_hand = feed.has(self._after)
+                batch = feed.batch_after(self._after, self._shown) if at_hand else await feed.page_after(self._after)
+                if batch is not None:
+                    self._advance(batch)
+                    return batch
             if feed.over:
                 feed.check()
                 break
@@ -119,11 +122,6 @@ class EventReader:
         if batch is None or not batch.delivers_results:
             return _NOTHING_ELSE
         return self._following.eraser.sending(self._job_id)
-
-    async def _next_batch(self) -> RenderedBatch | None:
-        if self._feed.has(self._after):
-            return self._feed.batch_after(self._after, self._shown)
-        return await self._feed.page_after(self._after)
 
     def _advance(self, batch: RenderedBatch) -> None:
         """Note that the reader has the batch."""

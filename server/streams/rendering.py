@@ -44,23 +44,20 @@ class RenderedBatch:
     """Events in order, then perhaps partials, that a reader gets together. Never empty."""
 
     items: Sequence[Rendered]
+    event: Event | None = field(init=False)
+    """The last of the events; None if there is only a partial."""
+    partial: ShownPartial | None = field(init=False)
+    """The newest of the partials; None if there are only events."""
+    delivers_results: bool = field(init=False)
+    """Whether it has all results of a job that keeps none. Only a job's last event has them."""
     _joined: dict[Callable[..., bytes], bytes] = field(default_factory=dict)
 
-    @property
-    def event(self) -> Event | None:
-        """The last of the events; None if there is only a partial."""
-        return next((item.seen for item in reversed(self.items) if isinstance(item.seen, Event)), None)
-
-    @property
-    def delivers_results(self) -> bool:
-        """Whether it has all results of a job that keeps none. Only a job's last event has them."""
-        return self.items[-1].delivers_results
-
-    @property
-    def partial(self) -> ShownPartial | None:
-        """The newest of the partials; None if there are only events."""
-        last = self.items[-1].seen
-        return last if isinstance(last, ShownPartial) else None
+    def __post_init__(self) -> None:
+        """Look once at the items for all readers."""
+        last = self.items[-1]
+        self.event = next((item.seen for item in reversed(self.items) if isinstance(item.seen, Event)), None)
+        self.partial = last.seen if isinstance(last.seen, ShownPartial) else None
+        self.delivers_results = last.delivers_results
 
     def join_bytes(self, make: Callable[[Rendered], bytes]) -> bytes:
         """The forms that *make* gives the items, joined. They are made once for all readers."""

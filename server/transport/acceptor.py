@@ -103,10 +103,7 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        """Accept one connection. The event loop calls it once in each turn while any wait.
-
-        To open a connection takes as long as a small request, so with several in one turn all others would wait longer.
-        """
+        """Accept one connection. The event loop calls it once in each turn while any wait, so that turns stay short."""
         if self._connections.full:
             self._pause()
             self._warn("there are as many connections as there may be; new ones wait")

@@ -277,13 +277,21 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
             raise ClientDisconnected
         if isinstance(frames := message.get("frames"), bytes):
-            await self._send_frames(frames)
-            return
-        await super().send(message)
-        if message["type"] == "websocket.accept":
+            if not self.writable.is_set():
+                await self.writable.wait()
+            if self.disconnected or self.conn.state is not State.OPEN:
+                raise ClientDisconnected
+            self.transport.write(frames)
+        else:
+            await super().send(message)
+            self._follow_up(message["type"])
+
+    def _follow_up(self, sent: str) -> None:
+        """Do what follows from a message of the type *sent* by the route."""
+        if sent == "websocket.accept":
             self._forget_handshake()
             self._pause_if_held()  # parses what the peer sent before it was accepted
-        elif message["type"] == "websocket.close":
+        elif sent == "websocket.close":
             self._await_close_reply()
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused with an HTTP answer, which uvicorn would log as a fault
@@ -300,12 +308,6 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         """Drop the headers, which nothing needs any more: thousands of readers would keep them for hours."""
         self.request.headers.clear()
         self.response.headers.clear()
-
-    async def _send_frames(self, frames: bytes) -> None:
-        await self.writable.wait()
-        if self.disconnected or self.conn.state is not State.OPEN:
-            raise ClientDisconnected
-        self.transport.write(frames)
 
     def shutdown(self) -> None:
         """Called when the server stops. The route, which stops too, closes the WebSocket after its last message."""
