@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
 from server.http.address_limits import PAUSE_S, IdleReport
-from server.http.codes import UNDECODABLE
+from server.http.codes import CODES, UNDECODABLE
 from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem, problem_of
 from server.logs import bytes_in_line, log, path_for_log
@@ -40,6 +40,16 @@ _CODES = {
     **dict.fromkeys(UNDECODABLE, 4415),
 }
 TOO_MANY, SERVER_ERROR, UNAVAILABLE = 429, 500, 503
+
+
+_COUNTED = frozenset(
+    {*range(1000, 1016), *_CODES.values()} | {code for status, _ in CODES.values() for code in (status, 4000 + status)}
+)
+
+
+def code_label(code: int | None) -> str:
+    """The label of *code* in the metrics. Peers may close with 2,000 codes of their own, which count as one."""
+    return str(code) if code is None or code in _COUNTED else "other"
 
 
 def close_code(problem: Problem) -> int:
@@ -137,7 +147,7 @@ class Socket:
             await self._refuse(error)
         else:
             await self.close(NORMAL)
-        self._metrics.websockets.labels(self._route, str(self._code)).inc()
+        self._metrics.websockets.labels(self._route, code_label(self._code)).inc()
         self._remember()
 
     def _remember(self) -> None:

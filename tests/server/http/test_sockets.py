@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from server.http.codes import CODES
 from server.http.problems import Problem
-from server.http.sockets import MAX_REASON_BYTES, close_code, cut_reason
+from server.http.sockets import MAX_REASON_BYTES, close_code, code_label, cut_reason
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,11 @@ def test_every_problem_has_a_code_that_may_be_sent(code):
 def test_a_reason_fits_into_a_close_frame(text):
     assert len(cut_reason(text).encode()) <= MAX_REASON_BYTES
     assert text.startswith(cut_reason(text))
+
+
+def test_the_codes_with_which_peers_close_make_few_labels():
+    assert len({code_label(code) for code in range(1000, 5000)}) < 100
+    assert {code_label(close_code(Problem(code, ""))) for code in CODES}.isdisjoint({"other"})
+    assert [code_label(code) for code in (1000, 1006, 401, None, 3000, 4999)] == [
+        "1000", "1006", "401", "None", "other", "other",
+    ]  # fmt: skip
