@@ -13,14 +13,20 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from server.accounts.addresses import address_key, client_address
+from server.accounts.issuing import fresh_id
 from server.accounts.limits import RateTable, Tally
 from server.clock import now_ms
 from server.config import Network
+from server.http.problems import Problem, raw_answer
 from server.metrics import Metrics
+from server.model.ids import Prefix
 from server.transport.fair_queue import FairQueue
 
 MIN_READ_BYTES = 16 * 1024  # a client must read so much, or all that waits, within ConnectionRules.unread_s
 MAX_CUTS = 20  # an account with more connections cut off within a minute may open no others
+REFUSED_TOO_OFTEN = Problem(
+    "rate_limited", "this address sent too much that is no request", headers={"Retry-After": "60"}
+)
 SILENT_AT_ONCE = 16  # connections that are closed together to make room
 
 
@@ -219,9 +225,11 @@ class TrackedConnection:
             self._forget_idleness()
             self._list_as_resting()
 
-    def count_refusal(self) -> bool:
-        """Count data that became no request. Returns False if its address, which is no proxy's, sent too much of it."""
-        return self._address is None or self._connections.count_refusal(self._address)
+    def refuse(self, problem: Problem) -> bytes:
+        """The answer to data that became no request: *problem*, or 429 if its address sent too much of it."""
+        if self._address is not None and not self._connections.count_refusal(self._address):
+            problem = REFUSED_TOO_OFTEN
+        return raw_answer(problem, request_id=fresh_id(Prefix.REQUEST))
 
     def note_cut(self) -> None:
         """Note that the connection is cut off because its client sends too much."""

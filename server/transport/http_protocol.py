@@ -15,9 +15,7 @@ from uvicorn._types import ASGI3Application, HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from server.accounts.issuing import fresh_id
-from server.http.problems import Problem, raw_answer
-from server.model.ids import Prefix
+from server.http.problems import Problem
 from server.transport.bulk import FROM_BYTES, BulkReads
 from server.transport.connections import TrackedConnection, TrackedProtocol
 from server.transport.response_cycle import ResponseCycle
@@ -53,9 +51,6 @@ PIECE_BYTES = 1024
 
 FIELD_BYTES = 4  # the bytes of a header line in addition to its name and value
 
-REFUSED_TOO_OFTEN = Problem(
-    "rate_limited", "this address sent too much that is no request", headers={"Retry-After": "60"}
-)
 NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 
 
@@ -246,8 +241,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         if begun or (self._in_message and not self._is_answering):  # the request of this body was answered before
             self.transport.close()
         else:
-            refusal = self._refusal if self.tracked.count_refusal() else REFUSED_TOO_OFTEN
-            self.transport.write(raw_answer(refusal, request_id=fresh_id(Prefix.REQUEST)))
+            self.transport.write(self.tracked.refuse(self._refusal))
             self.transport.close()
 
     def on_response_complete(self) -> None:

@@ -27,9 +27,7 @@ from websockets.http11 import MAX_LINE_LENGTH, Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from server.accounts.issuing import fresh_id
-from server.http.problems import Problem, raw_answer
-from server.model.ids import Prefix
+from server.http.problems import Problem
 from server.transport.connections import TrackedProtocol
 from server.waiting import TokenBucket
 
@@ -191,7 +189,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         """
         refusal = Problem("headers_too_large", f"a header of a WebSocket may have {MAX_LINE_LENGTH} bytes")
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
-        self.transport.write(raw_answer(refusal, request_id=fresh_id(Prefix.REQUEST)))
+        self.transport.write(self.tracked.refuse(refusal))
         self.transport.close()
 
     def _pause_if_held(self) -> None:

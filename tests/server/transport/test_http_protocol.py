@@ -62,6 +62,7 @@ async def test_bytes_that_are_no_http_are_told_so():
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
+LONG_HANDSHAKE = HANDSHAKE[:-2] + b"X: " + b"y" * 9000 + b"\r\n\r\n"
 
 
 async def fine(_scope, _receive, send):
@@ -78,7 +79,7 @@ async def fine(_scope, _receive, send):
         pytest.param(b"GET /" + b"y" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long target"),
         pytest.param(b"GET /" + b"y" * 1024 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long path"),
         pytest.param(b"GET /?" + b"&" * 4096 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, id="a long query"),
-        pytest.param(HANDSHAKE[:-2] + b"X: " + b"y" * 9000 + b"\r\n\r\n", 431, id="a long header of a WebSocket"),
+        pytest.param(LONG_HANDSHAKE, 431, id="a long header of a WebSocket"),
         pytest.param(HEAD + b"X: " + b"y" * 100_000, 400, id="a header without end"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
         pytest.param(HEAD + b"Host: y\r\n\r\n", 400, id="two hosts"),
@@ -107,11 +108,12 @@ async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(req
 
 
 @in_a_loop
-async def test_an_address_that_sends_too_much_that_is_no_request_gets_429():
+@pytest.mark.parametrize(("request_", "status"), [(b"no HTTP\r\n\r\n", 400), (LONG_HANDSHAKE, 431)])
+async def test_an_address_that_sends_too_much_that_is_no_request_gets_429(request_, status):
     async with start_server(fine) as (server, url):
         server.connections.rules = replace(server.connections.rules, refusals_of_address=3)
-        answers = [await answer_to(url, b"no HTTP\r\n\r\n") for _ in range(5)]
-        assert [int(answer.split()[1]) for answer in answers] == [400, 400, 400, 429, 429]
+        answers = [await answer_to(url, request_) for _ in range(5)]
+        assert [int(answer.split()[1]) for answer in answers] == [status, status, status, 429, 429]
         assert b"Retry-After: " in answers[-1]
         assert (await answer_to(url, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
