@@ -11,10 +11,10 @@ has nothing waiting and had no piece in this turn is served at once: it asks sel
 of such addresses a turn serves MOST. An address alone gets all turns, only shorter ones.
 
 What a piece starts, such as the work for a request, runs in later turns, and how long it takes is known only then. So
-after a turn that was too long the next ones have room for as many pieces as would have taken as long as a turn may,
-at least LEAST, and after each shorter one for one more. How long a turn may be depends on who waits for it. Requests of
-one turn share some work, such as the look at the database, so an address that has asked alone for SHARED_S gets turns
-of LONG_TURN_S. While two or more ask, each waits for the turns of the others, and a turn has SHARED_TURN_S.
+after a turn that was too long the next ones have room for as many pieces as would have taken as long as a turn may, at
+least LEAST on average, and after each shorter one for one more. How long a turn may be depends on who waits for it.
+Requests of one turn share some work, such as the look at the database, so an address that has asked alone for SHARED_S
+gets turns of LONG_TURN_S. While two or more ask, each waits for the turns of the others, and a turn has SHARED_TURN_S.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ MOST = 64
 TURN_S = 0.0004
 """The time after which a turn does no more work of addresses that have had a piece."""
 
-LEAST = 1
-"""Pieces of work for which every turn has room."""
+LEAST = 0.5
+"""Pieces of work for which every turn has room: one in two turns. What it starts then has a turn of its own."""
 
 LONG_TURN_S = 0.0012
 """The CPU time of a whole turn, with all that runs in it, beyond which the next turns have room for fewer pieces."""
@@ -50,8 +50,8 @@ class FairQueue:
     def __init__(self) -> None:
         self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()  # the next party first
         self._served: set[Hashable] = set()  # parties that had a piece in this turn
-        self._room = WORKS  # pieces for which a turn has room at present
-        self._left = 0  # pieces for which this turn still has room
+        self._room: float = WORKS  # pieces for which a turn has room at present
+        self._left = 0.0  # pieces for which this turn still has room
         self._until = 0.0  # the end of this turn
         self._scheduled_at = 0.0  # in CPU time of the event loop's thread
         self._scheduled = False
@@ -86,18 +86,18 @@ class FairQueue:
 
     def _begin_turn(self) -> None:
         self._served.clear()
-        self._left = self._room
+        self._left = self._room + self._left % 1  # a part of a piece counts in the next turn
         self._until = time.monotonic() + TURN_S
 
     def _has_room(self) -> bool:
-        return self._left > 0 and time.monotonic() < self._until
+        return self._left >= 1 and time.monotonic() < self._until
 
     def _serve(self) -> None:
         """Begin the next turn with the waiting work."""
         self._scheduled = False
         took_s = time.thread_time() - self._scheduled_at
         most_s = SHARED_TURN_S if self._until < self._shared_until else LONG_TURN_S
-        fitting = int(self._room * most_s / took_s) if took_s > most_s else self._room + 1
+        fitting = self._room * most_s / took_s if took_s > most_s else self._room + 1
         self._room = min(max(LEAST, fitting), WORKS)
         if not self._waiting:
             return
