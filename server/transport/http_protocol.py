@@ -215,6 +215,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         else:
             self._upgraded = True
             super().handle_websocket_upgrade()
+            del self.parser  # it refers to this protocol, so both would stay until a collection of garbage
 
     def _repeat_head(self) -> None:
         """Parse the head of a request again without its Upgrade header, which a server may ignore (RFC 9110).
