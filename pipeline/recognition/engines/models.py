@@ -84,8 +84,14 @@ PINS: Mapping[str, Pin] = {
         "a29b04bd15381511a9af671baec01072039215e3",
         "11b220779aea4c6f3ce9d2549c8a95ea869ed84066864b999531ef53e594fe5b",
     ),
-    "large-v1": Pin("b07c8d4be0be90092aa01a29c975077acb8d15c9"),
-    "large-v2": Pin("f0fe81560cb8b68660e564f55dd99207059c092e"),
+    "large-v1": Pin(
+        "b07c8d4be0be90092aa01a29c975077acb8d15c9",
+        "a3cce8081a5414206ab09a80aa410ebf9965feef52adafeead13f4a83398b1d1",
+    ),
+    "large-v2": Pin(
+        "f0fe81560cb8b68660e564f55dd99207059c092e",
+        "bf2a9746382e1aa7ffff6b3a0d137ed9edbd9670c3b87e5d35f5e85e70d0333a",
+    ),
     "large-v3": Pin(
         "edaa852ec7e145841d8ffdb056a99866b5f0a478",
         "69f74147e3334731bc3a76048724833325d2ec74642fb52620eda87352e3d4f1",
@@ -94,16 +100,24 @@ PINS: Mapping[str, Pin] = {
         "0a363e9161cbc7ed1431c9597a8ceaf0c4f78fcf",
         "e76620f83d5f5b69efd3d87e3dc180c1bd21df9fbebacfd4335e5e1efcc018da",
     ),
-    "distil-small.en": Pin("ef77d90526ccd62cde3808ee70626a01e5cf83e4"),
-    "distil-medium.en": Pin("80ddfce281f77766d8943d63109199fc8145dfa5"),
+    "distil-small.en": Pin(
+        "ef77d90526ccd62cde3808ee70626a01e5cf83e4",
+        "1187de3982cdcf962a2fb8f797e429fb4651b875b18fe9ce50b58b52fc9072b7",
+    ),
+    "distil-medium.en": Pin(
+        "80ddfce281f77766d8943d63109199fc8145dfa5",
+        "d4cb75d823dcd2647191064da76f026774c06c036908f38456165368d0e2d66a",
+    ),
     "distil-large-v3": Pin(
         "c3058b475261292e64a0412df1d2681c06260fab",
         "b79368e19b6623813609431a6e5ee309a71506701ebc49fd7820e692dec7c5f5",
     ),
-    "distil-large-v3.5": Pin("9793ccc07920e0f830e1dba0343efcdf0ef8c903"),
+    "distil-large-v3.5": Pin(
+        "9793ccc07920e0f830e1dba0343efcdf0ef8c903",
+        "c58b88b8585ffcd2135fddaaf421ce72cb223b32edea70d156aed1dea319a119",
+    ),
 }
-"""The commit of each published model and the SHA-256 of its model.bin. Unknown digests are recorded at the first
-download."""
+"""The commit of each published model and the SHA-256 of its model.bin."""
 
 BUNDLED = "tiny.en"
 """The bundled model.bin is byte for byte that of Systran/faster-whisper-tiny.en."""
