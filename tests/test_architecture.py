@@ -120,7 +120,7 @@ PURE = (
     "pipeline/recognition/engines/prompts.py", "pipeline/recognition/engines/scripted.py",
     "pipeline/recognition/engines/windows.py",
     "pipeline/speakers/clustering.py", "pipeline/speakers/frames.py", "pipeline/speakers/lstm.py",
-    "pipeline/speakers/onnx_messages.py", "pipeline/speakers/options.py", "pipeline/speakers/timeline.py",
+    "pipeline/speakers/options.py", "pipeline/speakers/timeline.py",
     "server/config.py",
     *(f"server/model/{path.name}" for path in sorted((ROOT / "server" / "model").glob("*.py"))),
     "server/accounts/addresses.py", "server/accounts/keys.py", "server/accounts/limits.py",

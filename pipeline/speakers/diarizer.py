@@ -65,7 +65,8 @@ class Diarizer:
     def _listen(self, starts: Sequence[int]) -> None:
         """Analyse the windows that start at these frames, and keep the samples of the last one for the next windows."""
         samples = np.concatenate(self._buffer)[(starts[0] - self._start) * STEP :]
-        self._windows += self._models.listen_to_several(samples, starts, self._windows[-1] if self._windows else None)
+        stretches = {start: samples[(start - starts[0]) * STEP :][:LENGTH] for start in starts}
+        self._windows += self._models.listen_to_several(stretches, self._windows[-1] if self._windows else None)
         self._start = starts[-1]
         self._buffer = [samples[(self._start - starts[0]) * STEP :]]
         self._next = self._start + FILE_STEP

@@ -4,7 +4,7 @@ Voices are local: they are numbered anew in each window.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TypeAlias
@@ -16,7 +16,6 @@ from pipeline.audio import RATE, Samples
 from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames, piece_lengths
 from pipeline.speakers.frames import (
     HEARD,
-    LENGTH,
     OFFSET,
     SIZE,
     STEP,
@@ -71,22 +70,18 @@ class SpeakerModels:
 
         *before* is an earlier window of the recording. Speech in both keeps the embeddings that it has there.
         """
-        return self.listen_to_several(samples, [start], before)[0]
+        return self.listen_to_several({start: samples}, before)[0]
 
-    def listen_to_several(self, samples: Samples, starts: Sequence[int], before: Window | None) -> list[Window]:
-        """Return what listen() returns for the windows that begin at these frames, in order, at a lower cost.
-
-        *samples* begin at the first of these frames.
-        """
+    def listen_to_several(self, stretches: Mapping[int, Samples], before: Window | None) -> list[Window]:
+        """Return what listen() returns for each of *stretches*, by first frame and in order, at a lower cost."""
         began = time.thread_time()
         windows: list[Window] = []
         new: list[_New] = []
         try:
-            speech = self._segmenter(samples, [start - starts[0] for start in starts])
-            for start, heard in zip(starts, speech, strict=True):
-                own = samples[(start - starts[0]) * STEP :][:LENGTH]
+            speech = self._segmenter(list(stretches.values()))
+            for (start, samples), own in zip(stretches.items(), speech, strict=True):
                 known = [] if before is None else known_pieces(before, start)
-                before = _window(own, start, heard[: max(1, -(-(len(own) - OFFSET) // STEP))], known, new)
+                before = _window(samples, start, own[: max(1, -(-(len(samples) - OFFSET) // STEP))], known, new)
                 windows.append(before)
             self._embed(new, windows)
         finally:

@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,9 +24,8 @@ from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
 from pipeline.speakers.frames import FILE_STEP, LENGTH, SIZE, STEP, LocalTurn, Piece, Window
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.options import INSTALL, SpeakerOptions
-from pipeline.speakers.segmentation import SegmentationModel
 from pipeline.speakers.timeline import best_path, match
-from pipeline.speakers.weights import ENCODER, SEGMENTATION, read_tensors
+from pipeline.speakers.weights import ENCODER, read_tensors
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models, recording
 
 TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac")
@@ -168,30 +166,13 @@ def test_speech_of_two_windows_is_embedded_once() -> None:
         assert one.embedding @ other.embedding > 0.85
 
 
-@pytest.mark.parametrize(("level", "offset"), [(1, 0), (1, 0.3), (0.001, 0), (0, 0)])
-def test_windows_whose_samples_are_filtered_together_get_what_the_whole_model_gives(
-    level: float, offset: float
-) -> None:
-    samples = conversation(*TWO)[0] * np.float32(level) + np.float32(offset)
-    starts = (0, FILE_STEP, 2 * FILE_STEP - 7, 2 * FILE_STEP)
-    samples = samples[: starts[-1] * STEP + LENGTH // 3]
-    windows = np.zeros((len(starts), 1, LENGTH), np.float32)
-    for window, start in zip(windows[:, 0], starts, strict=True):
-        own = samples[start * STEP :][:LENGTH]
-        window[: len(own)] = own
-    whole = onnxruntime.InferenceSession(SEGMENTATION.read(), providers=["CPUExecutionProvider"])
-    (expected,) = whole.run(None, {"input": windows})
-    sets = [[1, 4, 5], [2, 4, 6], [3, 5, 6]]  # with the first voice, with the second, with the third
-    speech = SegmentationModel()(samples, starts)
-    np.testing.assert_allclose(speech, np.exp(expected)[:, :, sets].sum(axis=3), atol=0.001)
-
-
 def test_windows_that_are_analysed_together_are_as_those_that_are_analysed_alone() -> None:
     samples, _ = conversation(*TWO)
-    starts = (0, FILE_STEP, FILE_STEP + 100)
+    stretches = {start: samples[start * STEP :][:LENGTH] for start in (0, FILE_STEP, FILE_STEP + 100)}
+    together = models().listen_to_several(stretches, None)
     before = None
-    for window, start in zip(models().listen_to_several(samples, starts, None), starts, strict=True):
-        before = models().listen(samples[start * STEP :][:LENGTH], start, before)
+    for window, (start, stretch) in zip(together, stretches.items(), strict=True):
+        before = models().listen(stretch, start, before)
         np.testing.assert_allclose(window.speech, before.speech, atol=0.001)
         for one, other in zip(window.turns, before.turns, strict=True):
             assert (one.voice, one.first, one.after, one.seconds) == (
