@@ -6,6 +6,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,9 +31,12 @@ def process_tree(pid: int | None = None) -> Iterator[int]:
     """Return the process and all its descendants that still run (Linux)."""
     pid = os.getpid() if pid is None else pid
     yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield from process_tree(int(child))
+    children: list[str] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended just now
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            children += task.read_text().split()
+    for child in children:
+        yield from process_tree(int(child))
 
 
 def cpu_s(pid: int | None = None) -> float:

@@ -31,7 +31,7 @@ EVERY = bool(os.environ.get("EVERY_FAULT"))
 """Whether each operation fails with each of ERRORS, instead of every other one with one of them: some minutes."""
 
 KINDS = ("open", "os.link", "os.fsync")  # each fails at least once, whatever order the victim's operations have
-TRIES = 3  # a victim may not come to link a file while what failed before still holds up its session
+TRIES = 10  # a victim may not come to link a file while what failed before still holds up its session
 NONE = 10**6  # a number of operations that is never reached
 STEP_S = 0.1  # of the bystander's audio
 REFERENCE = f"data:audio/wav;base64,{base64.b64encode(wav()).decode()}"

@@ -100,7 +100,7 @@ async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_th
 @in_a_loop
 async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, monkeypatch):
     def take_long(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
-        time.sleep(0.2)
+        time.sleep(1)  # much longer than the requests take to come, also on a slow machine
         return render(bodies, shape, log)
 
     render = module._render_chunks
