@@ -78,7 +78,7 @@ def command(words: str) -> str:
 
 
 def speaker_summary() -> str:
-    """Whether speakers can be told apart by their voices, and what helps if not."""
+    """Whether speaker labels are available, and how to get them if not."""
     return "told apart by their voices" if weights.installed() else f"not told apart by their voices: {INSTALL}"
 
 

@@ -160,6 +160,17 @@ class Arena:
 
 
 @contextmanager
+def _arena_of(invaded: Server, innocent: Innocent) -> Iterator[Arena]:
+    """An arena whose strangers come to *invaded* and leave when the block ends."""
+    assert innocent.undisturbed
+    ring = Arena(invaded, innocent)
+    try:
+        yield ring
+    finally:
+        ring.leave()
+
+
+@contextmanager
 def arena(folder: Path, *, before: Sequence[str] = (), hook_host: str = "127.0.0.1") -> Iterator[Arena]:
     """A server with the scripted engine, in which the innocent's undisturbed round has been measured.
 
@@ -168,12 +179,8 @@ def arena(folder: Path, *, before: Sequence[str] = (), hook_host: str = "127.0.0
     folder.mkdir(exist_ok=True)
     with run_server(folder / "data", *before, ENGINE="scripted") as server, receiver() as hook:
         innocent = Innocent(server, server.new_key("pro"), hook, f"http://{hook_host}:{hook.port}", folder)
-        assert innocent.undisturbed
-        ring = Arena(server, innocent)
-        try:
+        with _arena_of(server, innocent) as ring:
             yield ring
-        finally:
-            ring.leave()
 
 
 @contextmanager
@@ -187,9 +194,5 @@ def arena_of_two_nodes(folder: Path) -> Iterator[Arena]:
     ):
         invaded, other = cluster.nodes
         innocent = Innocent(other, cluster.new_key("pro"), hook, f"http://127.0.0.1:{hook.port}", folder)
-        assert innocent.undisturbed
-        ring = Arena(invaded, innocent)
-        try:
+        with _arena_of(invaded, innocent) as ring:
             yield ring
-        finally:
-            ring.leave()

@@ -102,8 +102,8 @@ def stream_with_restarts(
 ) -> tuple[dict[int, str], dict[int, str | None]]:
     """Stream *talk* with a restart after each of *cuts_s*, some 2 s before which it goes on.
 
-    Returns the label of each word at the end, and what readers were told last before it. Audio that comes again after a
-    restart comes in pieces of *piece_s*. Before that *lost_s* were not stored.
+    Returns the label of each word at the end, and the last one that readers saw before it. After a restart audio comes
+    in pieces of *piece_s*. Before each restart *lost_s* were not stored.
     """
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     left, told = words(talk), dict[int, str | None]()
