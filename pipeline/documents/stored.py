@@ -108,7 +108,7 @@ def _word(  # noqa: PLR0917  arrays have no names
     probability: object,
     spaced: object,
     heard: object = None,
-    redacted: object = False,  # noqa: FBT002
+    redacted: object = False,  # noqa: FBT002  a row of a chunk, by position
     language: object = None,
 ) -> Word:
     if not isinstance(spaced, bool) or not isinstance(redacted, bool):

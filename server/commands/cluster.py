@@ -47,8 +47,8 @@ def move(given: argparse.Namespace, config: Config) -> int:
 async def _move(given: argparse.Namespace, config: Config) -> None:
     """Copy everything and compare the copies. It may be called again after an interruption. Raises StorageError."""
     with cluster_libraries():
-        from server.storage.postgres.arriving import end_move, open_for_move  # noqa: PLC0415
-        from server.storage.s3.open import open_bucket  # noqa: PLC0415
+        from server.storage.postgres.arriving import end_move, open_for_move  # noqa: PLC0415  few have it
+        from server.storage.s3.open import open_bucket  # noqa: PLC0415  few have it
     async with AsyncExitStack() as opened:
         source = open_installation(config.data_dir, clock=now_ms)
         opened.push_async_callback(source.close)

@@ -36,8 +36,8 @@ def open_storage(config: Config, *, node: str, check_bucket: bool = False) -> St
     if config.database_url is None or config.blobs is None:
         return embedded.open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
     with cluster_libraries():
-        from server.storage.postgres import open as postgres  # noqa: PLC0415
-        from server.storage.s3.open import open_bucket  # noqa: PLC0415
+        from server.storage.postgres import open as postgres  # noqa: PLC0415  few have it
+        from server.storage.s3.open import open_bucket  # noqa: PLC0415  few have it
     make_private(config.data_dir)
     url, blobs = config.database_url, open_bucket(config.blobs, config.data_dir / SCRATCH, env=os.environ)
     if check_bucket:
@@ -63,7 +63,7 @@ def _once_it_answers(reach: Callable[[], T], what: str) -> T:
 def update_tables(url: str) -> list[int]:
     """Migrate the tables of a cluster's database. Returns the steps taken. Raises StorageError, ConfigError."""
     with cluster_libraries():
-        from server.storage.postgres.open import update  # noqa: PLC0415
+        from server.storage.postgres.open import update  # noqa: PLC0415  few have it
     return update(url)
 
 

@@ -40,7 +40,7 @@ class HeadBoundStream(AsyncNetworkStream):
         self._head_left -= len(data)
         return data
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  httpcore calls it so
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -50,7 +50,7 @@ class HeadBoundStream(AsyncNetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109  httpcore calls it so
     ) -> AsyncNetworkStream:
         return HeadBoundStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
@@ -68,7 +68,7 @@ class _Backend(AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109  httpcore calls it so
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:

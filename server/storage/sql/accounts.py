@@ -132,7 +132,7 @@ def _set_plan(tx: Transaction, account_id: str, plan: str, limits: Mapping[str, 
 
 def _rotate_webhook_secret(tx: Transaction, account_id: str, environment: str, secret: WebhookSecret) -> bool:
     tx.announce(TOPIC)
-    column = "sandbox_webhook_secret" if environment == "sandbox" else "webhook_secret"
+    column = "sandbox_webhook_secret" if environment == "sandbox" else "webhook_secret"  # one of two words
     return tx.run(f"UPDATE accounts SET {column} = ? WHERE id = ?", (text_of(secret), account_id)) > 0  # noqa: S608
 
 
