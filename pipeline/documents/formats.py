@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, milliseconds
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, columns, cues, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
@@ -181,13 +181,17 @@ def _voiced_cues(
 
 
 def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, growing: bool = False) -> list[Cue]:
-    """Return the cues of all speakers, in the order of their starts. Cues of two speakers may overlap."""
+    """Return the cues of all speakers, in the order of their starts. Cues of two speakers may overlap.
+
+    Lines leave room for the speaker's name before them, but never more than half of their columns: names can be wide.
+    """
     found: list[Cue] = []
     for speaker in dict.fromkeys(segment.speaker for segment in segments):
         runs = [segment.words for segment in segments if segment.speaker == speaker]
         if not growing:
             runs = [tuple(word for run in runs for word in run)]
-        own = replace(shape, max_columns=shape.max_columns - len(_label(speaker)))
+        text_columns = max(shape.max_columns - columns(_label(speaker)), shape.max_columns // 2)
+        own = replace(shape, max_columns=text_columns)
         found += [replace(cue, speaker=speaker) for cue in cues(runs, duration, own)]
     return sorted(found, key=lambda cue: cue.start_ms)
 

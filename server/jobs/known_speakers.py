@@ -1,16 +1,17 @@
 """The request members for known speakers: the names of people, and a recording of each one's voice as a data URL."""
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 
 from server.jobs.members import Fields, InvalidValue, Member, Members, Parser, texts
 from server.model import bounds
 
-_HEAD = re.compile(r"data:([\w.+-]*/)?[\w.+-]*(;[\w.+-]+=[^;,]*)*;base64", re.ASCII)
+_HEAD = re.compile(r"\s*data:[^,]*;\s*base64\s*", re.ASCII | re.IGNORECASE)
 _MAX_HEAD = 200  # characters; the time of a match grows with their square
-_TAKEN = re.compile(r"[sS]\d+|\w")  # labels of speakers without a name
+_LINE_ENDS = b" \t\n\r"  # base64 tools put them after every 76 characters
+_TAKEN = re.compile(r"[sS]\d+|[^\W\d_]")  # labels of speakers without a name
+_JOINERS = {0x200C: None, 0x200D: None}  # invisible, and part of Persian and Sinhala names
 
 
 def _few_texts(values: Sequence[object]) -> list[str]:
@@ -22,14 +23,15 @@ def _few_texts(values: Sequence[object]) -> list[str]:
 
 def _names(values: Sequence[object]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in _few_texts(values))
-    for name in names:
-        if not 1 <= len(name) <= bounds.MAX_SPEAKER_CHARS or not name.isprintable():
+    visible = [name.translate(_JOINERS).strip() for name in names]
+    for name, seen in zip(names, visible, strict=True):
+        if not seen or len(name) > bounds.MAX_SPEAKER_CHARS or not seen.isprintable():
             raise InvalidValue(
                 "invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control"
             )
-        if _TAKEN.fullmatch(name):
+        if _TAKEN.fullmatch(seen):
             raise InvalidValue("invalid_value", f"{name!r} could be a speaker without a name")
-    if len({name.casefold() for name in names}) < len(names):
+    if len({seen.casefold() for seen in visible}) < len(names):
         raise InvalidValue("repeated", "must differ from each other in more than capitals")
     return names
 
@@ -40,13 +42,14 @@ def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:
         end = text.find(",", 0, _MAX_HEAD)
         if end < 0 or _HEAD.fullmatch(text, 0, end) is None:
             raise InvalidValue("invalid_value", "must be data URLs in base64, as data:audio/wav;base64,...")
-        data = text[end + 1 :]
-        if len(data) * 3 // 4 > bounds.MAX_REFERENCE_BYTES + 2:
-            raise InvalidValue("too_long", f"must have at most {bounds.MAX_REFERENCE_BYTES} bytes each")
         try:
-            recordings.append(base64.b64decode(data, validate=True))
-        except (binascii.Error, ValueError):
+            data = text[end + 1 :].encode("ascii").translate(None, _LINE_ENDS).rstrip(b"=")
+            recording = base64.b64decode(data + b"=" * (-len(data) % 4), validate=True)
+        except ValueError:
             raise InvalidValue("invalid_value", "must be data URLs in base64") from None
+        if len(recording) > bounds.MAX_REFERENCE_BYTES:
+            raise InvalidValue("too_long", f"must have at most {bounds.MAX_REFERENCE_BYTES} bytes each")
+        recordings.append(recording)
     return tuple(recordings)
 
 

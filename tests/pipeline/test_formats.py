@@ -1,6 +1,7 @@
 """Tests of formats.py: the exact bytes of the four output files, and that all have the same words."""
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import orjson
@@ -190,6 +191,23 @@ def test_the_speakers_of_a_call_are_named_in_every_file():
 def test_a_line_has_room_for_the_name_before_it():
     told = srt(CALL, SubtitleShape(max_columns=10)).decode()
     assert max(len(line) for line in told.splitlines() if "-->" not in line) <= 10
+
+
+@pytest.mark.parametrize("name", ["Margaret Atwood", "\u540d\u524d\u540d\u524d\u540d\u524d", "x" * 64])
+def test_a_name_as_wide_as_a_line_leaves_half_of_it_to_the_text(name: str) -> None:
+    text = " ".join(["one by"] * 20)
+    words = tuple(Word(word, n * 8_000, n * 8_000 + 7_000, 0.9) for n, word in enumerate(text.split()))
+    spoken = replace(CALL, segments=(Segment(words, -0.2, 0.01, voice=name),), duration=30 * RATE)
+    for width in (10, 20):
+        lines = [
+            line
+            for line in srt(spoken, SubtitleShape(max_columns=width)).decode().splitlines()
+            if re.search("[a-z]", line)
+        ]
+        shown = [line.removeprefix(f"{name}: ") for line in lines]
+        assert " ".join(shown) == text
+        assert max(map(len, shown)) <= width // 2
+        assert f"<v {name}>" in vtt(spoken, SubtitleShape(max_columns=width)).decode()
 
 
 def test_the_schema_is_one_and_carries_the_address_it_is_served_at():

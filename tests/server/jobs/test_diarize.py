@@ -206,11 +206,13 @@ TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFER
         ({**TWO, "known_speaker_names": []}, "known_speaker_names"),
         *(
             ({**ANN, "known_speaker_names": [name]}, "known_speaker_names")
-            for name in ("S1", "A", " ", "x" * 65, 7, ["Ann"])
+            for name in ("S1", "A", " ", "x" * 65, 7, ["Ann"], "\u202eAnn", "S\u200d1", "\u200d")
         ),
         ({**ANN, "known_speaker_references": ["https://example.org/a"]}, "known_speaker_references"),
         ({**ANN, "known_speaker_references": ["data:audio/wav;base64,?"]}, "known_speaker_references"),
         ({**ANN, "known_speaker_references": ["data:" + "a" * 500_000]}, "known_speaker_references"),
+        ({**ANN, "known_speaker_references": ["data:audio/wav;base64,UklGR=Rg"]}, "known_speaker_references"),
+        ({**ANN, "known_speaker_references": ["data:audio/wav,RIFF"]}, "known_speaker_references"),
         ({**TWO, "max_speakers": 1}, "max_speakers"),
     ],
 )
@@ -244,6 +246,24 @@ def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audi
     assert speakers is not None
     assert list(speakers.known) == ["Ann", "Bob"]
     until(lambda: not server.wait(is_stored(server, f"{answer.json()['job_id']}/voices/known")))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"data:audio/wav;base64,{base64.encodebytes(wav()).decode()}",
+        f" DATA:Audio/WAV; codecs=1;BASE64,{base64.b64encode(wav()).decode().rstrip('=')}\r\n",
+    ],
+)
+def test_a_reference_is_read_as_browsers_read_data_urls(server: AppServer, url: str) -> None:
+    name = "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"  # Alireza in Persian has a zero-width non-joiner
+    form = {"diarize": "true", "known_speaker_names": ["1", name], "known_speaker_references": [data_url(wav(9)), url]}
+    with server.new_client() as client:
+        answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
+    assert answer.status_code == 200, answer.text
+    speakers = server.batch.options[-1].speakers
+    assert speakers is not None
+    assert list(speakers.known) == ["1", name]
 
 
 async def is_stored(serve: AppServer, key: str) -> bool:
