@@ -62,7 +62,7 @@ class LiveSpeakers:
             channel: LiveChannel(models, channel, origin, self._labels, states.get(channel, ChannelState()))
             for channel, origin in origins.items()
         }
-        if not all(channel.is_exact for channel in self._channels.values()):
+        if models is None or not all(channel.is_exact for channel in self._channels.values()):
             self._labels.skip(one.label for one in words)
         if models is None:
             self._replay()
@@ -108,7 +108,7 @@ class LiveSpeakers:
     def take_states(self, *, with_samples: bool = True) -> dict[int | None, ChannelState] | None:
         """Return what is known now, with the lasting windows since the last call. None if nothing is new.
 
-        Without samples, which are those of the last 11 s, a few words after a restart may have other labels.
+        Without samples, which are those of the last 11 s, a stream goes on exactly if it hears them again.
         """
         if not any(channel.has_news for channel in self._channels.values()):
             return None

@@ -70,17 +70,17 @@ class LiveChannel:
     def __init__(
         self, models: SpeakerModels | None, name: int | None, origin: int, labels: Labels, state: ChannelState
     ) -> None:
-        """Continue from *state*. Samples come from *origin* on; those that *state* has too are skipped."""
+        """Continue from *state*. Samples come from *origin* on; those that *state* does not need are skipped."""
         self._models = models
         self._name = name
         self._labels = labels
         labels.next = max(labels.next, state.next_label)
         by_start = {window.start: window for window in [*state.lasting, *state.newest]}
         self.windows = [by_start[start] for start in sorted(by_start)]
-        lost = max(0, origin - state.end) if len(state.samples) else 0
-        self.is_exact = len(state.samples) > 0 and not lost
+        lost = max(0, origin - state.end)
+        self.is_exact = not lost
         """Whether all continues as it would have without a restart."""
-        if len(state.samples) and lost < LENGTH:
+        if lost < LENGTH:
             self._begin, self._buffer = state.begin, [state.samples, np.zeros(lost, np.float32)]
             self._received, self._analysed_to = state.end + lost, state.analysed_to
         else:
@@ -136,6 +136,7 @@ class LiveChannel:
         lasting, self._lasting = self._lasting, []
         self._stored_to = self._received
         state = ChannelState(
+            begin=self._begin,
             lasting=lasting,
             newest=self.windows[-1 - FRESH :],
             analysed_to=self._analysed_to,
@@ -148,7 +149,7 @@ class LiveChannel:
         if self._voices is not None:
             state = replace(state, voices=self._voices)
         if with_samples and self._buffer:
-            state = replace(state, begin=self._begin, samples=np.concatenate(self._buffer))
+            state = replace(state, samples=np.concatenate(self._buffer))
         return state
 
     # --- audio -------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class TranscriptionAttempt(JobAttempt):
 
         Raises the pipeline's errors, LeaseLost, Stopped.
         """
-        order, blob = self._job.order, self.held.lease.blob
+        order, blob = self._job.order, self._job.blob
         assert blob is not None, "a job whose audio is not stored yet is downloaded first"
         await self.held.note(stage="transcribing")
         chunks = await self._transcribe_chunks(blob)

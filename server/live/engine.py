@@ -66,6 +66,10 @@ class LiveEngine:
         """Whether sessions may order speaker labels."""
         return self.speakers is not None or self.engine == SCRIPTED
 
+    def hears_speakers(self, order: Order) -> bool:
+        """Whether a session with this order tells its speakers apart by voice."""
+        return order.diarize and self.speakers is not None
+
     def load_of(self, order: Order) -> float:
         """The load of a session with this order, in sessions. Separate channels and speaker labels add to it."""
         return order.counted_sessions * (1 + self.speakers_load * order.diarize)
@@ -88,7 +92,7 @@ class LiveEngine:
         options = speaker_options(order, known)
         if options is None:
             return None
-        origins = dict.fromkeys(past.channels, past.offsets.position)
+        origins = dict.fromkeys(past.channels, past.start)
         return LiveSpeakers(self.speakers, options, origins, past.labelled, states)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:

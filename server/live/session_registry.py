@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import orjson
@@ -25,7 +26,7 @@ from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_lease import SessionLease
-from server.live.speaker_store import SpeakerStore
+from server.live.speaker_store import SpeakerStore, stored_to
 from server.live.writers import finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
@@ -155,7 +156,7 @@ class SessionRegistry:
             return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
-        return LiveProgress(reached, seconds(before.offsets.position), settled_bytes=reached)
+        return LiveProgress(reached, seconds(before.start), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
@@ -199,8 +200,9 @@ class SessionRegistry:
 
     async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
-        session = parts.engines[job.environment].session(job.order, tenant=job.account, past=before)
-        store = SpeakerStore(held, parts.storage.blobs)
+        engine = parts.engines[job.environment]
+        session = engine.session(job.order, tenant=job.account, past=before)
+        store = SpeakerStore(held, parts.storage.blobs) if engine.hears_speakers(job.order) else None
         speakers = await self._speakers(held, before, store) if job.order.diarize else None
         return LiveSession(
             held,
@@ -213,10 +215,10 @@ class SessionRegistry:
             part=part,
         )
 
-    async def _speakers(self, held: HeldLease, before: SessionPast, store: SpeakerStore) -> LiveSpeakers | None:
+    async def _speakers(self, held: HeldLease, before: SessionPast, store: SpeakerStore | None) -> LiveSpeakers | None:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
-        states = await store.read()
+        states = {} if store is None else await store.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
         return await asyncio.to_thread(
             engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, states=states
@@ -281,11 +283,13 @@ class SessionRegistry:
     async def _past(self, job: Job, chunks: Sequence[bytes]) -> SessionPast:
         log = await self._parts.storage.events.read_all(job.id)
         size = total_bytes(chunks) + total_bytes(event.body for event in log)
-        return await compute(job.account, size, read_past, chunks, log, job.order.live_channels)
+        past = await compute(job.account, size, read_past, chunks, log, job.order.live_channels)
+        hears = self._parts.engines[job.environment].hears_speakers(job.order)
+        return replace(past, speakers_from=stored_to(job)) if hears else past
 
 
 def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
     """The byte at which a writer of raw audio continues; None for a container, which cannot be continued."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0
-    return bytes_up_to(before.offsets.position, options)
+    return bytes_up_to(before.start, options)

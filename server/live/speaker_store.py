@@ -3,7 +3,7 @@
 Blobs never change, so each version is a blob of its own, and the job names the newest. It has the lasting windows of
 the last minute and the samples that no earlier blob has. It begins with the keys of earlier blobs, those FULL of
 windows, which stay, and those with earlier samples, and with the position of the first needed sample of each channel.
-All are deleted when the job has ended.
+All are deleted when the job has ended. Its key ends with the position up to which all is stored.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from server.jobs.leases import HeldLease
 from server.jobs.voices import voices_key
 from server.logs import log
 from server.model.errors import BlobsAway, DiskFull
+from server.model.jobs import Job
 from server.model.leases import LeaseLost
 from server.storage.ports import BlobStore
 
@@ -38,6 +39,13 @@ class _Version:
     ends: Mapping[int | None, int]
 
 
+def stored_to(job: Job) -> int | None:
+    """Return the position up to which the speakers of a live job do not need the audio again; None: unknown."""
+    blob, folder = job.blob or "", voices_key(job.id)
+    number = blob.removeprefix(f"{folder}/state-").rpartition("-to-")[2]
+    return 0 if blob == folder else int(number) if number.isdecimal() else None
+
+
 class SpeakerStore:
     """The stored states of one session, which only the holder of its lease writes."""
 
@@ -46,12 +54,14 @@ class SpeakerStore:
         self._blobs = blobs
         self._written = 0
         self._prefix = f"{voices_key(held.job.id)}/state-"
-        named = held.lease.blob or ""
+        named = held.job.blob or ""
         self._named = named if named.startswith(self._prefix) else None  # else of an earlier version
         self._full: list[str] = []
         self._versions: list[_Version] = []  # from the first with samples that are still needed to the newest
         self._recent: dict[int | None, list[Window]] = {}  # in the newest blob, unless it could not be stored
         self._failing = False
+        self.stored_to = stored_to(held.job) or 0
+        """See stored_to()."""
 
     async def read(self) -> StateByChannel:
         """Return what was stored before, which write() goes on with. Raises BlobsAway."""
@@ -93,7 +103,7 @@ class SpeakerStore:
         """Store a new version, and delete those that it makes superfluous. Raises BlobsAway, DiskFull, LeaseLost."""
         if sum(map(len, self._recent.values())) >= FULL:
             full = {channel: ChannelState(lasting=own) for channel, own in self._recent.items()}
-            self._full.append(await self._store(full, ([], [], [])))
+            self._full.append(await self._store(self._next_key(), full, ([], [], [])))
             self._recent = {channel: [] for channel in self._recent}
         ends = self._versions[-1].ends if self._versions else {}
         needed = [
@@ -106,16 +116,21 @@ class SpeakerStore:
             for channel, own in states.items()
         }
         begins = [own.begin for own in states.values()]
-        key = await self._store(new, (self._full, [version.key for version in needed], begins))
+        end = min(own.end for own in states.values())
+        head = self._full, [version.key for version in needed], begins
+        key = await self._store(f"{self._next_key()}-to-{end}", new, head)
         await self._name(key)
+        self.stored_to = end
         superfluous = [version for version in self._versions if version not in needed]
         self._versions = [*needed, _Version(key, {channel: own.end for channel, own in states.items()})]
         for version in superfluous:
             await self._blobs.delete(version.key)  # else with the others when the job has ended
 
-    async def _store(self, states: StateByChannel, head: _Head) -> str:
+    def _next_key(self) -> str:
         self._written += 1
-        key = f"{self._prefix}{self._held.lease.epoch}-{self._written}"
+        return f"{self._prefix}{self._held.lease.epoch}-{self._written}"
+
+    async def _store(self, key: str, states: StateByChannel, head: _Head) -> str:
         body = orjson.dumps(head) + b"\n" + await asyncio.to_thread(pack_states, states)
         async with self._blobs.create(key, leave_reserve=True) as sink:
             await sink.write(body)

@@ -11,10 +11,10 @@ import numpy as np
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.state import StateByChannel
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
 from server.faults import contain
+from server.live.speaker_store import SpeakerStore
 from server.metrics import Metrics
 from server.model.jobs import Job
 
@@ -33,7 +33,7 @@ class SpeakerListener:
     job: Job
     _: KW_ONLY
     revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]]
-    store: Callable[[StateByChannel], Awaitable[None]]
+    store: SpeakerStore | None  # None: they are not told apart by voice, so a restart needs only the words
     metrics: Metrics
     _waiting: list[Samples] = field(init=False, default_factory=list)
     _changes: Changes = field(init=False, default_factory=Changes)
@@ -82,9 +82,11 @@ class SpeakerListener:
 
     async def _store(self) -> None:
         """Store what a restart needs, but no samples if some may have to be redacted."""
+        if self.store is None:
+            return
         states = self.speakers.take_states(with_samples=not self.job.order.text.redact)
         if states is not None:
-            await self.store(states)
+            await self.store.write(states)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""

@@ -128,6 +128,7 @@ class Job(Result):
     answered_at: int | None = None  # when the results of an order that keeps none were first delivered
     erased_at: int | None = None  # when they were erased
     stage: str | None = None  # downloading | transcribing | writing
+    blob: str | None = None  # of the audio, or the newest one about the speakers of a live session
 
     @property
     def terminal(self) -> bool:

@@ -17,7 +17,6 @@ class Lease:
     lease_id: str
     epoch: int
     until: int
-    blob: str | None
     chunks: tuple[bytes, ...]  # the bodies that earlier attempts have checkpointed, in order
 
 

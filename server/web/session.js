@@ -1,7 +1,7 @@
 // A live session: sends audio to the server, receives words, and reconnects and resends after failures.
 //
-// Audio is kept until the server cannot need it again. On every connection the server says how many bytes it has. After
-// a crash it has those up to the end of its last final word, so audio after that word is kept even if it was received.
+// Audio is kept until the server says that it will not need it again. On every connection the server says how many bytes
+// it has. After a crash these are fewer than it had received.
 // If the server has ended a session because it was away for too long, a new session continues with the missing audio.
 
 import { Gone, ask, eventsToken, newIdempotencyKey, pause, persistently, socketAddress } from "./api.js";
@@ -11,7 +11,7 @@ import { Conversation, follow, terminal } from "./socket.js";
 const MESSAGE_BYTES = 32 * 1024;
 const MAX_QUEUED = 8 * MESSAGE_BYTES; // in the browser's own buffer; the rest stays in KeptAudio
 const SILENT_MS = 30_000; // the server acknowledges every second, so after this silence the connection is lost
-const KEPT_BEHIND_S = 60; // received audio that is kept although it has no word; the longest utterance is far shorter
+const KEPT_BEHIND_S = 60; // most of the received audio that is kept, as in long silences
 const MAX_UNSENT_S = 600; // audio that waits for a connection; with more the session is given up
 const ENDED_MEANWHILE = new Set(["ingest_finished", "ingest_idle"]);
 
@@ -116,8 +116,8 @@ export class LiveSession {
       this.#state(this.#ended ? "finishing" : "listening");
       this.#pump();
     } else if (event.type === "ack") {
-      const received = this.#origin + event.received_bytes;
-      this.#kept.forget(Math.min(received, Math.max(this.#safe, received - this.#bytes(KEPT_BEHIND_S))));
+      const settled = Math.max(event.settled_bytes, event.received_bytes - this.#bytes(KEPT_BEHIND_S));
+      this.#kept.forget(this.#origin + settled);
       this.#pump();
     } else {
       this.#hearEvent(event);

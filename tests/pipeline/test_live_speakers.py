@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +99,7 @@ def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_on
 def stream_with_restarts(
     talk: Samples, cuts_s: Sequence[float], *, piece_s: float = 0.2, with_samples: bool = True, lost_s: float = 0
 ) -> tuple[dict[int, str], dict[int, str | None]]:
-    """Stream *talk* with a restart after each of *cuts_s*, some 2 s before which it goes on.
+    """Stream *talk* with a restart after each of *cuts_s*, some 2 s before which it goes on, or where the samples end.
 
     Returns the label of each word at the end, and the last one that readers saw before it. After a restart audio comes
     in pieces of *piece_s*. Before each restart *lost_s* were not stored.
@@ -126,6 +125,8 @@ def stream_with_restarts(
             before = [LabelledWord(word, None, told[number]) for number, word in enumerate(said)]
             states = unpack_states(pack_states({None: replace(last, lasting=lasting)}))
             at, piece = max(0, at - 2 * RATE), round(piece_s * RATE)
+            if not with_samples:
+                at = min(at, last.end // RATE * RATE)
             speakers = LiveSpeakers(models(), SpeakerOptions(), {None: at}, before, states)
     told |= {len(told) + number: speakers.label(word, None) for number, word in enumerate(left)}
     return labels_of(speakers.finish()[1]), told
@@ -138,20 +139,25 @@ def undisturbed(talk: Samples) -> tuple[dict[int, str], dict[int, str | None]]:
     return final, told
 
 
+@pytest.mark.parametrize("with_samples", [True, False])
 @pytest.mark.parametrize(
     ("cuts_s", "piece_s"), [((4,), 0.2), ((14,), 5), ((22,), 0.2), ((0.4, 2, 6.3, 9.1, 11, 11.1, 19), 5)]
 )
 def test_after_restarts_every_label_is_that_of_a_stream_without_one(
-    talk: Samples, undisturbed: tuple[dict[int, str], dict[int, str | None]], cuts_s: Sequence[float], piece_s: float
+    talk: Samples,
+    undisturbed: tuple[dict[int, str], dict[int, str | None]],
+    cuts_s: Sequence[float],
+    piece_s: float,
+    *,
+    with_samples: bool,
 ) -> None:
-    assert stream_with_restarts(talk, cuts_s, piece_s=piece_s) == undisturbed
+    assert stream_with_restarts(talk, cuts_s, piece_s=piece_s, with_samples=with_samples) == undisturbed
 
 
-@pytest.mark.parametrize("lack", [{"with_samples": False}, {"lost_s": 0.8}])
-def test_without_all_samples_few_labels_change(
-    talk: Samples, undisturbed: tuple[dict[int, str], dict[int, str | None]], lack: dict[str, Any]
+def test_where_samples_are_lost_few_labels_change(
+    talk: Samples, undisturbed: tuple[dict[int, str], dict[int, str | None]]
 ) -> None:
-    final, _ = stream_with_restarts(talk, [14], **lack)
+    final, _ = stream_with_restarts(talk, [14], lost_s=0.8)
     assert final.keys() == undisturbed[0].keys()
     different = [number for number, label in undisturbed[0].items() if final[number] != label]
     assert len(different) <= 2, different

@@ -181,11 +181,39 @@ def script_words(count: int) -> list[str]:
     return [SCRIPT[number % len(SCRIPT)] for number in range(count)]
 
 
+SPY = """
+window.spies = [];
+window.WebSocket = class extends WebSocket {
+  constructor(...to) {
+    super(...to);
+    this.sent = [];
+    this.addEventListener("message", ({ data }) => {
+      const event = JSON.parse(data);
+      if (event.type === "session.started") this.from = event.received_bytes;
+    });
+    spies.push(this);
+  }
+  send(data) {
+    if (typeof data !== "string") this.sent.push(...data);
+    super.send(data);
+  }
+};
+"""
+"""Notes what each connection of the page sends, and from which byte of the stream on."""
+
+REPEATED = """
+const [first, last] = [spies[0], spies.at(-1)];
+const again = first.sent.slice(last.from);
+return { count: again.length, equal: again.every((byte, at) => byte === last.sent[at]), heard: again.some(Boolean) };
+"""
+
+
 def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
     """The scripted engine says words at fixed times, so audio that is lost or sent twice would show."""
     with run_server(tmp_path, ENGINE="scripted", PORT=str(free_port())) as server:
         page = Page(browser, server.base)
         page.open("#speak", key=(tmp_path / "operator-key").read_text().strip())
+        page.script(SPY)
         start(page)
         page.until(lambda: len(final_words(page)) >= 4, "words before")
         server.kill()
@@ -199,6 +227,10 @@ def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
         words = final_words(page)
         assert words == script_words(len(words))
         assert len(page.all("#speak-transcripts a")) == 1
+        repeated = page.script(REPEATED)
+        assert repeated["count"] > 8000
+        assert repeated["equal"], "the page no longer had audio that the server asked for"
+        assert repeated["heard"]
         browser.get("about:blank")
 
 

@@ -228,7 +228,6 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float) -> Lease:
         lease_id=granted["lease_id"],
         epoch=granted["epoch"],
         until=until,
-        blob=granted["blob"],
         chunks=tuple(chunks(tx, row["id"])),
     )
 

@@ -169,3 +169,20 @@ def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_kno
         assert speakers_of(job) == ["S1", "Cindy", "S1", "Cindy"]
         assert said(job) == asyncio.run(run_whole(other, audio, **known))
         assert final_labels([*before, *after]) == dict(enumerate(word["speaker"] for word in job["words"]))
+
+
+def test_where_no_audio_may_be_stored_the_writer_sends_it_again_and_every_label_is_the_same(tmp_path: Path) -> None:
+    audio = pcm(*TALK)
+    with run_server(tmp_path / "data", **VOICED) as server:
+        me = Caller(server, server.new_key())
+        record = asyncio.run(me.start(diarize=True, redact=["numbers"]))
+        before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
+        until(lambda: reached_s(server) > CUT_S - 1)
+        server.kill()
+        server.start()
+        promised = asyncio.run(me.job(record["job_id"]))["live"]["received_bytes"]
+        after = asyncio.run(finish(me, record, audio, durable(before)[-1]["seq"]))
+        assert after[0]["received_bytes"] == promised == 1 * SECOND, "a window of ten seconds is heard again"
+        job = asyncio.run(me.job(record["job_id"]))
+        assert said(job) == asyncio.run(run_whole(me, audio, redact=["numbers"]))
+        assert final_labels([*before, *after]) == dict(enumerate(word["speaker"] for word in job["words"]))

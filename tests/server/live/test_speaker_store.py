@@ -45,8 +45,8 @@ class LosableLease:
     """A lease that is good until *lost*."""
 
     def __init__(self) -> None:
-        self.job = SimpleNamespace(id="job_1")
-        self.lease = SimpleNamespace(epoch=1, blob="job_1/voices")
+        self.job = SimpleNamespace(id="job_1", blob="job_1/voices")
+        self.lease = SimpleNamespace(epoch=1)
         self.lost = False
         self.named: list[str] = []
 
@@ -159,7 +159,7 @@ async def starts(held: LosableLease, blobs: FileBlobs) -> list[int]:
 
 def make_lease(blob: str, epoch: int = 1) -> LosableLease:
     held = LosableLease()
-    held.lease.blob, held.lease.epoch = blob, epoch
+    held.job.blob, held.lease.epoch = blob, epoch
     return held
 
 

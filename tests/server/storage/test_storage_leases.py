@@ -101,7 +101,7 @@ async def test_what_became_known_is_on_the_record(backend, tmp_path):
         assert job is not None
         assert (job.stage, job.source.format, job.duration_s) == ("decoding", "mp3", 12.5)
         await storage.jobs.release(lease, delay_s=0, error=None, count=True)
-        assert (await claim(storage)).blob == "job/source"
+        assert (await claim(storage)).job.blob == "job/source"
 
 
 @in_a_loop
