@@ -118,8 +118,6 @@ class LiveSession:
         """
         if self.ending:
             return self.finalized
-        if self._speakers is not None:
-            self._speakers.hurry()
         return self._journal.seconds_at(self._session.finalize())
 
     @property

@@ -37,7 +37,6 @@ class SpeakerListener:
     metrics: Metrics
     _waiting: list[Samples] = field(init=False, default_factory=list)
     _changes: Changes = field(init=False, default_factory=Changes)
-    _hurried: bool = field(init=False, default=False)
     _ended: bool = field(init=False, default=False)
 
     async def feed(self, samples: Samples) -> None:
@@ -48,11 +47,6 @@ class SpeakerListener:
         self._changes.notify()
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
-    def hurry(self) -> None:
-        """Store soon what a restart needs of the samples so far, because their words are final before others come."""
-        self._hurried = True
-        self._changes.notify()
-
     def end(self) -> None:
         """Add no more samples. run() ends after the last one."""
         self._ended = True
@@ -62,8 +56,8 @@ class SpeakerListener:
         """Listen to a second or more at a time until the end, and store what a restart needs."""
         try:
             while not self._ended or self._waiting:
-                await self._changes.until(lambda: self._ended or self._hurried or self._length >= RATE)
-                samples, self._waiting, self._hurried = self._waiting, [], False
+                await self._changes.until(lambda: self._ended or self._length >= RATE)
+                samples, self._waiting = self._waiting, []
                 runs = await self._listen(np.concatenate(samples)) if samples else []
                 await self._store()
                 if runs:
