@@ -1,6 +1,5 @@
 """The results of recognition, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -116,10 +115,16 @@ class Transcript:
 
     @property
     def speakers(self) -> dict[str, int]:
-        """How many samples each speaker speaks: by channel and first turn, but S1 always before S2."""
-        spoken: Counter[str] = Counter()
-        for turn in sorted(self.turns or (), key=lambda turn: -1 if turn.channel is None else turn.channel):
-            spoken[turn.speaker] += turn.end - turn.start
+        """How many samples each speaker speaks: by channel and first turn, but S1 always before S2.
+
+        What two channels have of a speaker at the same time counts once.
+        """
+        by_channel = sorted(self.turns or (), key=lambda turn: -1 if turn.channel is None else turn.channel)
+        spoken = dict.fromkeys((turn.speaker for turn in by_channel), 0)
+        reached = dict(spoken)
+        for turn in self.turns or ():
+            spoken[turn.speaker] += max(0, turn.end - max(turn.start, reached[turn.speaker]))
+            reached[turn.speaker] = max(turn.end, reached[turn.speaker])
         numbered = iter(sorted(filter(speaker_number, spoken), key=speaker_number))
         order = [next(numbered) if speaker_number(label) else label for label in spoken]
         return {label: spoken[label] for label in order}

@@ -181,13 +181,13 @@ def _voiced_cues(
 
 
 def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, growing: bool = False) -> list[Cue]:
-    """Return the cues of all speakers, in the order of their starts. Cues of two speakers may overlap.
+    """Return the cues of all speakers, in the order of their starts. Cues of two speakers or channels may overlap.
 
     Lines leave room for the speaker's name before them, but never more than half of their columns: names can be wide.
     """
     found: list[Cue] = []
-    for speaker in dict.fromkeys(segment.speaker for segment in segments):
-        runs = [segment.words for segment in segments if segment.speaker == speaker]
+    for channel, speaker in dict.fromkeys((segment.channel, segment.speaker) for segment in segments):
+        runs = [segment.words for segment in segments if (segment.channel, segment.speaker) == (channel, speaker)]
         if not growing:
             runs = [tuple(word for run in runs for word in run)]
         text_columns = max(shape.max_columns - columns(_label(speaker)), shape.max_columns // 2)

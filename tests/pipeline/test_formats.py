@@ -210,6 +210,15 @@ def test_a_name_as_wide_as_a_line_leaves_half_of_it_to_the_text(name: str) -> No
         assert f"<v {name}>" in vtt(spoken, SubtitleShape(max_columns=width)).decode()
 
 
+def test_a_person_heard_on_two_channels_at_once_has_cues_of_both_that_can_be_read() -> None:
+    segments = tuple(replace(segment, voice="Ann") for segment in CALL.segments)
+    turns = tuple(SpeakerTurn("Ann", *times) for times in ((0, 24_000, 0), (12_000, 20_000, 1), (80_000, 90_000, 1)))
+    call = replace(CALL, segments=segments, turns=turns)
+    named = srt(CALL).decode().replace("S1: ", "Ann: ").replace("S2: ", "Ann: ")
+    assert srt(call).decode() == named
+    assert orjson.loads(render("json", call))["speakers"] == [{"speaker": "Ann", "seconds": seconds(34_000)}]
+
+
 def test_the_schema_is_one_and_carries_the_address_it_is_served_at():
     schema = service_v1_schema("https://example.org")
     Draft202012Validator.check_schema(schema)
