@@ -149,7 +149,7 @@ class Acceptance:
             max_active=plan.active_jobs if order.live is None else plan.live_sessions,
             warnings=warnings,
         )
-        keyed = _with_fingerprint(key, order, parsed.url, upload)
+        keyed = await _with_fingerprint(key, order, parsed, upload)
         try:
             await self._store_known_speakers(customer, parsed.known_speakers, upload)
             return await self._submit(new, upload, keyed)
@@ -255,18 +255,23 @@ def _live_audio(job_id: str, order: Order) -> _Audio:
     )
 
 
-def _with_fingerprint(
-    key: IdempotencyKey | None, order: Order, url: str | None, upload: Received
+async def _with_fingerprint(
+    key: IdempotencyKey | None, order: Order, parsed: ParsedRequest, upload: Received
 ) -> IdempotencyKey | None:
-    """The key with a fingerprint of the order and of its audio's address or digest.
+    """The key with a fingerprint of the order, of its audio's address or digest, and of the known speakers' recordings.
 
     The same request has the same fingerprint after an update of the server.
     """
     if key is None:
         return None
-    audio = [] if order.live is not None else [url, None if upload.file is None else upload.file.sha256]
-    content = orjson.dumps([without_defaults(order), *audio], option=orjson.OPT_SORT_KEYS)
-    return replace(key, fingerprint=hashlib.sha256(content).hexdigest())
+    audio = [] if order.live is not None else [parsed.url, None if upload.file is None else upload.file.sha256]
+    recordings = [await asyncio.to_thread(_digest, data) for data in parsed.known_speakers.values()]
+    content = orjson.dumps([without_defaults(order), *audio, *recordings], option=orjson.OPT_SORT_KEYS)
+    return replace(key, fingerprint=_digest(content))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _quotas(customer: Customer, audio_s: float | None) -> tuple[Quota, ...]:

@@ -266,6 +266,18 @@ def test_a_reference_is_read_as_browsers_read_data_urls(server: AppServer, url: 
     assert list(speakers.known) == ["1", name]
 
 
+@pytest.mark.parametrize("path", ["/v1/transcribe", "/v1/live"])
+def test_a_repeated_key_with_the_recording_of_another_voice_is_refused(sandbox: httpx.Client, path: str) -> None:
+    source = {"url": "https://example.org/a.wav"} if path == "/v1/transcribe" else {}
+    people = ANN, ANN, {**ANN, "known_speaker_references": [data_url(wav(9))]}
+    first, again, other = (
+        sandbox.post(path, json={**source, "diarize": True, **who}, headers={"Idempotency-Key": f'"{path}"'})
+        for who in people
+    )
+    assert again.json()["job_id"] == first.json()["job_id"]
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+
+
 async def is_stored(serve: AppServer, key: str) -> bool:
     try:
         return bool([piece async for piece in serve.storage.blobs.read(key)])
