@@ -19,7 +19,7 @@ from pipeline.batch import on_thread
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import Encoding
 from pipeline.ingest.isolation import Isolation
-from server.client import Client, LiveStream
+from server.client import Client
 from server.commands import speech
 from server.config import Config, ConfigError
 from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
@@ -56,6 +56,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
         "latency": given.latency,
         "endpointing": given.endpointing,
         "eagerness": given.eagerness,
+        "output_formats": ["txt"],
         **speakers,
         **speech.text_fields(given, names),
     }
@@ -69,11 +70,14 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
         Client(given.server, key) as client,
         client.live(encoding=ENCODING, sample_rate=RATE, **options) as stream,
     ):
-        printing = asyncio.create_task(_print(stream))
+        printing = asyncio.create_task(print_events(stream.events()))
         async for frame in _microphone() if given.source == "mic" else _play(Path(given.source)):
             await stream.send(encode(frame))
         stream.close()
-        await printing
+        if await printing:
+            record = await client.wait(stream.job_id)
+            print("\nNow that all is heard, the speakers are:\n")
+            print((await client.output(record, "txt")).decode(), end="")
 
 
 def encode(frame: Samples) -> bytes:
@@ -111,12 +115,17 @@ async def _microphone() -> AsyncIterator[Samples]:
         await recorder.wait()
 
 
-async def _print(stream: LiveStream) -> None:
-    """Print the final words, one line per segment. A terminal also shows partials, dimmed."""
+async def print_events(events: AsyncIterator[Mapping[str, Any]]) -> bool:
+    """Print the final words, one line per segment. A terminal also shows partials, dimmed.
+
+    Returns whether the speakers of printed words have changed since.
+    """
     console = Console()
     said: list[str] = []
+    printed: list[str | None] = []  # the speaker of each word
+    changed = False
     with Live(console=console, refresh_per_second=10, transient=True, auto_refresh=console.is_terminal) as view:
-        async for event in stream.events():
+        async for event in events:
             match event["type"]:
                 case "word":
                     said.append(event["word"])
@@ -127,4 +136,10 @@ async def _print(stream: LiveStream) -> None:
                     print(f"scribewire: note: {event['message']}", file=sys.stderr)
                 case "segment":
                     console.print(Text(f"{event['speaker']}: " if "speaker" in event else "") + Text(event["text"]))
+                    printed += [event.get("speaker")] * len(said)
                     said.clear()
+                case "speakers.revised" if event["final"]:
+                    changed = any(
+                        {*printed[run["first"] : run["last"] + 1]} != {run["speaker"]} for run in event["words"]
+                    )
+    return changed
