@@ -5,16 +5,15 @@ from typing import Any
 
 from server.dialects.dialect import Dialect, DialectRoutes
 from server.dialects.openai.errors import SHAPE
-from server.dialects.openai.file_parameters import DIARIZED, RESPONSE_FORMATS
+from server.dialects.openai.file_parameters import COMMON, DIARIZED, RESPONSE_FORMATS
 from server.dialects.openai.files import AudioFiles
 from server.dialects.openai.models import Models
 from server.dialects.openai.realtime import Realtime
 from server.dialects.openai.secrets import ClientSecrets
 from server.http.codes import CODES
 from server.http.schema_parts import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import FORM_LIST, form_properties
-from server.jobs.order_members import CHANNEL_MODE, KEYWORDS, PROMPT, RETENTION, SUBTITLE_MEMBERS
-from server.jobs.text_members import TEXT_MEMBERS
 from server.routes.parts import RouteParts
 
 _FILE: Mapping[str, Any] = {
@@ -22,7 +21,7 @@ _FILE: Mapping[str, Any] = {
     "model": {"type": "string", "examples": ["whisper-1"]},
 }
 _MEMBERS: Mapping[str, Any] = {
-    **form_properties(PROMPT, KEYWORDS, CHANNEL_MODE, RETENTION, *TEXT_MEMBERS, *SUBTITLE_MEMBERS),
+    **form_properties(*COMMON, NAMES, REFERENCES),
     "response_format": {"enum": [*RESPONSE_FORMATS], "default": "json"},
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},
 }

@@ -8,6 +8,8 @@ import openai
 import pytest
 
 from pipeline.recognition.engine import TASKS
+from server.dialects.openai.file_parameters import KNOWN
+from server.jobs.known_speakers import KNOWN_SPEAKERS
 from server.model.offers import OPENAI_MODELS
 from tests.server.running import ROOT, Server, run_server
 from tests.server.serving import AppServer, serve, wav
@@ -122,6 +124,12 @@ def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -
         transcribe(client, extra_body={"redact": "pii"})
     vad = {"type": "server_vad", "threshold": 0.5}
     assert transcribe(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
+
+
+def test_the_form_of_a_file_is_described_with_every_member_that_is_read(server: AppServer) -> None:
+    form = server.description.document["components"]["schemas"]["OpenAITranscriptionForm"]
+    described = {name.removesuffix("[]") for name in form["properties"]}
+    assert described - {"chunking_strategy"} == KNOWN | KNOWN_SPEAKERS
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
