@@ -146,9 +146,12 @@ def speaker_number(label: str) -> int:
 
 
 def words_in_time(segments: Iterable[Segment]) -> list[tuple[Word, Segment]]:
-    """Return every word with its segment, in the order of their starts, also where people speak at the same time."""
+    """Return every word with its segment, in the order of their starts, also where people speak at the same time.
+
+    Of words that start together, that of the lower channel is first, however the segments are cut.
+    """
     pairs = [(word, segment) for segment in segments for word in segment.words]
-    return sorted(pairs, key=lambda pair: pair[0].start)
+    return sorted(pairs, key=lambda pair: (pair[0].start, pair[1].channel or 0))
 
 
 def join_words(words: Iterable[Word]) -> str:

@@ -8,7 +8,7 @@ from pipeline.audio import RATE
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading, service_v1, srt, txt, vtt
 from pipeline.documents.stored import pack_chunk, unpack_chunk
-from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Transcript, Word
+from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Transcript, Word, words_in_time
 
 
 def words(*times: tuple[float, float]) -> tuple[Word, ...]:
@@ -112,3 +112,10 @@ def test_speakers_are_listed_by_their_numbers_and_names_where_they_first_speak()
     assert list(transcript.speakers.items()) == [
         ("S1", 2 * RATE), ("Ann", RATE), ("S2", RATE), ("S3", 3 * RATE), ("S10", RATE)
     ]  # fmt: skip
+
+
+def test_words_that_start_together_on_two_channels_keep_their_order_where_segments_are_cut() -> None:
+    whole = [segment((1, 2), (3, 4), channel=1), segment((2, 2.5), (3, 4), channel=0)]
+    cut = by_speaker(whole, [turn("A", 0, 2, 1), turn("B", 2.5, 5, 1), turn("C", 0, 5, 0)])
+    orders = [[(word.start, part.channel) for word, part in words_in_time(parts)] for parts in (whole, cut)]
+    assert orders[0] == orders[1] == [(RATE, 1), (2 * RATE, 0), (3 * RATE, 0), (3 * RATE, 1)]
