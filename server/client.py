@@ -97,6 +97,13 @@ class Client:
             pass
         return record
 
+    async def complete(self, job_id: str) -> dict[str, Any]:
+        """Wait as wait() does, and raise ServiceError job_not_completed if the job has failed or was cancelled."""
+        record = await self.wait(job_id)
+        if record["status"] != "completed":
+            raise ServiceError(409, "job_not_completed", (record["error"] or {"message": record["status"]})["message"])
+        return record
+
     async def output(self, record: Mapping[str, Any], name: str) -> bytes:
         """The bytes of the output *name* (json, srt, vtt, txt or audio) of a finished *record*.
 
@@ -130,17 +137,22 @@ class Client:
     async def live(self, **options: Any) -> AsyncIterator["LiveStream"]:
         """Start a live session and yield its LiveStream. The session is finished when the block is left in any way.
 
+        If the connection is refused or lost for good, the block is cancelled, and ServiceError or OSError is raised.
+
         *options* are the members of POST /v1/live. If *sample_rate* is left out, audio in mulaw and alaw has 8000
         samples a second, in the other raw encodings 16,000.
         """
         record = await self._request_json("POST", "/v1/live", json=options)
         stream = LiveStream(record["job_id"], record["live"]["ingest_ws"])
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(stream.run(), name=f"live {stream.job_id}")
-            try:
-                yield stream
-            finally:
-                stream.close()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(stream.run(), name=f"live {stream.job_id}")
+                try:
+                    yield stream
+                finally:
+                    stream.close()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group
 
     async def _stream(self, job_id: str, after: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
@@ -227,7 +239,7 @@ class LiveStream:
                     if (refusal := _refusal(error)) is not None:
                         raise refusal from error
                     if tries + 1 >= TRIES:
-                        raise
+                        raise ConnectionError(str(error)) from error
                 await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
                 tries += 1
         finally:

@@ -3,9 +3,11 @@
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pipeline.batch import on_thread
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import Encoding
 from pipeline.ingest.isolation import Isolation
-from server.client import Client
+from server.client import Client, LiveStream
 from server.commands import speech
 from server.config import Config, ConfigError
 from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
@@ -70,14 +72,26 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
         Client(given.server, key) as client,
         client.live(encoding=ENCODING, sample_rate=RATE, **options) as stream,
     ):
-        printing = asyncio.create_task(print_events(stream.events()))
-        async for frame in _microphone() if given.source == "mic" else _play(Path(given.source)):
-            await stream.send(encode(frame))
-        stream.close()
-        if await printing:
-            record = await client.wait(stream.job_id)
+        sending = asyncio.create_task(_send(stream, given.source))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, sending.cancel)
+        changed = await print_events(stream.events())
+        sending.cancel()  # if the session has ended before the audio
+        with suppress(asyncio.CancelledError):
+            await sending
+        record = await client.complete(stream.job_id)
+        if changed:
             print("\nNow that all is heard, the speakers are:\n")
             print((await client.output(record, "txt")).decode(), end="")
+
+
+async def _send(stream: LiveStream, source: str) -> None:
+    """Send a recording or the microphone, until it is cancelled, and finish the session."""
+    try:
+        async with aclosing(_microphone() if source == "mic" else _play(Path(source))) as frames:
+            async for frame in frames:
+                await stream.send(encode(frame))
+    finally:
+        stream.close()
 
 
 def encode(frame: Samples) -> bytes:
@@ -85,7 +99,7 @@ def encode(frame: Samples) -> bytes:
     return frame.astype("<f4").tobytes()
 
 
-async def _play(path: Path) -> AsyncIterator[Samples]:
+async def _play(path: Path) -> AsyncGenerator[Samples]:
     """Yield the recording in frames of 0.1 s, each at the time when it would be spoken."""
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
@@ -99,8 +113,8 @@ async def _play(path: Path) -> AsyncIterator[Samples]:
                     yield frame
 
 
-async def _microphone() -> AsyncIterator[Samples]:
-    """Yield the audio of the default microphone until Ctrl-C, with a recording program of the system."""
+async def _microphone() -> AsyncGenerator[Samples]:
+    """Yield the audio of the default microphone, with a recording program of the system."""
     command = next((command for command in RECORDERS if shutil.which(command[0])), None)
     if command is None:
         names = ", ".join(command[0] for command in RECORDERS)

@@ -226,7 +226,7 @@ async def _transcribe_there(
     given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], key: str
 ) -> dict[str, bytes]:
     """Transcribe on a server, which fetches an address itself. Returns each format's content. Raises ServiceError."""
-    from server.client import Client, ServiceError  # noqa: PLC0415  as in _download
+    from server.client import Client  # noqa: PLC0415  as in _download
 
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
@@ -244,9 +244,7 @@ async def _transcribe_there(
             async for event in client.events(job["job_id"]):
                 if "progress" in event:
                     show(event["progress"])
-        record = await client.job(job["job_id"])
-        if record["status"] != "completed":
-            raise ServiceError(409, "job_not_completed", (record["error"] or {"message": record["status"]})["message"])
+        record = await client.complete(job["job_id"])
         _print_notes(warning.get("message", warning["code"]) for warning in record["warnings"])
         return {name: await client.output(record, name) for name in formats}
 

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from server.client import Client, LiveStream, ServiceError
-from tests.server.running import CLIP, SPEECH, Server, free_port
+from tests.server.running import CLIP, SPEECH, Server, free_port, run_server
 
 FRAME = 3200  # bytes: 0.1 s
 
@@ -180,6 +180,19 @@ def test_what_the_service_refuses_is_said_once_and_clearly(server: Server, tmp_p
                     pass
 
     asyncio.run(body())
+
+
+def test_a_server_that_does_not_come_back_is_said_in_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.client.FIRST_PAUSE_S", 0.05)
+
+    async def body(server: Server) -> None:
+        async with Client(server.base, server.new_key("pro")) as client, client.live() as stream:
+            await stream.send(bytes(3200))
+            server.kill()
+            await asyncio.sleep(30)
+
+    with run_server(tmp_path, ENGINE="scripted") as server, pytest.raises(OSError, match="Connect call failed"):
+        asyncio.run(body(server))
 
 
 def test_a_live_address_that_leads_nowhere_is_said_at_once(server: Server) -> None:

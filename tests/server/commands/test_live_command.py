@@ -1,6 +1,12 @@
 """Tests of what `scribewire live` sends and prints."""
 
-from collections.abc import AsyncIterator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +14,19 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.ingest.pcm import PcmDecoder
+from pipeline.recognition.engines.scripted import SCRIPT
 from server.commands.live import ENCODING, encode, print_events
+from tests.server.running import ROOT, SPEECH, Server, environment
+from tests.server.serving import until
 from tests.server.storing import in_a_loop
+
+SILENCE = f"""#!{sys.executable}
+import sys, time
+while sys.stdout.buffer.write(bytes(3200)):
+    sys.stdout.flush()
+    time.sleep(0.1)
+"""
+"""A recording program whose microphone is silent."""
 
 
 def test_a_quiet_recording_reaches_the_server_as_it_is() -> None:
@@ -36,3 +53,58 @@ async def test_whoever_reads_lines_with_another_speaker_is_given_the_right_ones(
     assert capsys.readouterr().out == "S1: Is it?\nS1: It is.\n"
     assert await print_events(conversation((0, 1, "S1"), (2, 3, "S2")))
     assert await print_events(conversation((0, 0, "S1"), (1, 1, "S2"), (2, 3, "S1")))
+
+
+@contextmanager
+def live_command(server: Server, source: Path | str, *words: str, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Run `scribewire live`, for which programs of *folder* come first."""
+    variables = environment(server.data_dir, **server.variables)
+    with subprocess.Popen(
+        [sys.executable, "-m", "server", "live", str(source), "--server", server.base, *words],
+        cwd=ROOT,
+        env={**variables, "PATH": f"{folder}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        try:
+            yield command
+        finally:
+            command.kill()
+
+
+def newest_job(server: Server) -> dict[str, Any]:
+    """Return the newest session of the operator once it has audio of 2 s."""
+    key = (server.data_dir / "operator-key").read_text().strip()
+    with server.client(key) as client:
+
+        def look() -> dict[str, Any] | None:
+            newest = client.get("/v1/jobs").json()["data"][:1]
+            jobs = [client.get(f"/v1/jobs/{job['job_id']}").json() for job in newest if job["status"] == "processing"]
+            return next((job for job in jobs if job["live"]["received_seconds"] > 2), None)
+
+        return until(look)
+
+
+def test_ctrl_c_ends_the_microphone_and_every_word_is_printed(small_server: Server, tmp_path: Path) -> None:
+    recorder = tmp_path / "arecord"
+    recorder.write_text(SILENCE)
+    recorder.chmod(0o755)
+    with live_command(small_server, "mic", folder=tmp_path) as command:
+        newest_job(small_server)
+        command.send_signal(signal.SIGINT)
+        printed, errors = command.communicate(timeout=30)
+    assert (command.returncode, errors) == (0, "")
+    words = printed.split()
+    assert len(words) > 3
+    assert words == [SCRIPT[number % len(SCRIPT)] for number in range(len(words))]
+
+
+def test_a_session_that_somebody_cancels_ends_the_command_at_once(small_server: Server, tmp_path: Path) -> None:
+    with live_command(small_server, SPEECH / "human" / "two_cities.flac", folder=tmp_path) as command:
+        job = newest_job(small_server)
+        key = (small_server.data_dir / "operator-key").read_text().strip()
+        with small_server.client(key) as client:
+            assert client.post(f"/v1/jobs/{job['job_id']}/cancel").status_code == 202
+        _, errors = command.communicate(timeout=15)
+    assert (command.returncode, errors) == (1, "scribewire: job_not_completed (409): canceled\n")
