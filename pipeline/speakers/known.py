@@ -48,16 +48,18 @@ def learn_voices(
 ) -> dict[str, NDArray[np.float32]]:
     """Return what each person sounds like, by name, from recordings in any known format.
 
+    Decoders read files, so each recording becomes one, without a name: nothing is left of it if this process is killed.
+
     Raises UnusableReference, also for a recording that cannot be decoded.
     """
     samples: dict[str, Samples] = {}
     for name, recording in recordings.items():
-        with tempfile.NamedTemporaryFile() as file:
+        with tempfile.TemporaryFile() as file:
             file.write(recording)
-            file.flush()
+            file.seek(0)
             limits = DecodeLimits(longest_s=LONGEST / RATE)
             try:
-                with isolation.decoding(Path(file.name), limits) as audio:
+                with isolation.decoding(Path(f"/dev/fd/{file.fileno()}"), limits) as audio:
                     samples[name] = np.concatenate([np.zeros(0, np.float32), *audio])
             except PipelineError as error:
                 if error.retryable:

@@ -2,10 +2,15 @@
 
 import hashlib
 import io
+import os
 import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,3 +332,25 @@ def test_a_person_in_any_clip_is_a_reference(name: str) -> None:
 def test_two_references_of_one_voice_are_refused() -> None:
     with pytest.raises(UnusableReference, match="the reference of Bob: it has the same voice as the reference of Ann"):
         known_voices(models(), {"Ann": clip("flite/rms_0.flac"), "Bob": clip("flite/rms_4.flac")})
+
+
+KILLED_WHILE_DECODING = """
+import os, signal, sys
+from pipeline.ingest.isolation import Isolation
+from pipeline.speakers.known import learn_voices
+
+class Killed(Isolation):
+    def decoding(self, path, limits):
+        assert path.read_bytes() == b"a recording"
+        os.kill(os.getpid(), signal.SIGKILL)
+
+learn_voices(Killed(), None, {"Ann": b"a recording"})
+"""
+
+
+def test_a_killed_server_leaves_no_recording_of_a_known_person(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_DECODING], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
