@@ -145,30 +145,34 @@ export class Player {
 /** Make a paragraph for each segment, with its start time, its speaker where that is known, and its words. */
 function paragraphs(text, words, segments) {
   if (!segments.length) return [make("p", {}, text || "No speech was heard.")];
-  const spoken = new Map(); // by speaker, because people may speak at the same time
+  const spoken = new Map(); // by voice, because people may speak at the same time
   for (const word of words) {
-    if (!spoken.has(word.speaker)) spoken.set(word.speaker, []);
-    spoken.get(word.speaker).push(word);
+    if (!spoken.has(voiceOf(word))) spoken.set(voiceOf(word), []);
+    spoken.get(voiceOf(word)).push(word);
   }
   const ends = endsOf(segments);
   const reached = new Map();
   const voices = new Voices();
   return segments.map((segment, index) => {
-    const own = spoken.get(segment.speaker) ?? [];
-    const begun = reached.get(segment.speaker) ?? 0;
+    const voice = voiceOf(segment);
+    const own = spoken.get(voice) ?? [];
+    const begun = reached.get(voice) ?? 0;
     let at = begun;
     while (at < own.length && own[at].start < ends[index]) at += 1;
-    reached.set(segment.speaker, at);
+    reached.set(voice, at);
     return paragraph(segment, voices, at > begun ? spelled(own.slice(begun, at), segment.text) : [segment.text]);
   });
 }
 
-/** Return for each segment when the next one of its speaker starts. */
+/** Return what the words of a segment share: a person may be heard on two channels. */
+const voiceOf = ({ channel, speaker }) => `${channel} ${speaker}`;
+
+/** Return for each segment when the next one of its voice starts. */
 function endsOf(segments) {
   const next = new Map();
-  return [...segments].reverse().map(({ speaker, start }) => {
-    const end = next.get(speaker) ?? Infinity;
-    next.set(speaker, start);
+  return [...segments].reverse().map((segment) => {
+    const end = next.get(voiceOf(segment)) ?? Infinity;
+    next.set(voiceOf(segment), segment.start);
     return end;
   }).reverse();
 }

@@ -10,7 +10,7 @@ export class Speakers {
   #box;
   #text;
   #job = "";
-  #names = {}; // what the text calls a speaker -> what the reader does
+  #names = new Map(); // what the text calls a speaker -> what the reader does
   #fields = new Map(); // by speaker
 
   /** *box* is a fieldset for the names; *text* is the element with the text. */
@@ -49,7 +49,7 @@ export class Speakers {
 
   /** Forget the names of a job that is deleted. */
   forget(job) {
-    store(job, {});
+    store(job, new Map());
   }
 
   #field(speaker, voice) {
@@ -61,9 +61,9 @@ export class Speakers {
 
   #newField(speaker) {
     const input = make("input", { maxlength: MAX_CHARS, placeholder: speaker, autocomplete: "off" });
-    input.value = this.#names[speaker] ?? "";
+    input.value = this.#names.get(speaker) ?? "";
     input.addEventListener("input", () => {
-      this.#names[speaker] = input.value.trim();
+      this.#names.set(speaker, input.value.trim());
       store(this.#job, this.#names);
       this.#rename();
     });
@@ -71,9 +71,9 @@ export class Speakers {
   }
 
   #rename() {
-    this.#text.classList.toggle("named", Object.values(this.#names).some(Boolean));
+    this.#text.classList.toggle("named", [...this.#names.values()].some(Boolean));
     for (const label of this.#labels()) {
-      const name = this.#names[label.dataset.speaker] || label.dataset.speaker;
+      const name = this.#names.get(label.dataset.speaker) || label.dataset.speaker;
       if (label.textContent !== name) label.textContent = name;
       const button = label.closest("button");
       button?.setAttribute("aria-label", playFrom(button.dataset.start, name));
@@ -87,14 +87,14 @@ export class Speakers {
 
 function stored(job) {
   try {
-    return JSON.parse(localStorage.getItem(KEPT_AS + job)) ?? {};
+    return new Map(Object.entries(JSON.parse(localStorage.getItem(KEPT_AS + job)) ?? {}));
   } catch {
-    return {}; // This browser stores nothing for this page.
+    return new Map(); // This browser stores nothing for this page.
   }
 }
 
 function store(job, names) {
-  const given = Object.entries(names).filter(([, name]) => name);
+  const given = [...names].filter(([, name]) => name);
   try {
     if (given.length) localStorage.setItem(KEPT_AS + job, JSON.stringify(Object.fromEntries(given)));
     else localStorage.removeItem(KEPT_AS + job);

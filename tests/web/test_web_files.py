@@ -1,5 +1,6 @@
 """Tests of files and addresses on the page, from the upload to a transcript that plays."""
 
+import base64
 import io
 import re
 from collections.abc import Iterator
@@ -209,6 +210,27 @@ def test_a_speaker_gets_a_name_that_this_browser_keeps(page: Page, call: str, ke
     page.press(*(Keys.BACKSPACE * 3))
     page.until_text("#job-view .transcript", "S1 .*S2 ")
     assert page.script("return Object.keys(localStorage)") == ["scribewire.key"]
+
+
+def test_a_known_person_on_both_channels_has_paragraphs_of_each(page: Page, server: Server, key: str) -> None:
+    samples, rate = soundfile.read(CLIP, dtype="int16")
+    later = np.zeros(rate, np.int16)
+    sound = io.BytesIO()
+    sides = np.stack((np.concatenate((samples, later)), np.concatenate((later, samples))), axis=1)
+    soundfile.write(sound, sides, rate, format="WAV")
+    form = {
+        "channels": "separate",
+        "word_timestamps": "true",
+        "diarize": "true",
+        "known_speaker_names": "constructor",  # no name is too odd, not even one that every object of JavaScript has
+        "known_speaker_references": f"data:audio/flac;base64,{base64.b64encode(CLIP.read_bytes()).decode()}",
+    }
+    with server.client(key) as client:
+        job = client.post("/v1/transcribe", files={"file": sound.getvalue()}, data=form, timeout=120).json()
+    page.open(f"#job/{job['job_id']}", key=key)
+    page.until_text(
+        "#job-view .transcript", rf"constructor\s+{re.escape(SAID)}.*constructor\s+{re.escape(SAID)}", max_s=40
+    )
 
 
 @pytest.fixture
