@@ -71,13 +71,15 @@ export class Speakers {
   }
 
   #rename() {
-    this.#text.classList.toggle("named", [...this.#names.values()].some(Boolean));
+    let named = false; // by the reader or by the order
     for (const label of this.#labels()) {
       const name = this.#names.get(label.dataset.speaker) || label.dataset.speaker;
+      named ||= !/^S\d+$/.test(name);
       if (label.textContent !== name) label.textContent = name;
       const button = label.closest("button");
       button?.setAttribute("aria-label", playFrom(button.dataset.start, name));
     }
+    this.#text.classList.toggle("named", named);
   }
 
   #labels() {

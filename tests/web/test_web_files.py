@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.server.receiving import host_folder
 from tests.server.running import SPEECH, Server, long_recording
-from tests.web.browsing import CLIP, SAID, Page
+from tests.web.browsing import CLIP, NARROW, SAID, Page
 
 
 def upload(page: Page, *files: Path) -> None:
@@ -212,7 +212,10 @@ def test_a_speaker_gets_a_name_that_this_browser_keeps(page: Page, call: str, ke
     assert page.script("return Object.keys(localStorage)") == ["scribewire.key"]
 
 
-def test_a_known_person_on_both_channels_has_paragraphs_of_each(page: Page, server: Server, key: str) -> None:
+@pytest.mark.parametrize("name", ["constructor", "x" * 64])  # every object of JavaScript has a constructor
+def test_a_known_person_on_both_channels_has_paragraphs_of_each(
+    page: Page, server: Server, key: str, name: str
+) -> None:
     samples, rate = soundfile.read(CLIP, dtype="int16")
     later = np.zeros(rate, np.int16)
     sound = io.BytesIO()
@@ -222,15 +225,16 @@ def test_a_known_person_on_both_channels_has_paragraphs_of_each(page: Page, serv
         "channels": "separate",
         "word_timestamps": "true",
         "diarize": "true",
-        "known_speaker_names": "constructor",  # no name is too odd, not even one that every object of JavaScript has
+        "known_speaker_names": name,
         "known_speaker_references": f"data:audio/flac;base64,{base64.b64encode(CLIP.read_bytes()).decode()}",
     }
     with server.client(key) as client:
         job = client.post("/v1/transcribe", files={"file": sound.getvalue()}, data=form, timeout=120).json()
     page.open(f"#job/{job['job_id']}", key=key)
-    page.until_text(
-        "#job-view .transcript", rf"constructor\s+{re.escape(SAID)}.*constructor\s+{re.escape(SAID)}", max_s=40
-    )
+    page.until_text("#job-view .transcript", rf"{name}\s+{re.escape(SAID)}.*{name}\s+{re.escape(SAID)}", max_s=40)
+    assert page.all(".transcript.named"), "there is room for names"
+    page.look(size=NARROW)
+    assert page.sideways() == 0
 
 
 @pytest.fixture
