@@ -92,14 +92,17 @@ def known_speakers_of(given: argparse.Namespace) -> dict[str, bytes]:
     """Read the recordings of known people, by name. Raises ConfigError, also for what a server would refuse."""
     if given.max_speakers not in (None, *MAX_SPEAKERS):
         raise ConfigError(f"--max-speakers must be from 1 to {MAX_SPEAKERS[-1]}, got {given.max_speakers}")
-    found: dict[str, bytes] = {}
+    for option, value in (("--known-speaker", given.known_speaker), ("--max-speakers", given.max_speakers)):
+        if value and not given.diarize:
+            raise ConfigError(f"{option} needs --diarize")
+    fields: dict[str, list[object]] = {}
     for one in given.known_speaker:
         name, equals, file = one.partition("=")
         if not equals or not Path(file).is_file():
             raise ConfigError(f"--known-speaker must be NAME=FILE with an existing file, got {one!r}")
-        found[name] = Path(file).read_bytes()
-    urls = [_data_url(recording) for recording in found.values()]
-    members = Members({NAMES.name: [[*found]], REFERENCES.name: [urls]} if found else {})
+        fields.setdefault(NAMES.name, []).append(name)
+        fields.setdefault(REFERENCES.name, []).append(_data_url(Path(file).read_bytes()))
+    members = Members(fields)
     people = known_speakers(members, diarize=bool(given.diarize), max_speakers=given.max_speakers)
     for fault in members.errors:
         raise ConfigError(f"--known-speaker {fault.message}")

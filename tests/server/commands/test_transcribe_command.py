@@ -124,9 +124,14 @@ def test_the_input_is_never_written_over(small_server: Server, tmp_path: Path, f
 def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: str, tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     (tmp_path / "notes.mp3").write_text("no sound here")
+    ann = ("--known-speaker", f"Ann={CLIP}")
     for words, status, said in (
         ((str(tmp_path / "none.wav"),), 2, "FILE must be an existing file"),
         ((str(CLIP), "--formats", "doc"), 2, "--formats must be a comma list"),
+        ((str(CLIP), *ann), 2, "--known-speaker needs --diarize"),
+        ((str(CLIP), "--max-speakers", "2"), 2, "--max-speakers needs --diarize"),
+        ((str(CLIP), "--diarize", *ann, *ann), 2, "--known-speaker must differ from each other"),
+        ((str(CLIP), "--diarize", "--known-speaker", f"A={CLIP}"), 2, "'A' could be a speaker without a name"),
         ((str(tmp_path / "notes.mp3"),), 2, "no audio container we know"),
         ((f"{elsewhere}/none.flac",), 1, "source_http_error (404)"),
         ((f"{nobody}/a.flac",), 1, "cannot be reached"),
