@@ -44,12 +44,13 @@ class LiveSpeakers:
         self,
         models: SpeakerModels | None,
         options: SpeakerOptions,
-        origins: Mapping[int | None, int],
+        origins: Mapping[int | None, int | None],
         words: Sequence[LabelledWord] = (),
         states: StateByChannel | None = None,
     ) -> None:
-        """*origins* has the position at which the samples of each channel begin. Readers already have *words*.
+        """*origins* has the position at which the samples of each channel begin, None where none come any more.
 
+        Readers already have *words*.
         *states* were stored before. Without *models* two speakers take turns by sentences.
         """
         states = states or {}

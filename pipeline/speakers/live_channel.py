@@ -12,6 +12,7 @@ Windows end at whole seconds of the stream, and turns and labels are found after
 audio alone: not on when words become final, nor on the pieces in which audio comes.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -68,9 +69,13 @@ class LiveChannel:
     """The voices of one channel."""
 
     def __init__(
-        self, models: SpeakerModels | None, name: int | None, origin: int, labels: Labels, state: ChannelState
+        self, models: SpeakerModels | None, name: int | None, origin: int | None, labels: Labels, state: ChannelState
     ) -> None:
-        """Continue from *state*. Samples come from *origin* on; those that *state* does not need are skipped."""
+        """Continue from *state*. Samples come from *origin* on; those that *state* does not need are skipped.
+
+        If *origin* is None, no samples come any more.
+        """
+        over, origin = origin is None, state.end if origin is None else origin
         self._models = models
         self._name = name
         self._labels = labels
@@ -89,6 +94,8 @@ class LiveChannel:
         self._skipping = self._received - origin  # samples that come again
         self._first = -(-self._begin // STEP)  # the first frame of the samples
         self._unheard = [*_gaps(self.windows, self._begin), (self._received - lost, self._received)]
+        if over:
+            self._unheard.append((max(self._received, self._analysed_to), sys.maxsize))
         self._clustered = state.clustered  # the length of what was heard when the voices were found
         self._voices = state.voices if state.clustered else None
         self._names = dict(state.names)  # by voice, until all is clustered anew

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import orjson
 
@@ -32,6 +32,9 @@ AWAY_S = 2.0  # between two attempts to store something while the bucket is away
 
 T = TypeVar("T")
 
+FinalSpeakers: TypeAlias = tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]]
+"""All turns, and the speaker of every word, as LiveSpeakers.finish() returns them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResult:
@@ -41,7 +44,7 @@ class LiveResult:
     received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
     audio: Artifact | None = None
-    speakers: tuple[tuple[SpeakerTurn, ...], Sequence[SpeakerRun]] | None = None  # None: not ordered
+    speakers: FinalSpeakers | None = None  # None: not ordered, or stored before
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,14 @@ class Endings:
     async def complete(self, held: HeldLease, result: LiveResult) -> None:
         """End the job with all recognised words. Raises LeaseLost, DiskFull."""
         job, engine = held.job, self.parts.engines[held.job.environment]
+        await self._note_source(held, result.received_bytes)  # first, for a process that has to go on here
         chunks = await self.parts.storage.jobs.chunks(job.id)
-        if result.speakers is not None and not (chunks and unpack_chunk(chunks[-1]).turns is not None):
+        if result.speakers is not None:
             await self._store_speakers(held, result, chunks)
             chunks = await self.parts.storage.jobs.chunks(job.id)
         size = total_bytes(chunks)
         transcript = await compute(job.account, size, _transcript, chunks, result.duration, job.order, engine)
         outputs = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
-        await self._note_source(held, result.received_bytes)
         if result.audio is not None:
             outputs.append(result.audio)
         heard_s = _heard_s(held, result.duration)
@@ -155,10 +158,11 @@ def _heard_s(held: HeldLease, duration: int) -> float | None:
 
 
 def _speakers_chunk(bodies: Sequence[bytes], turns: tuple[SpeakerTurn, ...], duration: int, order: Order) -> Chunk:
-    """A chunk behind the stored ones, without words, that has the turns of all speakers."""
+    """A chunk behind the stored ones, without words, that has the turns of all speakers up to *duration*."""
     past = SessionPast(tuple([unpack_chunk(body) for body in bodies]))
     chunk = past.next_chunk(order.live_channels[0], duration)
-    return replace(chunk, language=None, language_probability=None, turns=turns)
+    heard = [replace(turn, end=min(turn.end, duration)) for turn in turns if turn.start < duration]
+    return replace(chunk, language=None, language_probability=None, turns=tuple(heard))
 
 
 def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:

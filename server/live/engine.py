@@ -82,17 +82,17 @@ class LiveEngine:
         isolation: Isolation,
         recordings: Mapping[str, bytes],
         states: StateByChannel,
-    ) -> LiveSpeakers | None:
-        """Make the LiveSpeakers of a session; None if its order has no speaker labels.
+        goes_on: bool = True,
+    ) -> LiveSpeakers:
+        """Make the LiveSpeakers of a session whose order has speaker labels.
 
-        *recordings* has one recording of each known person, *states* what was stored of the session. Blocks for up
-        to 0.5 s for each known person. Raises PipelineError.
+        *recordings* has one recording of each known person, *states* what was stored of the session, which *goes_on* if
+        more audio will come. Blocks for up to 0.5 s for each known person. Raises PipelineError.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
-        if options is None:
-            return None
-        origins = dict.fromkeys(past.channels, past.start)
+        assert options is not None
+        origins = dict.fromkeys(past.channels, past.start if goes_on else None)
         return LiveSpeakers(self.speakers, options, origins, past.labelled, states)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:

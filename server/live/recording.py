@@ -16,6 +16,8 @@ from server.model.outcomes import Artifact
 from server.storage.ports import BlobStore
 
 PIECE_BYTES = 256 * 1024
+RECORDING_FAILED = {"code": "recording_failed", "message": "the audio could not be kept"}
+
 MARGIN = position(0.25)  # around redacted words, whose times are right to about 0.2 s
 
 

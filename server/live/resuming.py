@@ -72,6 +72,11 @@ class SessionPast:
         """Whether anything was stored."""
         return bool(self.chunks or self.open)
 
+    @property
+    def has_final_speakers(self) -> bool:
+        """Whether readers have the final speaker of every word, so that no word may follow."""
+        return bool(self.chunks) and self.chunks[-1].turns is not None
+
     def settled_position(self, channel: int | None = None) -> int:
         """The position up to which everything on a channel is decided: the end of its last word or chunk."""
         return next((segment.words[-1].end for segment in self.open if segment.channel == channel), self.end(channel))

@@ -19,7 +19,7 @@ from server.live.engine import LiveRecognition
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.parts import SessionParts
-from server.live.recording import AudioRecorder, recording_key
+from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
 from server.live.resuming import SessionPast, stream_start
 from server.live.speaker_store import SpeakerStore
 from server.live.speakers import SpeakerListener
@@ -90,7 +90,7 @@ class LiveSession:
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = intake_of(
-            self.job.order, parts.isolation, self._take_in, room=session.wait_for_room, position=self._heard, part=part
+            self.job.order, parts.isolation, self._take_in, room=self._wait_for_room, position=self._heard, part=part
         )
         self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
 
@@ -273,9 +273,16 @@ class LiveSession:
             if self._recorder is not None:
                 self._recorder.add(samples[known:])
             if self._speakers is not None:
-                await self._speakers.feed(samples)
+                self._speakers.add(samples)
             if known < len(samples):
                 await self._session.feed(samples[known:])
+            await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        """Wait until little audio is unrecognised, and the speakers of little audio are unknown."""
+        await self._session.wait_for_room()
+        if self._speakers is not None:
+            await self._speakers.wait_for_room()
 
     async def _end(self, broken: PipelineError | None) -> None:
         """End the job with all recognised words, or as failed if no audio could be decoded."""
@@ -306,7 +313,7 @@ class LiveSession:
             self._held, key, lambda: recorder.store(key, blobs, redacted=self._session.redacted_spans())
         )
         if self._recorder.torn:
-            self._journal.warn("recording_failed", "the audio could not be kept")
+            self._journal.warn(**RECORDING_FAILED)
         elif self.resumed:
             self._journal.warn("recording_incomplete", "the audio before a restart of the server was not kept")
         return audio

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from weakref import WeakValueDictionary
 
 import orjson
@@ -18,10 +19,11 @@ from server.background import compute, total_bytes
 from server.faults import contain
 from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
-from server.live.ending import Endings, LiveResult
+from server.live.ending import Endings, FinalSpeakers, LiveResult
 from server.live.event_rendering import turn_ended
 from server.live.intake import bytes_up_to
 from server.live.parts import SessionParts
+from server.live.recording import RECORDING_FAILED
 from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
@@ -189,8 +191,9 @@ class SessionRegistry:
             raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
         before = await self._close_open_words(held)
         assert job.order.live is not None
-        if job.order.live.encoding == CONTAINER and before.chunks:
-            await self._complete(held, before)  # the rest of a container cannot be decoded without its beginning
+        # The rest of a container cannot be decoded without its beginning.
+        if before.has_final_speakers or (job.order.live.encoding == CONTAINER and before.chunks):
+            await self._complete(held, before)
             raise finished_refusal()
         live = await self._session(held, before, part)
         self._lives[job.id] = live
@@ -202,7 +205,7 @@ class SessionRegistry:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
         session = engine.session(job.order, tenant=job.account, past=before)
-        store = SpeakerStore(held, parts.storage.blobs) if engine.hears_speakers(job.order) else None
+        store = self._speaker_store(held)
         speakers = await self._speakers(held, before, store) if job.order.diarize else None
         return LiveSession(
             held,
@@ -215,14 +218,20 @@ class SessionRegistry:
             part=part,
         )
 
-    async def _speakers(self, held: HeldLease, before: SessionPast, store: SpeakerStore | None) -> LiveSpeakers | None:
+    def _speaker_store(self, held: HeldLease) -> SpeakerStore | None:
+        """Make the store of a session whose speakers are told apart by voice; None for others."""
+        hears = self._parts.engines[held.job.environment].hears_speakers(held.job.order)
+        return SpeakerStore(held, self._parts.storage.blobs) if hears else None
+
+    async def _speakers(
+        self, held: HeldLease, before: SessionPast, store: SpeakerStore | None, *, goes_on: bool = True
+    ) -> LiveSpeakers:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
         states = {} if store is None else await store.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
-        return await asyncio.to_thread(
-            engine.live_speakers, job.order, before, isolation=isolation, recordings=recordings, states=states
-        )
+        make = partial(engine.live_speakers, isolation=isolation, recordings=recordings, states=states, goes_on=goes_on)
+        return await asyncio.to_thread(make, job.order, before)
 
     async def _live(self, live: LiveSession) -> None:
         try:
@@ -269,13 +278,31 @@ class SessionRegistry:
             live.give_up()
 
     async def _complete(self, held: HeldLease, before: SessionPast) -> None:
+        """End a session that no writer can continue, with the words so far."""
         live = held.job.order.live
-        if live is not None and live.endpointing == SEMANTIC and before.open_turns:
+        assert live is not None
+        if live.endpointing == SEMANTIC and before.open_turns:
             await held.log([turn_ended(end, None, channel) for channel, end in before.open_turns.items()])
-        speakers = None
-        if held.job.order.diarize:
-            speakers = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish)
-        await self._endings.complete(held, LiveResult(duration=before.duration, speakers=speakers))
+        result = LiveResult(
+            duration=before.duration,
+            received_bytes=held.job.source.bytes if before.has_final_speakers else None,
+            warnings=[RECORDING_FAILED] if live.record else [],
+            speakers=await self._last_speakers(held, before),
+        )
+        await self._endings.complete(held, result)
+
+    async def _last_speakers(self, held: HeldLease, before: SessionPast) -> FinalSpeakers | None:
+        """Find the speakers anew in what is stored of them; if that fails, they are those that readers know.
+
+        Returns None if none are ordered, or if readers have them.
+        """
+        job = held.job
+        if before.has_final_speakers or not job.order.diarize:
+            return None
+        with contain("speakers", self._parts.metrics, job=job.id):
+            speakers = await self._speakers(held, before, self._speaker_store(held), goes_on=False)
+            return await asyncio.to_thread(speakers.finish)
+        return LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish()
 
     async def _close_open_words(self, held: HeldLease) -> SessionPast:
         return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))

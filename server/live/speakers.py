@@ -39,12 +39,14 @@ class SpeakerListener:
     _changes: Changes = field(init=False, default_factory=Changes)
     _ended: bool = field(init=False, default=False)
 
-    async def feed(self, samples: Samples) -> None:
-        """Add samples, of shape (n, channels) if channels are separate. Waits while too many are unprocessed."""
-        if self._ended:
-            return
-        self._waiting.append(samples)
-        self._changes.notify()
+    def add(self, samples: Samples) -> None:
+        """Add samples, of shape (n, channels) if channels are separate."""
+        if not self._ended:
+            self._waiting.append(samples)
+            self._changes.notify()
+
+    async def wait_for_room(self) -> None:
+        """Wait while more than MOST_WAITING samples are unprocessed."""
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
     def end(self) -> None:

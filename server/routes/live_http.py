@@ -21,7 +21,7 @@ from server.jobs.orders import ParsedRequest, parse_live_order
 from server.live.session import LiveSession
 from server.live.writers import Seat
 from server.model.channels import Channel
-from server.model.errors import invalid_member
+from server.model.errors import Refused, invalid_member
 from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
@@ -182,11 +182,19 @@ class LiveRequests(RouteGroup):
 
     async def finish(self, request: Request, _caller: Caller) -> Response:
         job = await live_job(request, self.parts)
-        if not job.terminal:
-            live = await self.parts.session_registry.open(job)
+        if not job.terminal and (live := await self._open_unless_finished(job)) is not None:
             live.end()
             await self._wait_for_end(live)
         return await self._progress(job)
+
+    async def _open_unless_finished(self, job: Job) -> LiveSession | None:
+        """Return the job's session; None if it has ended, or ends because nothing can follow after a restart."""
+        try:
+            return await self.parts.session_registry.open(job)
+        except Refused as refused:
+            if refused.code != "ingest_finished":
+                raise
+            return None
 
     async def _wait_for_end(self, live: LiveSession) -> None:
         """Wait until the job has ended, its session is no longer in this process, or the usual wait is over."""

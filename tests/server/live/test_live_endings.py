@@ -1,0 +1,139 @@
+"""Tests of sessions with speakers that another process than their own ends."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from pipeline.audio import RATE
+from pipeline.documents.stored import pack_chunk
+from pipeline.words import Chunk, Segment, SpeakerTurn, Word
+from server.live.speaker_store import stored_to
+from server.live.speakers import SpeakerListener
+from server.model.errors import Refused
+from server.model.events import NewEvent
+from server.model.jobs import LIVE_GRACE_MS, Job, State
+from server.model.orders import Source
+from server.storage.ports import Storage
+from tests.pipeline.conversations import conversation, models
+from tests.server.serving import AppServer
+from tests.server.session_registries import begin_session, is_over, order, session_registry
+from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
+from tests.server.talking import Caller, script_words
+
+TALK = ("flite/rms_0.flac", "flite/slt_1.flac")
+TALK_S = 9
+"""The second voice has spoken for two seconds: too short for a provisional label, long enough for a final one."""
+
+
+async def job_of(storage: Storage, job_id: str) -> Job:
+    job = await storage.jobs.get(job_id)
+    assert job is not None
+    return job
+
+
+async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
+    events = await storage.events.read(job_id, after=0, limit=999)
+    bodies = [orjson.loads(event.body) for event in events if event.type == "speakers.revised"]
+    return [body for body in bodies if body["final"]]
+
+
+@in_a_loop
+async def test_a_session_that_nobody_came_back_to_has_the_speakers_of_one_that_its_writer_ended(tmp_path: Path) -> None:
+    audio = np.round(conversation(*TALK)[0][: TALK_S * RATE] * 32767).astype("<i2").tobytes()
+    clock = ManualClock()
+    async with storage_in(tmp_path, clock) as storage:
+        ended, abandoned = [await submit(storage, order=replace(order(), diarize=True)) for _ in range(2)]
+        async with session_registry(storage, speakers=models()) as made:
+            for job_id in (ended, abandoned):
+                live = await made.open(await job_of(storage, job_id))
+                async with live.seat() as seat:
+                    for at in range(0, len(audio), RATE):
+                        await seat.take(audio[at : at + RATE])
+                    async with asyncio.timeout(20):
+                        await live.has_finalized(seat.finalize())
+                        while stored_to(await job_of(storage, job_id)) != TALK_S * RATE:  # noqa: ASYNC110
+                            await asyncio.sleep(0.05)
+                    if job_id == ended:
+                        seat.end()
+            assert await is_over(storage, ended) is State.COMPLETED
+        async with session_registry(storage, speakers=models()):
+            clock.advance(ms=LIVE_GRACE_MS)
+            assert await is_over(storage, abandoned) is State.COMPLETED
+        [whole], [cut] = [await final_events(storage, job_id) for job_id in (ended, abandoned)]
+        assert {run["speaker"] for run in whole["words"]} == {"S1", "S2"}
+        assert cut == whole
+
+
+@in_a_loop
+async def test_after_the_final_speakers_no_word_follows(tmp_path: Path) -> None:
+    """Whose server died between the final speakers and the end of the job may not send more."""
+    clock = ManualClock()
+    async with storage_in(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=replace(order(record=True), diarize=True))
+        lease = await begin_session(storage, job_id)
+        await storage.jobs.note(lease, source=Source(type="live", bytes=70_000, format="pcm_s16le"), stage="writing")
+        words = Segment((Word("fellow", RATE, 24_000, 0.9), Word("Americans", 24_000, 2 * RATE, 0.9)), -0.1, 0.0)
+        turn = SpeakerTurn("S1", 0, 2 * RATE)
+        chunks = [
+            Chunk(1, 0, RATE, 2 * RATE, (words,), "en", 0.9),
+            Chunk(2, 0, 2 * RATE, 35_000, (), None, None, turns=(turn,)),
+        ]
+        runs = {"words": [{"first": 0, "last": 3, "speaker": "S1"}], "final": True}
+        event = NewEvent("speakers.revised", orjson.dumps(runs))
+        for chunk, events in zip(chunks, [[], [event]], strict=True):
+            assert await storage.jobs.checkpoint(
+                lease, index=chunk.index, body=pack_chunk(chunk), events=events, progress=0.0, lease_s=LEASE_S
+            )
+        clock.advance(s=LEASE_S)
+        async with session_registry(storage) as made:
+            with pytest.raises(Refused, match="ingest_finished"):
+                await made.open(await job_of(storage, job_id))
+            assert await is_over(storage, job_id) is State.COMPLETED
+        job = await job_of(storage, job_id)
+        assert await final_events(storage, job_id) == [runs]
+        assert (job.source.bytes, job.duration_s) == (70_000, 2.188)
+        assert [warning["code"] for warning in job.warnings] == ["recording_failed"]
+
+
+@in_a_loop
+async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, listen = asyncio.Event(), SpeakerListener._listen
+
+    async def stuck(self: SpeakerListener, *given: Any) -> Any:
+        await going.wait()
+        return await listen(self, *given)
+
+    monkeypatch.setattr(SpeakerListener, "_listen", stuck)
+    async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
+        job = await job_of(storage, await submit(storage, order=replace(order(), diarize=True)))
+        live = await made.open(job)
+        for _ in range(160):
+            with suppress(TimeoutError):
+                async with live.seat() as seat, asyncio.timeout(0.1):
+                    await seat.take(bytes(2 * RATE))
+        taken_s = live.progress().received_s
+        going.set()
+        live.end()
+        assert await is_over(storage, job.id) is State.COMPLETED
+        assert taken_s is not None
+        assert 60 < taken_s < 70
+        assert (await job_of(storage, job.id)).text == " ".join(script_words(taken_s))
+
+
+@in_a_loop
+async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server: AppServer) -> None:
+    me = Caller(live_server, live_server.key())
+    record = await me.start(encoding="container", diarize=True)
+    lease = await begin_session(live_server.storage, record["job_id"])
+    await live_server.storage.jobs.release(lease, delay_s=0, error=None, count=False)
+    async with me.client() as client:
+        answer = await client.post(f"/v1/jobs/{record['job_id']}/finish")
+    assert (answer.status_code, answer.json()["status"]) == (200, "completed")
