@@ -33,7 +33,8 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
         "UPDATE jobs SET state = :state, finished_at = :now, expires_at = :now + retention_ms, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, progress = CASE WHEN :whole THEN 1 ELSE progress END,"
         " duration_s = :duration_s, language = :language, language_probability = :language_probability,"
-        " engine = :engine, model = :model, text = :text, speakers = :speakers, error = :error, warnings = :warnings"
+        " engine = :engine, model = :model, text = :text, speakers = :speakers, error = :error, warnings = :warnings,"
+        " blob = :blob"
         " WHERE id = :id",
         {
             "id": row["id"],
@@ -49,6 +50,8 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
             "speakers": None if outcome.speakers is None else text_of(outcome.speakers),
             "error": None if outcome.error is None else text_of(outcome.error),
             "warnings": text_of(warnings),
+            # without audio there may be recordings of known speakers, which list_with_audio() has to find
+            "blob": row["id"] if row["blob"] is None and row["class"] == BATCH else row["blob"],
         },
     )
     tx.run_many(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from server.accounts.issuing import open_account
+from server.jobs.voices import keep_known_recordings, voices_key
 from server.model.jobs import JobFilter
 from server.model.orders import Source
 from tests.server.serving import wav
@@ -76,3 +77,17 @@ async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(tmp_path):
             await it.audio_gone(job_id)
         rows = await it.storage.jobs.find(JobFilter(account="acct_1", environment="production"), limit=10)
         assert [row.id for row in rows] == [job_id]
+
+
+@in_a_loop
+async def test_recordings_of_known_people_are_deleted_where_the_audio_never_came(tmp_path):
+    async with shop(tmp_path) as it, serve_file(b"<html>sorry</html>" * 100) as url:
+        failed, canceled = [await it.submit(source=Source(type="url", url=url)) for _ in range(2)]
+        for job_id in (failed, canceled):
+            await keep_known_recordings(job_id, {"Ann": wav()}, it.storage.blobs)
+        await it.storage.jobs.cancel(canceled)
+        async with it.run_workers():
+            assert (await it.wait_for_end(failed)).error is not None
+            await it.audio_gone(failed)
+        for job_id in (failed, canceled):
+            assert await it.storage.blobs.size(f"{voices_key(job_id)}/known") is None
