@@ -1,5 +1,6 @@
 """Ends a live job: makes the transcript and the outputs from its stored chunks, and writes the end in one commit."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
@@ -17,7 +18,7 @@ from server.jobs.leases import HeldLease
 from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.jobs.voices import voices_key
 from server.live.engine import LiveEngine
-from server.live.event_rendering import closed_segment, revised_event
+from server.live.event_rendering import closed_segment, labelled_segment, revised_event
 from server.live.parts import SessionParts
 from server.live.resuming import SessionPast
 from server.logs import log
@@ -108,8 +109,11 @@ class Endings:
         for still_open in past.open:
             segment = still_open.closed
             chunk = past.next_chunk(still_open.channel, segment.end, (segment,))
-            event = NewEvent("segment", orjson.dumps(closed_segment(still_open.id, segment, forced=True)))
-            await held.checkpoint(chunk, [event])
+            body = closed_segment(still_open.id, segment, forced=True)
+            if held.job.order.diarize:
+                labels = Counter(label for label in still_open.labels if label is not None)
+                body = labelled_segment(still_open.id, segment, labels, forced=True)
+            await held.checkpoint(chunk, [NewEvent("segment", orjson.dumps(body))])
             past = replace(past, chunks=(*past.chunks, chunk), open=past.open[1:])
         return past
 

@@ -136,13 +136,11 @@ class EventRenderer:
         return _members(channel, label)
 
     def _segment(self, channel: int | None, number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
-        """The body of a segment's event. Its speaker is that of most of its words."""
-        body = closed_segment(self._id(channel, number), segment, forced=forced)
+        """The body of a segment's event."""
         if self._speakers is None:
-            return body
-        body.pop("speaker", None)
+            return closed_segment(self._id(channel, number), segment, forced=forced)
         labels = self._labels.pop(channel, Counter())
-        return {**body, **_members(channel, labels.most_common(1)[0][0] if labels else None)}
+        return labelled_segment(self._id(channel, number), segment, labels, forced=forced)
 
     def _id(self, channel: int | None, number: int) -> int:
         """The session's id for the channel's segment *number*. Each new segment gets the next id."""
@@ -177,6 +175,13 @@ def shift_word(word: Word, origin: int) -> Word:
 def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
     """The body of a segment's event."""
     return {**segment_object(number, segment), "forced": forced}
+
+
+def labelled_segment(number: int, segment: Segment, labels: Counter[str], *, forced: bool) -> dict[str, Any]:
+    """The body of a segment's event. Its speaker is that of most of its words, which have these *labels*."""
+    body = closed_segment(number, segment, forced=forced)
+    body.pop("speaker", None)
+    return {**body, **_members(segment.channel, labels.most_common(1)[0][0] if labels else None)}
 
 
 def _partial(words: list[Word], segment: int) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class OpenSegment:
     id: int
     words: tuple[Word, ...]
     channel: int | None = None
+    labels: tuple[str | None, ...] = ()  # the speaker of each word that readers know
 
     @property
     def closed(self) -> Segment:
@@ -190,9 +191,9 @@ def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int
     closed = SessionPast(tuple(unpack_chunk(body) for body in bodies), channels=channels)
     events = list(log)
     said = [orjson.loads(event.body) for event in events if event.type == "word"]
-    still_open = (_open_segment(closed, said, channel) for channel in channels)
     numbered = max((body["segment"] + 1 for body in said), default=0)
     labelled = _with_speakers(said, events)
+    still_open = (_open_segment(closed, said, channel, labelled) for channel in channels)
     open_words = tuple(one for one in still_open if one is not None)
     return SessionPast(closed.chunks, open_words, channels, numbered, _open_turns(events), labelled)
 
@@ -224,14 +225,18 @@ def _with_speakers(said: Sequence[Mapping[str, Any]], log: Iterable[Event]) -> t
     return tuple(labelled)
 
 
-def _open_segment(closed: SessionPast, said: Sequence[Mapping[str, Any]], channel: int | None) -> OpenSegment | None:
+def _open_segment(
+    closed: SessionPast, said: Sequence[Mapping[str, Any]], channel: int | None, labelled: Sequence[LabelledWord]
+) -> OpenSegment | None:
     """The words of the log that come after those in the chunks of this channel."""
     chunks = [chunk for chunk in closed.chunks if chunk.channel == channel]
     count = sum(len(segment.words) for chunk in chunks for segment in chunk.segments)
     bodies = [body for body in said if body.get("channel") == channel][count:]
     if not bodies:
         return None
-    return OpenSegment(bodies[0]["segment"], tuple(_word(body, closed.end(channel)) for body in bodies), channel)
+    words = tuple(_word(body, closed.end(channel)) for body in bodies)
+    labels = [one.label for one in labelled if one.channel == channel][count:]
+    return OpenSegment(bodies[0]["segment"], words, channel, tuple(labels))
 
 
 def _word(body: Mapping[str, Any], least: int) -> Word:

@@ -286,7 +286,9 @@ class LiveSession:
 
     async def _end(self, broken: PipelineError | None) -> None:
         """End the job with all recognised words, or as failed if no audio could be decoded."""
-        received_bytes = self._intake.received_bytes
+        received_bytes, duration = self._intake.received_bytes, max(self._heard, self._journal.reached)
+        if self.options.encoding != CONTAINER:  # what a server before this one had is not always asked for again
+            received_bytes = max(received_bytes, bytes_up_to(duration, self.options))
         if broken is not None and self._heard == 0:
             error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
             await self._endings.fail(self._held, error, received_bytes=received_bytes)
@@ -295,7 +297,7 @@ class LiveSession:
             self._journal.warn(broken.code, str(broken))
         audio = await self._store_recording()
         result = LiveResult(
-            duration=max(self._heard, self._journal.reached),
+            duration=duration,
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
             audio=audio,

@@ -151,11 +151,11 @@ class SessionRegistry:
     async def progress(self, job: Job) -> LiveProgress:
         """How much of the job's audio has arrived, so that the next writer knows where to continue."""
         assert job.order.live is not None
+        if job.terminal:
+            return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
             return live.progress()
-        if job.terminal:
-            return LiveProgress(job.source.bytes, job.duration_s or 0.0, settled_bytes=job.source.bytes)
         before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
         return LiveProgress(reached, seconds(before.start), settled_bytes=reached)

@@ -137,3 +137,40 @@ async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_
     async with me.client() as client:
         answer = await client.post(f"/v1/jobs/{record['job_id']}/finish")
     assert (answer.status_code, answer.json()["status"]) == (200, "completed")
+
+
+@in_a_loop
+async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has_words(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with storage_in(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=order())
+        await begin_session(storage, job_id)
+        clock.advance(s=LEASE_S)
+        async with session_registry(storage) as made:
+            (await made.open(await job_of(storage, job_id))).end()
+            assert await is_over(storage, job_id) is State.COMPLETED
+            job = await job_of(storage, job_id)
+            assert (job.source.bytes, job.duration_s) == (2 * 2 * RATE, 2.0)
+            assert (await made.progress(job)).settled_bytes == 2 * 2 * RATE
+
+
+@in_a_loop
+async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of_its_words(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with storage_in(tmp_path, clock) as storage, session_registry(storage) as made:
+        job_id = await submit(storage, order=replace(order(channels=2, separate=True), diarize=True))
+        lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
+        assert lease is not None
+        spoken = [(0, "S1"), (1, "S3"), (0, "S1"), (1, None), (1, "S3"), (1, "S4")]
+        for number, (channel, label) in enumerate(spoken):
+            word = {"index": number, "segment": channel, "word": "so", "start": number, "end": number + 0.5}
+            told = word | {"probability": 0.9, "channel": channel} | ({} if label is None else {"speaker": label})
+            assert await storage.jobs.log(lease, [NewEvent("word", orjson.dumps(told))]) is not None
+        revised = {"words": [{"first": 0, "last": 0, "speaker": "S2"}, {"first": 2, "last": 2, "speaker": "S2"}]}
+        assert await storage.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
+        clock.advance(s=LEASE_S)
+        (await made.open(await job_of(storage, job_id))).end()
+        assert await is_over(storage, job_id) is State.COMPLETED
+        events = await storage.events.read(job_id, after=0, limit=999)
+        segments = [orjson.loads(event.body) for event in events if event.type == "segment"]
+        assert [(segment["channel"], segment["speaker"]) for segment in segments] == [(0, "S2"), (1, "S3")]
