@@ -2,6 +2,7 @@
 
 import base64
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from server.jobs.members import Fields, InvalidValue, Member, Members, Parser, texts
@@ -23,17 +24,20 @@ def _few_texts(values: Sequence[object]) -> list[str]:
 
 def _names(values: Sequence[object]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in _few_texts(values))
-    visible = [name.translate(_JOINERS).strip() for name in names]
-    for name, seen in zip(names, visible, strict=True):
-        if not seen or len(name) > bounds.MAX_SPEAKER_CHARS or not seen.isprintable():
-            raise InvalidValue(
-                "invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control"
-            )
-        if _TAKEN.fullmatch(seen):
-            raise InvalidValue("invalid_value", f"{name!r} could be a speaker without a name")
-    if len({seen.casefold() for seen in visible}) < len(names):
+    if len({_look(name).casefold() for name in names}) < len(names):
         raise InvalidValue("repeated", "must differ from each other in more than capitals")
     return names
+
+
+def _look(name: str) -> str:
+    """Return a name as it looks, which spellings with other code points may share. Raises InvalidValue."""
+    short = name if len(name) <= bounds.MAX_SPEAKER_CHARS else ""
+    look = unicodedata.normalize("NFKC", short.translate(_JOINERS)).strip()
+    if not look or not look.isprintable():
+        raise InvalidValue("invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control")
+    if _TAKEN.fullmatch(look):
+        raise InvalidValue("invalid_value", f"{name!r} could be a speaker without a name")
+    return look
 
 
 def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:

@@ -203,10 +203,11 @@ TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFER
         ({**ANN, "diarize": False}, "known_speaker_names"),
         ({**TWO, "known_speaker_references": [REFERENCE]}, "known_speaker_names"),
         ({**TWO, "known_speaker_names": ["Ann", "ann"]}, "known_speaker_names"),
+        ({**TWO, "known_speaker_names": ["\u00c9va", "E\u0301va"]}, "known_speaker_names"),
         ({**TWO, "known_speaker_names": []}, "known_speaker_names"),
         *(
             ({**ANN, "known_speaker_names": [name]}, "known_speaker_names")
-            for name in ("S1", "A", " ", "x" * 65, 7, ["Ann"], "\u202eAnn", "S\u200d1", "\u200d")
+            for name in ("S1", "A", " ", "x" * 65, 7, ["Ann"], "\u202eAnn", "S\u200d1", "\uff331", "\u200d")
         ),
         ({**ANN, "known_speaker_references": ["https://example.org/a"]}, "known_speaker_references"),
         ({**ANN, "known_speaker_references": ["data:audio/wav;base64,?"]}, "known_speaker_references"),
@@ -255,15 +256,22 @@ def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audi
         f" DATA:Audio/WAV; codecs=1;BASE64,{base64.b64encode(wav()).decode().rstrip('=')}\r\n",
     ],
 )
-def test_a_reference_is_read_as_browsers_read_data_urls(server: AppServer, url: str) -> None:
+def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_script(
+    server: AppServer, url: str
+) -> None:
+    japanese = "\u5c71\u7530\u3000\u592a\u90ce"  # with an ideographic space
     name = "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"  # Alireza in Persian has a zero-width non-joiner
-    form = {"diarize": "true", "known_speaker_names": ["1", name], "known_speaker_references": [data_url(wav(9)), url]}
+    form = {
+        "diarize": "true",
+        "known_speaker_names": ["1", name, japanese],
+        "known_speaker_references": [data_url(wav(9)), url, data_url(wav(8))],
+    }
     with server.new_client() as client:
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
     speakers = server.batch.options[-1].speakers
     assert speakers is not None
-    assert list(speakers.known) == ["1", name]
+    assert list(speakers.known) == ["1", name, japanese]
 
 
 @pytest.mark.parametrize("path", ["/v1/transcribe", "/v1/live"])
