@@ -27,8 +27,8 @@ def recording_key(job_id: str, *, epoch: int) -> str:
 
 
 def silent_spans(redacted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Widen the *redacted* spans (start and end in samples) by MARGIN, to be silenced in a recording."""
-    return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted]
+    """Widen the *redacted* spans (start and end in samples) by MARGIN, to be silenced in a recording from 0 on."""
+    return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted if end + MARGIN > 0]
 
 
 class AudioRecorder:

@@ -149,6 +149,13 @@ class SessionPast:
                 words = [word for segment in chunk.segments for word in segment.words] + words
         return words[-count:]
 
+    @property
+    def redacted_spans(self) -> list[tuple[int, int]]:
+        """Where the last words are redacted: starts and ends, counted from where recognition continues."""
+        begin = self.offsets.position
+        last = [word for channel in self.channels for word in self.last_words(channel, REPEATED)]
+        return [(word.start - begin, word.end - begin) for word in last if word.redacted]
+
     def _resume_position(self, channel: int | None) -> int:
         return resume_position(self.settled_position(channel), self.last_words(channel, REPEATED))
 

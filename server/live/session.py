@@ -82,6 +82,7 @@ class LiveSession:
         self.resumed = past.begun
         self._heard = past.start  # end of the audio taken so far, on the stream's clock
         self._recognised_from = past.offsets.position  # only the speakers need the audio before
+        self._redacted_before = past.redacted_spans  # a recording begins with the end of the last word
         self._retractions = 0
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
@@ -310,9 +311,9 @@ class LiveSession:
         if self._recorder is None:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)
-        blobs = self._storage.blobs
+        blobs, redacted = self._storage.blobs, [*self._redacted_before, *self._session.redacted_spans()]
         audio = await self._endings.store_when_reachable(
-            self._held, key, lambda: recorder.store(key, blobs, redacted=self._session.redacted_spans())
+            self._held, key, lambda: recorder.store(key, blobs, redacted=redacted)
         )
         if self._recorder.torn:
             self._journal.warn(**RECORDING_FAILED)

@@ -1,6 +1,7 @@
 """Tests of sessions with speakers that another process than their own ends."""
 
 import asyncio
+import io
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+import soundfile
 
 from pipeline.audio import RATE
 from pipeline.documents.stored import pack_chunk
+from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Segment, SpeakerTurn, Word
+from server.live.recording import recording_key
 from server.live.speaker_store import stored_to
 from server.live.speakers import SpeakerListener
 from server.model.errors import Refused
@@ -174,3 +178,25 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
         events = await storage.events.read(job_id, after=0, limit=999)
         segments = [orjson.loads(event.body) for event in events if event.type == "segment"]
         assert [(segment["channel"], segment["speaker"]) for segment in segments] == [(0, "S2"), (1, "S3")]
+
+
+@in_a_loop
+async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_word_before_it(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with storage_in(tmp_path, clock) as storage, session_registry(storage) as made:
+        ordered = replace(order(record=True), text=TextOptions(redact=("pci",)))
+        job_id = await submit(storage, order=ordered)
+        lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
+        assert lease is not None
+        card = Segment((Word("[CARD]", 0, 2 * RATE, 0.9, redacted=True),), -0.1, 0.0)
+        body = pack_chunk(Chunk(0, 0, 0, 2 * RATE, (card,), "en", 0.9))
+        assert await storage.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.0, lease_s=LEASE_S)
+        clock.advance(s=LEASE_S)
+        live = await made.open(await job_of(storage, job_id))
+        async with live.seat() as seat:
+            await seat.take(np.full(RATE, 8000, "<i2").tobytes())
+            seat.end()
+        assert await is_over(storage, job_id) is State.COMPLETED
+        pieces = [piece async for piece in storage.blobs.read(recording_key(job_id, epoch=2))]
+        audio, _ = soundfile.read(io.BytesIO(b"".join(pieces)))
+        assert np.flatnonzero(audio)[0] / RATE == pytest.approx(0.3 + 0.25, abs=0.001)
