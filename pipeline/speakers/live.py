@@ -14,6 +14,7 @@ their labels.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from pipeline.attribution import SpeakerRun, SpeakerTimesByChannel, join_runs, word_turn
 from pipeline.audio import RATE, Samples
@@ -79,6 +80,11 @@ class LiveSpeakers:
             self._sentences[channel] += _ends_sentence(word)
         self._words.append(LabelledWord(word, channel, label, settled=self._models is None))
         return label
+
+    def last_labels(self, count: int, channel: int | None) -> Counter[str]:
+        """Count the labels that the last *count* words of a channel have now."""
+        last = islice((one.label for one in reversed(self._words) if one.channel == channel), count)
+        return Counter(label for label in last if label is not None)
 
     def listen(self, samples: Mapping[int | None, Samples]) -> list[SpeakerRun]:
         """Listen to the next samples of each channel, 0.04 s of CPU for each second; return the words that change."""

@@ -69,7 +69,6 @@ class EventRenderer:
         """*speakers* labels words by voice. If it is None, each separate channel is one speaker."""
         self._positions = offsets.positions
         self._speakers = speakers
-        self._labels: dict[int | None, Counter[str]] = {}  # by channel, of the words of its open segment
         self._words = offsets.words
         self._segments = offsets.segments
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
@@ -127,19 +126,16 @@ class EventRenderer:
         batch.said.setdefault(one.channel, []).extend(words)
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
-        """The members `speaker` and `channel` of *word*. Counts its label for the open segment."""
+        """The members `speaker` and `channel` of *word*."""
         if self._speakers is None:
             return speaker_members(channel)
-        label = self._speakers.label(word, channel)
-        if label is not None:
-            self._labels.setdefault(channel, Counter())[label] += 1
-        return _members(channel, label)
+        return _members(channel, self._speakers.label(word, channel))
 
     def _segment(self, channel: int | None, number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
         """The body of a segment's event."""
         if self._speakers is None:
             return closed_segment(self._id(channel, number), segment, forced=forced)
-        labels = self._labels.pop(channel, Counter())
+        labels = self._speakers.last_labels(len(segment.words), channel)
         return labelled_segment(self._id(channel, number), segment, labels, forced=forced)
 
     def _id(self, channel: int | None, number: int) -> int:

@@ -1,5 +1,6 @@
 """Tests of speakers/live.py: labels of a live stream are provisional, revised, and at the end those of a file."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -60,6 +61,14 @@ def test_labels_are_soon_right_and_at_the_end_as_good_as_those_of_a_file(talk: S
     agreeing = sum(told[number] == label for number, label in final.items())
     assert agreeing > 0.8 * len(final)
     assert set(final.values()) == {turn.speaker for turn in turns}
+
+
+def test_the_last_labels_are_those_that_readers_have_now(talk: Samples) -> None:
+    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    told = stream(speakers, {None: talk[: 18 * RATE]})
+    for count in (1, 15, len(told)):
+        assert speakers.last_labels(count, None) == Counter([told[number] for number in sorted(told)][-count:])
+    assert not speakers.last_labels(1, 0), "nothing was said on this channel"
 
 
 def one_person(name: str) -> Samples:
