@@ -92,7 +92,10 @@ def speaker_turns(diarizers: Mapping[int | None, Diarizer], options: SpeakerOpti
 def find_all_voices(
     windows_by_channel: Mapping[int | None, Sequence[Window]], options: SpeakerOptions
 ) -> dict[int | None, tuple[Array, list[str | None]]]:
-    """Return by channel what name_voices() returns: at most options.most voices in all, but one on each channel."""
+    """Return by channel what name_voices() returns: at most options.most voices in all, but one on each channel.
+
+    Known people count even if they are absent.
+    """
     several = len(options.known) > 1
     found = {
         channel: find_voices(windows, options.most, several=several) for channel, windows in windows_by_channel.items()
@@ -102,7 +105,14 @@ def find_all_voices(
         if len(found[fullest]) == 1:
             break  # each channel has somebody
         found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1, several=several)
-    return {channel: name_voices(voices, options) for channel, voices in found.items()}
+    named = {channel: name_voices(voices, options) for channel, voices in found.items()}
+    while sum(names.count(None) for _, names in named.values()) > options.room:
+        fullest = max(named, key=lambda channel: (len(named[channel][1]) > 1, named[channel][1].count(None)))
+        voices, names = named[fullest]
+        if len(names) == 1 or names[-1] is not None:
+            break
+        named[fullest] = voices[:-1], names[:-1]
+    return named
 
 
 def name_voices(voices: Array, options: SpeakerOptions) -> tuple[Array, list[str | None]]:
