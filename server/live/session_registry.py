@@ -302,7 +302,7 @@ class SessionRegistry:
         with contain("speakers", self._parts.metrics, job=job.id):
             speakers = await self._speakers(held, before, self._speaker_store(held), goes_on=False)
             return await asyncio.to_thread(speakers.finish)
-        return LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish()
+        return await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish)
 
     async def _close_open_words(self, held: HeldLease) -> SessionPast:
         return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))

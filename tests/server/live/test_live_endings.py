@@ -16,6 +16,7 @@ from pipeline.audio import RATE
 from pipeline.documents.stored import pack_chunk
 from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Segment, SpeakerTurn, Word
+from server.jobs.voices import voices_key
 from server.live.recording import recording_key
 from server.live.speaker_store import stored_to
 from server.live.speakers import SpeakerListener
@@ -72,6 +73,27 @@ async def test_a_session_that_nobody_came_back_to_has_the_speakers_of_one_that_i
         [whole], [cut] = [await final_events(storage, job_id) for job_id in (ended, abandoned)]
         assert {run["speaker"] for run in whole["words"]} == {"S1", "S2"}
         assert cut == whole
+
+
+@in_a_loop
+async def test_where_what_is_stored_of_the_speakers_cannot_be_read_they_stay_as_readers_know_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    async with storage_in(tmp_path, clock) as storage:
+        job_id = await submit(storage, order=replace(order(), diarize=True))
+        lease = await begin_session(storage, job_id)
+        await storage.jobs.note(lease, blob=f"{voices_key(job_id)}/state-1-1-to-16000")
+        revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
+        event = NewEvent("speakers.revised", orjson.dumps(revised | {"final": False}))
+        assert await storage.jobs.log(lease, [event]) is not None
+        clock.advance(s=LEASE_S)
+        assert await storage.jobs.reap(limit=10) == 1
+        async with session_registry(storage, speakers=models()):
+            clock.advance(ms=LIVE_GRACE_MS)
+            assert await is_over(storage, job_id) is State.COMPLETED
+        assert await final_events(storage, job_id) == [revised | {"final": True}]
+        assert "speakers failed" in caplog.text
 
 
 @in_a_loop
