@@ -94,8 +94,9 @@ class LiveChannel:
         self._skipping = self._received - origin  # samples that come again
         self._first = -(-self._begin // STEP)  # the first frame of the samples
         self._unheard = [*_gaps(self.windows, self._begin), (self._received - lost, self._received)]
-        if over:
-            self._unheard.append((max(self._received, self._analysed_to), sys.maxsize))
+        if over:  # words soon after the last window have the nearest speaker; labels of later ones know more
+            near = 2 * SECOND if self.windows else 0
+            self._unheard.append((max(self._received, self._analysed_to) + near, sys.maxsize))
         self._clustered = state.clustered  # the length of what was heard when the voices were found
         self._voices = state.voices if state.clustered else None
         self._names = dict(state.names)  # by voice, until all is clustered anew

@@ -50,20 +50,24 @@ async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
 
 @in_a_loop
 async def test_a_session_that_nobody_came_back_to_has_the_speakers_of_one_that_its_writer_ended(tmp_path: Path) -> None:
-    audio = np.round(conversation(*TALK)[0][: TALK_S * RATE] * 32767).astype("<i2").tobytes()
+    """Even though the last word was said after what was stored."""
+    audio = np.round(conversation(*TALK)[0] * 32767).astype("<i2")
+    stored, rest = audio[: TALK_S * RATE].tobytes(), audio[TALK_S * RATE : round((TALK_S + 0.75) * RATE)].tobytes()
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
         ended, abandoned = [await submit(storage, order=replace(order(), diarize=True)) for _ in range(2)]
         async with session_registry(storage, speakers=models()) as made:
             for job_id in (ended, abandoned):
                 live = await made.open(await job_of(storage, job_id))
-                async with live.seat() as seat:
-                    for at in range(0, len(audio), RATE):
-                        await seat.take(audio[at : at + RATE])
-                    async with asyncio.timeout(20):
-                        await live.has_finalized(seat.finalize())
-                        while stored_to(await job_of(storage, job_id)) != TALK_S * RATE:  # noqa: ASYNC110
-                            await asyncio.sleep(0.05)
+                async with live.seat() as seat, asyncio.timeout(20):
+                    for at in range(0, len(stored), RATE):
+                        await seat.take(stored[at : at + RATE])
+                    while stored_to(await job_of(storage, job_id)) != TALK_S * RATE:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                    await seat.take(rest)
+                    at_s = seat.finalize()
+                    while not await live.has_finalized(at_s):  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
                     if job_id == ended:
                         seat.end()
             assert await is_over(storage, ended) is State.COMPLETED
