@@ -1,6 +1,9 @@
 """How a lease or a wait in the queue ends: the job is over, or goes back into the queue. step() checks each change."""
 
 import math
+from dataclasses import replace
+
+import orjson
 
 from server.model.jobs import Cause, ImpossibleStep, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
@@ -9,7 +12,7 @@ from server.storage.sql.counters import change
 from server.storage.sql.database import Transaction
 from server.storage.sql.events import append, status_event, terminal_event
 from server.storage.sql.outbox import enqueue
-from server.storage.sql.rows import BATCH, SqlRow, error_of, job_of, quotas_of, text_of
+from server.storage.sql.rows import BATCH, LIVE, SqlRow, error_of, job_of, quotas_of, text_of
 
 MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
@@ -94,7 +97,17 @@ def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bo
 
 
 def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:
-    end(tx, row, Cause.CANCELED, Outcome(state=State.CANCELED, return_quota=return_quota))
+    """Cancel the job. A live session counts up to its last word: its own process knows more, but is not asked."""
+    outcome = Outcome(state=State.CANCELED, return_quota=return_quota)
+    if row["class"] == LIVE and row["duration_s"] is None and (spoken_s := _spoken_s(tx, row["id"])):
+        outcome = replace(outcome, duration_s=spoken_s, heard_s=spoken_s * job_of(row).order.counted_sessions)
+    end(tx, row, Cause.CANCELED, outcome)
+
+
+def _spoken_s(tx: Transaction, job_id: str) -> float:
+    """Return the seconds before the end of the newest word in the log."""
+    word = tx.one("SELECT body FROM events WHERE stream = ? AND type = 'word' ORDER BY seq DESC LIMIT 1", (job_id,))
+    return 0.0 if word is None else float(orjson.loads(word["body"])["end"])
 
 
 def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:

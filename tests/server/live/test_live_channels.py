@@ -71,6 +71,20 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
     await check_result(me, record["job_id"])
 
 
+@in_a_loop
+async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(live_server):
+    me = Caller(live_server, live_server.key())
+    record = await me.start(channels="separate")
+    async with open_talk(record["live"]["ingest_ws"]) as talk, me.client() as client:
+        await talk.send(silence(2 * 8))
+        while not (talk.of("word") and talk.of("word")[-1]["end"] > 7):
+            await talk.next()
+        assert (await client.delete(f"/v1/jobs/{record['job_id']}?force=true")).status_code == 204
+        usage = {row["name"]: row["used"] for row in (await client.get("/v1/usage")).json()["usage"]}
+    assert 14 < usage["audio_seconds"] <= 16
+    assert usage["transcriptions"] == 1
+
+
 async def check_result(me: Caller, job_id: str) -> None:
     job = await me.job(job_id)
     assert (job["status"], job["duration"], len(job["words"])) == ("completed", 8, 2 * len(script_words(8)))
