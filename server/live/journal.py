@@ -4,7 +4,7 @@ Partials are not stored. Readers get the newest one, which the next one replaces
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
 
@@ -22,6 +22,9 @@ from server.model.events import NewEvent
 
 QUIET = position(5)
 """The shortest silence on a channel that is stored, together with a segment, so that a restart can skip it."""
+
+LONG_QUIET = position(30)
+"""The shortest silence that is stored by itself, so that a writer need not keep its audio."""
 
 
 class Journal:
@@ -100,6 +103,16 @@ class Journal:
             if any(isinstance(one.event, SegmentClosed) for one in happened):
                 for channel, reached in decided.items():
                     await self._settle_silence(channel, min(self._positions[channel] + reached, received))
+
+    async def store_long_silence(self, decided: Callable[[], Mapping[int | None, int]], *, received: int) -> None:
+        """Store the silence of each channel that has lasted for LONG_QUIET. *decided* returns what write() takes."""
+        if self._writing.locked():
+            return  # what is decided may not be stored yet
+        async with self._writing:
+            for channel, reached in decided().items():
+                end = min(self._positions[channel] + reached, received)
+                if end >= self._closed[channel] + LONG_QUIET:
+                    await self._settle_silence(channel, end)
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
         """Log the new speakers of words that readers already have."""

@@ -333,6 +333,7 @@ class LiveSession:
             try:
                 if (verdict := await self._check_job()) is not None:
                     return verdict
+                await self._journal.store_long_silence(self._session.decided_positions, received=self._heard)
             except StorageError:
                 log.exception("live session cannot reach its storage", extra={"job": self.job.id})
             self._held.check()

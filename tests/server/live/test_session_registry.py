@@ -367,3 +367,22 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         assert taken.received_bytes is not None
         assert taken.received_bytes <= 20 * len(piece)
         assert ended.duration_s == pytest.approx(taken.received_bytes / len(piece) / 2)
+
+
+@in_a_loop
+async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(tmp_path):
+    async with storage_in(tmp_path) as storage, session_registry(storage) as made:
+        job = await storage.jobs.get(await submit(storage, order=order()))
+        assert job is not None
+        live = await made.open(job)
+        live._session._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # nobody speaks
+        async with live.seat() as seat, asyncio.timeout(20):
+            await seat.take(bytes(2 * 65 * RATE))
+            while (live.progress().settled_bytes or 0) < 2 * 60 * RATE:  # noqa: ASYNC110  writers learn it so
+                await asyncio.sleep(0.02)
+            assert len(await storage.jobs.chunks(job.id)) <= 2
+            seat.end()
+        assert await is_over(storage, job.id) is State.COMPLETED
+        ended = await storage.jobs.get(job.id)
+        assert ended is not None
+        assert (ended.duration_s, ended.text) == (65, "")
