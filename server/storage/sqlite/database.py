@@ -142,21 +142,20 @@ class SqliteDatabase:
     leads = True  # only servers sweep, and one server has the folder
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
         self._clock = clock
         self._queue: SimpleQueue[_Write[Any] | _Chore | None] = SimpleQueue()  # bounded: each caller waits for one
         self._chores: list[_Chore] = []  # of the writing thread
         self._closing = False
         self._watches = Watches()
-        self._reading: list[sqlite3.Connection] = []
         self._local = threading.local()
         _create_private(path)
         with ExitStack() as stack:
             try:
                 self._writing = stack.enter_context(closing(_connect(path)))
                 _migrate(self._writing, path)
-                self._versioning = stack.enter_context(closing(_connect(path, busy_s=0)))
-                self._versioning.execute("PRAGMA query_only = ON")
+                self._versioning = stack.enter_context(closing(_connect_to_read(path, busy_s=0)))
+                # All at once, so that a process that can open no more files still looks up keys.
+                self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
             except sqlite3.Error as error:
@@ -167,6 +166,7 @@ class SqliteDatabase:
         self._is_looked_up = False  # whether version() has read the newest revision in this turn of the event loop
         self._newest_revision = -1  # when it was last read
         self._versions: dict[str, int] = {}  # of topics, as long as that revision is the newest
+        self._unclaimed = [*self._reading]  # no thread has used them yet
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
         self._writer = start_vital(self._write_forever, name="storage-write")
@@ -264,10 +264,7 @@ class SqliteDatabase:
         """The connection of the calling thread."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = _connect(self._path)
-            connection.execute("PRAGMA query_only = ON")
-            self._local.connection = connection
-            self._reading.append(connection)
+            connection = self._local.connection = self._unclaimed.pop()
         return connection
 
     def _read(self, function: Callable[[SqliteTransaction], T]) -> T:
@@ -388,6 +385,12 @@ def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
         connection.execute("PRAGMA temp_store = MEMORY")  # no rows in temporary files
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
         stack.pop_all()
+    return connection
+
+
+def _connect_to_read(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
+    connection = _connect(path, busy_s=busy_s)
+    connection.execute("PRAGMA query_only = ON")
     return connection
 
 

@@ -378,7 +378,7 @@ async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(tmp_path):
         live._session._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # nobody speaks
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.take(bytes(2 * 65 * RATE))
-            while (live.progress().settled_bytes or 0) < 2 * 60 * RATE:  # noqa: ASYNC110  writers learn it so
+            while (live.progress().settled_bytes or 0) < 2 * 29 * RATE:  # noqa: ASYNC110  writers learn it so
                 await asyncio.sleep(0.02)
             assert len(await storage.jobs.chunks(job.id)) <= 2
             seat.end()
