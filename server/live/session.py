@@ -53,7 +53,7 @@ class LiveSession:
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
-        *speaker_store* is None unless speakers are told apart by voice. *part* is the memory of a decoder.
+        *speaker_store* is None unless speakers are labelled by voice. *part* is the memory of a decoder.
         """
         self.job = held.job
         assert self.job.order.live is not None

@@ -219,7 +219,7 @@ class SessionRegistry:
         )
 
     def _speaker_store(self, held: HeldLease) -> SpeakerStore | None:
-        """Make the store of a session whose speakers are told apart by voice; None for others."""
+        """Make the store of a session whose speakers are labelled by voice; None for others."""
         hears = self._parts.engines[held.job.environment].hears_speakers(held.job.order)
         return SpeakerStore(held, self._parts.storage.blobs) if hears else None
 

@@ -33,7 +33,7 @@ class SpeakerListener:
     job: Job
     _: KW_ONLY
     revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]]
-    store: SpeakerStore | None  # None: they are not told apart by voice, so a restart needs only the words
+    store: SpeakerStore | None  # None: labels do not depend on voices, and a restart needs the words alone
     metrics: Metrics
     _waiting: list[Samples] = field(init=False, default_factory=list)
     _changes: Changes = field(init=False, default_factory=Changes)

@@ -49,7 +49,7 @@ async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
 
 
 @in_a_loop
-async def test_a_session_that_nobody_came_back_to_has_the_speakers_of_one_that_its_writer_ended(tmp_path: Path) -> None:
+async def test_an_abandoned_session_has_the_speakers_of_a_finished_one(tmp_path: Path) -> None:
     """Even though the last word was said after what was stored."""
     audio = np.round(conversation(*TALK)[0] * 32767).astype("<i2")
     stored, rest = audio[: TALK_S * RATE].tobytes(), audio[TALK_S * RATE : round((TALK_S + 0.75) * RATE)].tobytes()
