@@ -53,6 +53,7 @@ PROMPTS = ("en", "es", "fr", "it", "ru")
 FISHES = ("nl", "cs")
 STAMPS = ("ro", "es", "ru", "fr", "bg", "el", "ca")
 FEWEST_WORDS = 5  # of a prompt: shorter ones are parts of sentences
+SAID = re.compile(r'dialogId\("([^"]+)".*?\)\s*dialogStr\("((?:[^"\\]|\\.)*)"\)', re.DOTALL)
 LONGEST_S = 30.0  # two recordings of the fishes state lengths of minutes
 
 
@@ -85,9 +86,8 @@ def clips_of(corpus: str) -> list[Clip]:
     """Return the clips of a corpus that was fetched, by name. Raises SystemExit if there is none."""
     folder = folder_of_corpora() / corpus
     language = corpus.removeprefix("stamps-")
-    clips = [
-        Clip(language, path, path.with_suffix(".txt").read_text().strip()) for path in sorted(folder.glob("*.flac"))
-    ]
+    paths = sorted(folder.glob("*.flac"))
+    clips = [Clip(language, path, path.with_suffix(".txt").read_text().strip()) for path in paths]
     if not clips:
         raise SystemExit(f"no recordings in {folder}: run scripts/corpora {corpus}")
     return clips
@@ -95,7 +95,8 @@ def clips_of(corpus: str) -> list[Clip]:
 
 def samples_of(clip: Clip) -> Samples:
     """Return the samples of a clip: float32, 16 kHz, mono."""
-    return soundfile.read(clip.path, dtype="float32")[0]
+    samples: Samples = soundfile.read(clip.path, dtype="float32")[0]
+    return samples
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
