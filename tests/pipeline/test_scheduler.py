@@ -273,7 +273,7 @@ def test_calls_of_two_models_share_the_machine_by_their_replicas() -> None:
 
 
 def test_a_model_that_hangs_does_not_stop_another() -> None:
-    async def body(model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+    async def body(_model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
         one._longest_call_s = 0.05
         hanging = await request_windows(one, (0, "a", Urgency.FINAL))
         waiting = await request_windows(other, (1, "b", Urgency.FINAL))
