@@ -46,6 +46,9 @@ from pipeline.words import Segment, Word, join_words
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
 
+GROWTH = 2
+"""The language of a turn is found again when the turn has grown to this many times the speech it was found in."""
+
 RELEASED_AT_ONCE = position(5)
 """How much decided audio is dropped at once, and the room in the window below which it is dropped."""
 
@@ -67,8 +70,9 @@ class StreamCore:
         self._agreement = Agreement(options.agreement)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
-        self._language = None if options.multilingual else options.language
-        self._before = options.language if options.multilingual else None  # the language of the turn before
+        self._language = options.language or options.before  # that is known to be spoken
+        self._heard = self._language  # the language of the newest answer, which may be wrong
+        self._heard_in = 0  # how much speech of the turn that language was found in
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
@@ -180,14 +184,18 @@ class StreamCore:
             return None
         self._make_room(RELEASED_AT_ONCE)  # now, with nothing in flight: words must not depend on when an answer comes
         self._in_flight = replace(ask, opening=self._turns.opening)
-        start = self._starts.choose(ask)
+        fixed = self._options.language
+        start = self._starts.choose(ask, None if fixed else self._heard)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
         decided_text = join_words(self._agreement.committed_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
-            language=self._language,
-            before=self._before,
+            language=fixed,
+            languages=self._options.languages,
+            before=self._heard,
+            certain=self._speech_in(ask) < GROWTH * self._heard_in,
+            turn=self._starts.edge,
             hint=self._options.hint,
             prefix="" if final else without_end(decided_text) if self._segment else decided_text,
             final=final,
@@ -221,8 +229,6 @@ class StreamCore:
             result = replace(result, words=())
         answer = result.words
         result = replace(result, words=self._select_spoken(ask, result))
-        if self._options.multilingual:
-            result = replace(result, words=tuple(replace(word, language=result.language) for word in result.words))
         misses = self._starts.misses_speech(ask, result.words, answer, begun=bool(self._segment))
         if misses and self._starts.begin_later(ask):
             return  # the next request has the same audio, with less of what came before the turn
@@ -288,7 +294,7 @@ class StreamCore:
             self._cut(ask, result)
             return
         if not self._conclude_if_complete():
-            until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, self._language is None
+            until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, result.language != self._language
             self._commit(
                 self._agreement.receive(result.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
             )
@@ -334,8 +340,7 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        if self._options.multilingual:
-            self._language = None
+        self._heard_in = 0
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(self._starts.begin(turn))
         self._forget(turn.start - self._options.final)
@@ -380,17 +385,22 @@ class StreamCore:
         self.counts.unvoiced += len(result.words) - len(words)
         return self._starts.select_of_turn(words)
 
+    def _speech_in(self, ask: WindowRequest) -> int:
+        """Return how long the turn lasted at the time of a request, in samples."""
+        return ask.voiced - self._starts.edge
+
     def _learn_language(self, result: RecognitionResult, ask: WindowRequest) -> None:
-        """Settle the language if the engine is sure of it, and the answer is a final or has enough speech."""
-        if self._language is not None or result.language is None or not result.words:
+        """Note the language of an answer, and settle it if the answer is a final or has enough speech."""
+        if self._options.language is not None or result.language is None or not result.words:
             return
-        probability = result.language_probability or 0.0
-        enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
-        if enough and probability >= self._options.known:
+        speech, probability = self._speech_in(ask), result.language_probability or 0.0
+        if result.language != self._heard or speech >= GROWTH * self._heard_in:
+            self._heard_in = speech
+        self._heard = result.language
+        enough = ask.aim is not Aim.PARTIAL or speech >= self._options.known_after
+        if result.language != self._language and enough and probability >= self._options.known:
             self._language = result.language
-            if result.language != self._before:
-                self._events.append(LanguageDetected(result.language, probability))
-            self._before = result.language if self._options.multilingual else None
+            self._events.append(LanguageDetected(result.language, probability))
 
     def _make_room(self, room: int) -> None:
         """Drop some decided speech, which only helps the model, if fewer than *room* samples can be appended."""
