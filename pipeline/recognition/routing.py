@@ -118,9 +118,14 @@ class LanguageRouter:
         asked, result = await caller.hear_newest(request, assumed, newer)
         if asked.certain or len(allowed) == 1:
             return result
-        doubtful = [span for span in utterances(asked) if surety(result.words, span) < SURE]
-        again = [(span, await caller.hear_again(asked, span, result, allowed)) for span in doubtful]
-        return joined(result, [(span, heard) for span, heard in again if heard is not None])
+        spans = utterances(asked)
+        again = {
+            span: heard
+            for span in spans
+            if surety(words_in(span, spans, result.words)) < SURE
+            and (heard := await caller.hear_again(asked, span, result, allowed)) is not None
+        }
+        return joined(spans, result, again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,36 +165,36 @@ class _Caller:
         if found.language == result.language:
             return None
         heard = await self.hear(part_of(request, span), found)
-        return heard if surety(heard.words, span) > surety(result.words, span) else None
+        ours, theirs = words_in(span, [span], heard.words), words_in(span, utterances(request), result.words)
+        return heard if surety(ours) > surety(theirs) else None
 
     async def hear_by_utterance(
         self, request: DecodeRequest, allowed: frozenset[str], newer: Callable[[], DecodeRequest | None] | None
     ) -> RecognitionResult:
         """Detect the language of each utterance and hear it in that language.
 
-        If it is the language of the whole, the whole is heard at once.
+        If it is the language of the whole, the whole is heard at once, or the request that *newer* returns.
         """
-        newest = newer() if newer is not None else None
-        request = newest or request
         spans = utterances(request)
         found = [await self.detect(request, span, allowed) for span in spans]
-        if len({one.language for one in found}) == 1 and request.before in (None, found[0].language):
-            return await self.hear(request, found[0])
-        runs = [
-            ((group[0][0][0], group[-1][0][1]), min((one for _, one in group), key=lambda one: one.probability))
-            for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language)
-            if (group := list(several))
-        ]
-        heard = [(span, await self.hear(part_of(request, span), one)) for span, one in runs]
-        return joined(replace(heard[0][1], words=()), heard)
+        alone = request.turn is None or request.before in (None, found[0].language)
+        if alone and len({one.language for one in found}) == 1:
+            return await self.hear(request, found[0], newer)
+        runs: dict[tuple[int, int], RecognitionResult] = {}
+        for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language):
+            group = list(several)
+            run = group[0][0][0], group[-1][0][1]
+            runs[run] = await self.hear(part_of(request, run), min((one for _, one in group), key=_probability))
+        return joined(list(runs), next(iter(runs.values())), runs)
 
-    async def hear(self, request: DecodeRequest, found: _Found) -> RecognitionResult:
+    async def hear(
+        self, request: DecodeRequest, found: _Found, newer: Callable[[], DecodeRequest | None] | None = None
+    ) -> RecognitionResult:
         """Hear *request* in the language that was found, or in its rival, whichever answer has the surer words."""
-        _, result = await self.hear_newest(request, found.language, None)
+        asked, result = await self.hear_newest(request, found.language, newer)
         if found.rival is not None:
-            _, other = await self.hear_newest(request, found.rival, None)
-            whole = request.start, request.start + len(request.samples)
-            if surety(other.words, whole) > surety(result.words, whole):
+            _, other = await self.hear_newest(asked, found.rival, None)
+            if surety(other.words) > surety(result.words):
                 result = other
         return replace(result, language_probability=found.probability)
 
@@ -237,10 +242,19 @@ def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
     return spans
 
 
-def surety(words: Sequence[Word], span: tuple[int, int]) -> float:
-    """Return the mean probability of the words with their middle in *span*; 0 without words."""
-    inside = [word.probability for word in words if 2 * span[0] <= word.start + word.end < 2 * span[1]]
-    return sum(inside) / len(inside) if inside else 0.0
+def words_in(span: tuple[int, int], spans: Sequence[tuple[int, int]], words: Sequence[Word]) -> list[Word]:
+    """Return the *words* of the utterance *span*: each belongs to the one of *spans* that is nearest to its middle."""
+
+    def distance(word: Word, one: tuple[int, int]) -> float:
+        middle = (word.start + word.end) / 2
+        return max(one[0] - middle, middle - one[1], 0)
+
+    return [word for word in words if min(spans, key=lambda one: distance(word, one)) == span]
+
+
+def surety(words: Sequence[Word]) -> float:
+    """Return the mean probability of *words*; 0 if there are none."""
+    return sum(word.probability for word in words) / len(words) if words else 0.0
 
 
 def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
@@ -256,20 +270,24 @@ def in_language(result: RecognitionResult, language: str) -> RecognitionResult:
     return replace(result, language=language, words=tuple(replace(word, language=language) for word in result.words))
 
 
-def joined(result: RecognitionResult, again: Sequence[tuple[tuple[int, int], RecognitionResult]]) -> RecognitionResult:
-    """Return *result* with the words of the spans that were heard *again* in another language.
+def joined(
+    spans: Sequence[tuple[int, int]],
+    result: RecognitionResult,
+    again: Mapping[tuple[int, int], RecognitionResult],
+) -> RecognitionResult:
+    """Return *result* with other words for the utterances that were heard *again* in another language.
 
-    The language of the whole is that of most of its words.
+    The language of the whole, and its scores, are those of most of its words.
     """
     if not again:
         return result
-    words = [word for word in result.words if not any(2 * a <= word.start + word.end < 2 * b for (a, b), _ in again)]
-    for span, heard in again:
-        first, last = 2 * span[0], 2 * span[1]
-        words += [word for word in heard.words if first <= word.start + word.end < last]
-    words.sort(key=lambda word: (word.start, word.end))
+    answers = {span: again.get(span, result) for span in spans}
+    words = [word for span, answer in answers.items() for word in words_in(span, spans, answer.words)]
     spoken = [word.language for word in words] or [result.language]
     language = max(spoken, key=spoken.count)
-    answers = [result, *(heard for _, heard in again)]
-    main = next((answer for answer in reversed(answers) if answer.language == language), result)
+    main = next((answer for answer in answers.values() if answer.language == language), result)
     return replace(main, words=tuple(words), rejected=None if words else main.rejected)
+
+
+def _probability(found: _Found) -> float:
+    return found.probability
