@@ -27,8 +27,8 @@ class DecodeRequest:
     language: str | None = None  # the one that is spoken; None: it is found (routing.py), or the model detects it
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that a model knows
     before: str | None = None  # the one that was spoken before; None: nothing was
-    certain: bool = False  # *before* is the language of this utterance, detected on enough of it
-    turn: int | None = None  # where the utterance begins, in a live stream; None: a part of a file
+    detected: tuple[int, int] | None = None  # the speech on which *before* was detected in an earlier request
+    turn: int | None = None  # where the turn begins, in a live stream; None: a part of a file
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
     hint: str = ""  # vocabulary that the user expects
     final: bool = True  # False: a partial, whose words are recognised again in a later request
@@ -69,6 +69,10 @@ class RecognitionResult:
     avg_logprob: float
     no_speech_prob: float
     rejected: str | None = None  # the gate that refused the text (gates.py): "no_speech", "repetition", ...
+    detected: tuple[int, int] | None = None  # the speech on which the language was detected; None: it is assumed
+    changed: tuple[int, str] | None = (
+        None  # where in a turn another language begins, and which; the words are of no use
+    )
 
 
 class Engine(Protocol):

@@ -27,6 +27,9 @@ SURE = 0.7
 PLAIN, RIVAL = 0.8, 0.15
 """A language that is less probable than PLAIN is compared with the next one, if that one has RIVAL or more."""
 
+GROWTH = 2
+"""The language of a live utterance is detected again when it has grown to this many times the speech."""
+
 PAUSE = position(0.4)
 """A silence as long as this parts two utterances of a file."""
 
@@ -113,19 +116,29 @@ class LanguageRouter:
         caller = _Caller(self._models, tenant, urgency)
         allowed = request.languages & self._models.languages or self._models.languages
         assumed = next((code for code in (request.before, self._models.first) if code in allowed), None)
-        if assumed is None or not (request.certain or self._models.shows_itself(assumed)):
+        known = len(allowed) == 1 or _is_detected(request)
+        if assumed is None or not (known or self._models.shows_itself(assumed)):
             return await caller.hear_by_utterance(request, allowed, newer)
         asked, result = await caller.hear_newest(request, assumed, newer)
-        if asked.certain or len(allowed) == 1:
+        if len(allowed) == 1 or _is_detected(asked):
             return result
         spans = utterances(asked)
-        again = {
-            span: heard
+        if asked.turn is not None:
+            return await caller.check_live(asked, spans, result, allowed)
+        answers = {
+            span: await caller.check(asked, span, words_in(span, spans, result.words), result, allowed)
             for span in spans
-            if surety(words_in(span, spans, result.words)) < SURE
-            and (heard := await caller.hear_again(asked, span, result, allowed)) is not None
         }
-        return joined(spans, result, again)
+        return joined(spans, answers)
+
+
+def _is_detected(request: DecodeRequest) -> bool:
+    """Return whether the language of the newest utterance is known from enough of it."""
+    if request.detected is None:
+        return False
+    newest = utterances(request)[-1]
+    same = request.detected[0] <= newest[0] + AROUND and newest[0] <= request.detected[1]
+    return same and request.speech_between(*newest) < GROWTH * request.speech_between(*request.detected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +164,55 @@ class _Caller:
             return replace(found, language=language)
 
         model = await self.models.hearing(language)
-        told = replace(request, language=language)
-        result = await model.recognise(told, tenant=self.tenant, urgency=self.urgency, newer=newest)
-        return asked, in_language(result, language)
+        known = replace(request, language=language)
+        result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
+        words = tuple(replace(word, language=language) for word in result.words)
+        return asked, replace(result, language=language, language_probability=None, words=words)
 
-    async def hear_again(
-        self, request: DecodeRequest, span: tuple[int, int], result: RecognitionResult, allowed: frozenset[str]
-    ) -> RecognitionResult | None:
-        """Hear a span in its own language; None if that is the one of *result*, or *result* is surer of its words."""
-        if not result.words and request.speech_between(*span) < SHORTEST:
-            return None  # a noise
+    async def check_live(
+        self,
+        request: DecodeRequest,
+        spans: Sequence[tuple[int, int]],
+        result: RecognitionResult,
+        allowed: frozenset[str],
+    ) -> RecognitionResult:
+        """Check the language of the newest utterance of a turn, and return the answer that is right for the turn."""
+        newest = spans[-1]
+        words, speech = words_in(newest, spans, result.words), request.speech_between(*newest)
+        nothing_before = request.final and request.before is None
+        if speech < SHORTEST and not nothing_before and (surety(words) >= SURE or not words):
+            return result
+        answer = await self.check(request, newest, words, result, allowed, detect=True)
+        if answer.language != result.language and len(spans) > 1:
+            assert answer.language is not None
+            return replace(result, changed=(newest[0], answer.language))
+        return answer
+
+    async def check(
+        self,
+        request: DecodeRequest,
+        span: tuple[int, int],
+        words: Sequence[Word],
+        result: RecognitionResult,
+        allowed: frozenset[str],
+        *,
+        detect: bool = False,
+    ) -> RecognitionResult:
+        """Return the right answer for an utterance, which has *words* of *result* in an assumed language.
+
+        Its language is detected if the words are improbable or *detect* says so.
+        """
+        speech = request.speech_between(*span)
+        if not detect and (surety(words) >= SURE or (not words and speech < SHORTEST)):
+            return replace(result, language_probability=round(surety(words), 3))
         found = await self.detect(request, span, allowed)
         if found.language == result.language:
-            return None
+            return replace(result, language_probability=found.probability, detected=span)
         heard = await self.hear(part_of(request, span), found)
-        ours, theirs = words_in(span, [span], heard.words), words_in(span, utterances(request), result.words)
-        return heard if surety(ours) > surety(theirs) else None
+        better = surety(words_in(span, [span], heard.words)) > surety(words)
+        if better or (found.probability >= PLAIN and heard.words):
+            return replace(heard, detected=span)
+        return replace(result, detected=span)
 
     async def hear_by_utterance(
         self, request: DecodeRequest, allowed: frozenset[str], newer: Callable[[], DecodeRequest | None] | None
@@ -176,16 +222,23 @@ class _Caller:
         If it is the language of the whole, the whole is heard at once, or the request that *newer* returns.
         """
         spans = utterances(request)
+        if request.turn is not None:
+            newest = spans[-1]
+            one = await self.detect(request, newest, allowed)
+            if one.language == request.before or request.before is None:
+                return replace(await self.hear(request, one, newer), detected=newest)
+            if len(spans) == 1:
+                return replace(await self.hear(part_of(request, newest), one), detected=newest)
+            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], one.language))
         found = [await self.detect(request, span, allowed) for span in spans]
-        alone = request.turn is None or request.before in (None, found[0].language)
-        if alone and len({one.language for one in found}) == 1:
+        if len({one.language for one in found}) == 1:
             return await self.hear(request, found[0], newer)
         runs: dict[tuple[int, int], RecognitionResult] = {}
         for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language):
             group = list(several)
             run = group[0][0][0], group[-1][0][1]
             runs[run] = await self.hear(part_of(request, run), min((one for _, one in group), key=_probability))
-        return joined(list(runs), next(iter(runs.values())), runs)
+        return joined(list(runs), runs)
 
     async def hear(
         self, request: DecodeRequest, found: _Found, newer: Callable[[], DecodeRequest | None] | None = None
@@ -219,16 +272,14 @@ class _Caller:
 
 
 def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
-    """Return the spans of *request* whose language is to be found, in order; all of it if it is short.
+    """Return the spans of *request* whose language is to be found, in order; at least one. In a live turn only its own.
 
-    A live request has one, from the beginning of its turn. In a file pauses part them, and one with little speech
-    belongs to the one before, or at the beginning to the next.
+    Pauses part them, and one with little speech belongs to the one before, or at the beginning to the next.
     """
-    end = request.start + len(request.samples)
-    if request.turn is not None:
-        return [(max(request.start, request.turn), end)]
+    start, end = max(request.start, request.turn or 0), request.start + len(request.samples)
+    voiced = [(max(start, first), last) for first, last in request.voiced if last > start]
     groups: list[tuple[int, int]] = []
-    for first, last in request.voiced or [(request.start, end)]:
+    for first, last in voiced or [(start, end)]:
         if groups and first - groups[-1][1] < PAUSE:
             groups[-1] = groups[-1][0], last
         else:
@@ -265,27 +316,14 @@ def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
     return replace(request, samples=samples, start=start, prefix="", before=None)
 
 
-def in_language(result: RecognitionResult, language: str) -> RecognitionResult:
-    """Return *result* with its language at every word."""
-    return replace(result, language=language, words=tuple(replace(word, language=language) for word in result.words))
+def joined(spans: Sequence[tuple[int, int]], answers: Mapping[tuple[int, int], RecognitionResult]) -> RecognitionResult:
+    """Return one answer with the words that each utterance has in its own answer.
 
-
-def joined(
-    spans: Sequence[tuple[int, int]],
-    result: RecognitionResult,
-    again: Mapping[tuple[int, int], RecognitionResult],
-) -> RecognitionResult:
-    """Return *result* with other words for the utterances that were heard *again* in another language.
-
-    The language of the whole, and its scores, are those of most of its words.
+    The language of the whole, and its scores, are those of most words.
     """
-    if not again:
-        return result
-    answers = {span: again.get(span, result) for span in spans}
-    words = [word for span, answer in answers.items() for word in words_in(span, spans, answer.words)]
-    spoken = [word.language for word in words] or [result.language]
-    language = max(spoken, key=spoken.count)
-    main = next((answer for answer in answers.values() if answer.language == language), result)
+    words = [word for span in spans for word in words_in(span, spans, answers[span].words)]
+    spoken = [word.language for word in words]
+    main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
     return replace(main, words=tuple(words), rejected=None if words else main.rejected)
 
 

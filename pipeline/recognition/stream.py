@@ -46,9 +46,6 @@ from pipeline.words import Segment, Word, join_words
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
 
-GROWTH = 2
-"""The language of a turn is found again when the turn has grown to this many times the speech it was found in."""
-
 RELEASED_AT_ONCE = position(5)
 """How much decided audio is dropped at once, and the room in the window below which it is dropped."""
 
@@ -72,7 +69,9 @@ class StreamCore:
         self._step = options.step
         self._language = options.language or options.before  # that is known to be spoken
         self._heard = self._language  # the language of the newest answer, which may be wrong
-        self._heard_in = 0  # how much speech of the turn that language was found in
+        self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected
+        self._next: str | None = None  # the language of the turn that begins where the first one was split
+        self._mixed = False  # whether more than one language was spoken
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
@@ -194,7 +193,7 @@ class StreamCore:
             language=fixed,
             languages=self._options.languages,
             before=self._heard,
-            certain=self._speech_in(ask) < GROWTH * self._heard_in,
+            detected=self._detected,
             turn=self._starts.edge,
             hint=self._options.hint,
             prefix="" if final else without_end(decided_text) if self._segment else decided_text,
@@ -224,6 +223,8 @@ class StreamCore:
         self.counts.partials += ask.aim is Aim.PARTIAL
         self.counts.finals += ask.aim is not Aim.PARTIAL
         self._failed = 0
+        if result.changed is not None and self._split_turn(*result.changed):
+            return
         if result.rejected is not None:
             self.counts.rejected += 1
             result = replace(result, words=())
@@ -294,9 +295,15 @@ class StreamCore:
             self._cut(ask, result)
             return
         if not self._conclude_if_complete():
-            until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, result.language != self._language
             self._commit(
-                self._agreement.receive(result.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
+                self._agreement.receive(
+                    result.words,
+                    until=self._audio_end(ask),
+                    paused=ask.aim is Aim.FINAL,
+                    doubted=self._language is None,
+                    held=self._language_is_open(result),
+                    opening=ask.opening,
+                )
             )
             self._report_pending()
 
@@ -340,7 +347,8 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        self._heard_in = 0
+        self._detected = None
+        self._heard, self._next = self._next or self._heard, None
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(self._starts.begin(turn))
         self._forget(turn.start - self._options.final)
@@ -385,20 +393,41 @@ class StreamCore:
         self.counts.unvoiced += len(result.words) - len(words)
         return self._starts.select_of_turn(words)
 
-    def _speech_in(self, ask: WindowRequest) -> int:
-        """Return how long the turn lasted at the time of a request, in samples."""
-        return ask.voiced - self._starts.edge
+    def _split_turn(self, at: int, language: str) -> bool:
+        """End the first turn in the pause before *at*, where another language begins, if that is still possible."""
+        turn = self._turns.first
+        if turn is None or not self._starts.edge < at < turn.voiced or at < self._agreement.end:
+            return False
+        before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
+        self._turns.split_first(at, before[-1][1] if before else at)
+        self._answered = self._last_words = None
+        self._next = language
+        return True
+
+    def _language_is_open(self, result: RecognitionResult) -> bool:
+        """Return whether the words of an answer must wait because they may be of another language.
+
+        Where one language was spoken so far, it is believed until an answer says otherwise, so that words are quick.
+        """
+        options, detected = self._options, self._detected
+        if options.language is not None or self._language is None:
+            return False
+        early = detected is None or detected[1] - detected[0] < options.known_after
+        doubtful = result.language_probability is not None and result.language_probability < options.known
+        return result.language != self._language or doubtful or (self._mixed and early)
 
     def _learn_language(self, result: RecognitionResult, ask: WindowRequest) -> None:
         """Note the language of an answer, and settle it if the answer is a final or has enough speech."""
         if self._options.language is not None or result.language is None or not result.words:
             return
-        speech, probability = self._speech_in(ask), result.language_probability or 0.0
-        if result.language != self._heard or speech >= GROWTH * self._heard_in:
-            self._heard_in = speech
+        probability = result.language_probability
         self._heard = result.language
-        enough = ask.aim is not Aim.PARTIAL or speech >= self._options.known_after
+        if result.detected is None or probability is None:
+            return
+        self._detected = result.detected
+        enough = ask.aim is not Aim.PARTIAL or ask.voiced - result.detected[0] >= self._options.known_after
         if result.language != self._language and enough and probability >= self._options.known:
+            self._mixed = self._language is not None
             self._language = result.language
             self._events.append(LanguageDetected(result.language, probability))
 
