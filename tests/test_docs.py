@@ -140,27 +140,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "estimator",
-        "pipeline",
-        "pipeline/ingest",
-        "pipeline/recognition",
-        "pipeline/text",
-        "server/live",
-        "server/dialects/deepgram",
-        "server/dialects/openai",
-        "server/storage",
-    ],
-)
-def test_a_folders_readme_names_each_of_its_files(folder: str) -> None:
-    place = ROOT / folder
-    text = (place / "README.md").read_text(encoding="utf-8")
-    others = [page.parent for page in place.rglob("README.md") if page.parent != place]
-    files = [path for path in place.rglob("*.py") if not any(path.is_relative_to(other) for other in others)]
-    names = sorted({path.name for path in files} - {"__init__.py"})
-    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)] == []
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in PAGES if page.name == "README.md"])
+def test_every_python_file_that_a_readme_names_exists(page: str) -> None:
+    files = [path.as_posix() for place in (*PLACES, "scripts", "tests") for path in (ROOT / place).rglob("*.py")]
+    named = set(re.findall(r"[\w/]*\w\.py\b", (ROOT / page).read_text(encoding="utf-8")))
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name.lstrip('/')}") for path in files)] == []
 
 
 def test_every_file_that_the_security_page_names_exists() -> None:
