@@ -30,7 +30,7 @@ from pipeline.words import Word
 
 MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
-"""The most words that are held, and the most audio from the start of the first one."""
+"""The most words that are held, and the most audio from the start of the first one: readers wait for them."""
 
 HIDDEN_PAUSE = position(4.0)
 """The longest pause within a secret that has its label already: a figure in the pause may not have been recognised."""
@@ -62,9 +62,10 @@ class TextStage:
         patient: bool = False,
         settings: TextSettings = USUAL_SETTINGS,
     ) -> None:
-        """Continue after the *earlier* words. If they end with a label, figures that follow may be part of its secret.
+        """Hold no words yet.
 
-        *patient* is for files: no reader waits for the words, so more is held, also what may begin an address.
+        *earlier*: the words before. If they end with a label, figures that follow may be part of its secret.
+        *patient*: for files. No reader waits for the words, so more is held, also what may begin an address.
         """
         self._options = options
         self._settings = settings

@@ -3,7 +3,7 @@
 People say "4242 4242 4242 4242", and Whisper then often continues such a row until its window is full. The text does
 not show that, since the row was said, but the time does: nobody says figures so fast. Only the time of the whole row
 counts. The times of its words are wrong, because the model no longer follows the audio. whisper.py decodes a window
-with such a row again, and gates.py judges an answer without it. ../decisions.md has the measurements.
+with such a row again, and gates.py judges an answer without it.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence
