@@ -141,8 +141,7 @@ class Agreement:
     ) -> tuple[Word, ...]:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
-        *paused*: the audio ends in silence, so its last word is complete.
-        *doubted*: one hypothesis is never enough.
+        *paused*: the audio ends in silence, so its last word is complete. *doubted*: one hypothesis is never enough.
         *opening*: the stream has had little speech, so doubtful words wait for more audio.
         """
         fresh = [self._with_history(word) for word in self.select_fresh(words, until)]

@@ -149,9 +149,8 @@ class Scheduler:
     ) -> RecognitionResult:
         """Return what is recognised in *request*. May be cancelled. Raises EngineFailed, EngineTimeout.
 
-        *urgency*: left out, it is that of a live window.
-        *newer*: is called when the turn of *request* comes. If it returns a newer request of the same stream, that one
-        is answered instead.
+        *urgency*: left out, that of a live window.
+        *newer*: called when the turn of *request* comes; a newer request that it returns is answered instead.
         """
         if urgency is None:
             urgency = _urgency(request)
