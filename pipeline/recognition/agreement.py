@@ -95,7 +95,7 @@ class Agreement:
     def shown(self) -> tuple[Word, ...]:
         """The pending words, without those at the end that will probably change: doubtful ones, or ones cut off.
 
-        An improbable word that only one hypothesis has hides all words after it, because they change with it. The first
+        If only one hypothesis has an improbable word, all words after it are hidden too: they change with it. The first
         word is shown even at the end of the audio, so that readers see at once that somebody speaks.
         """
         options = self._options

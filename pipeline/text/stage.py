@@ -7,10 +7,10 @@ the beginning of a card number, so its words are held until the number is comple
 - nobody spoke for PAUSE after it (in files for longer if it may be a group of a card), or
 - it was held for MAX_HELD, or MAX_HELD_WORDS are held. Then the words before the longest pause are released.
 
-If secrets are to be hidden, the third case releases all words. It hides the figures of a number that may go on, and
-remembers where they ended (`_hidden_to`), so that the rest of the number is hidden when it comes. Redaction works on
-the recognised words, before any other step, because another step could break a number up. The other steps never touch a
-label. Words are taken one by one, so the text does not depend on how they were cut into requests.
+With redaction the third case releases all words. It hides the figures of a number that may go on, and notes where they
+ended (`_hidden_to`), so that the rest is hidden when it comes. Redaction works on the recognised words, before any
+other step, because another step could break a number up. No other step touches a label. Words are read one by one, so
+the text does not depend on how they were cut into requests.
 """
 
 from collections import deque
