@@ -270,11 +270,10 @@ def recording(
     channel: int | None = None,
     separate: int | None = None,
 ) -> Iterator[OpenRecording]:
-    """Open the recording in *source*.
+    """Open the recording in *source*: one of its channels, counted from 0, or with None all of them mixed.
 
-    *live*: start after a few kilobytes instead of reading far ahead.
-    *channel*: the one to decode, from 0; None mixes all of them.
-    *separate*: of a live stream, the number of channels to decode side by side.
+    *live* starts after a few kilobytes instead of reading far ahead. *separate* is for live streams, and is the number
+    of channels if each is to be decoded separately.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
     """

@@ -108,10 +108,10 @@ class Isolation:
     def decoding(
         self, path: Path, limits: DecodeLimits, channel: int | None = None, part: MemoryPart | None = None
     ) -> "Iterator[Decoding]":
-        """Decode a file. Entering waits for its first frame.
+        """Decode a file: one of its channels, or with None all of them mixed. Entering waits for its first frame.
 
-        *channel*: the one to decode, from 0; None mixes all of them.
-        *part*: memory that the caller has claimed for this decoder and gives back itself; None claims it here.
+        *part* is memory that the caller has claimed for this decoder, and gives back itself. With None it is claimed
+        here.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout, DecodersBusy,
         DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
@@ -133,11 +133,10 @@ class Isolation:
     ) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
-        *separate*: the number of channels, if the samples are to have the shape (n, channels).
-        *part*: memory that was claimed for this decoder and is given back at the end; None claims it now.
-
-        The errors of decoding() are raised while iterating, InvalidAudio also for a wrong number of channels. A stream
-        may pause for any time; only CPU time without a result counts as a stall.
+        *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
+        With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
+        raised while iterating, InvalidAudio also for another number of channels. The stream may pause for any time;
+        only CPU time without a result counts as a stall.
         """
         with ExitStack() as stack:
             stack.callback((part or self.memory.claim()).release)
