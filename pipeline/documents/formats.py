@@ -148,9 +148,10 @@ def growing_vtt(
 ) -> bytes:
     """Return WebVTT of a recording of which the first *duration* samples are known.
 
-    When more segments follow, the cues stay as they are, but for the end of the last one. If voices are distinguished,
-    *speakers* has the speaker of each word that has one yet, and a cue gets the voice that speaks most of its words.
-    Speakers do not change how cues are cut, because the label of a word may still change.
+    *speakers*: the speaker of each word that has one yet. A cue gets the voice of most of its words. Speakers do
+    not change how cues are cut, because the label of a word may still change.
+
+    When more segments follow, the cues stay as they are, but for the end of the last one.
     """
     if speakers is None:
         return _webvtt(_cues(segments, duration, shape, growing=True))
