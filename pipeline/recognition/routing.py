@@ -120,9 +120,9 @@ class LanguageRouter:
         if assumed is None or not (known or self._models.shows_itself(assumed)):
             return await caller.hear_by_utterance(request, allowed, newer)
         asked, result = await caller.hear_newest(request, assumed, newer)
-        if len(allowed) == 1 or _is_detected(asked):
-            return result
         spans = utterances(asked)
+        if len(allowed) == 1 or (_is_detected(asked) and not asked.final):
+            return result
         if asked.turn is not None:
             return await caller.check_live(asked, spans, result, allowed)
         answers = {
@@ -137,7 +137,8 @@ def _is_detected(request: DecodeRequest) -> bool:
     if request.detected is None:
         return False
     newest = utterances(request)[-1]
-    same = request.detected[0] <= newest[0] + AROUND and newest[0] <= request.detected[1]
+    cut_off = newest[0] <= request.start + AROUND  # the beginning of the utterance is not in the request
+    same = newest[0] - request.detected[0] <= PAUSE or (cut_off and newest[0] < request.detected[1])
     return same and request.speech_between(*newest) < GROWTH * request.speech_between(*request.detected)
 
 
@@ -180,7 +181,8 @@ class _Caller:
         newest = spans[-1]
         words, speech = words_in(newest, spans, result.words), request.speech_between(*newest)
         nothing_before = request.final and request.before is None
-        if speech < SHORTEST and not nothing_before and (surety(words) >= SURE or not words):
+        sure = surety(words) >= SURE
+        if (sure and _is_detected(request)) or (speech < SHORTEST and not nothing_before and (sure or not words)):
             return result
         answer = await self.check(request, newest, words, result, allowed, detect=True)
         if answer.language != result.language and len(spans) > 1:
@@ -205,9 +207,12 @@ class _Caller:
         speech = request.speech_between(*span)
         if not detect and (surety(words) >= SURE or (not words and speech < SHORTEST)):
             return replace(result, language_probability=round(surety(words), 3))
-        found = await self.detect(request, span, allowed)
+        sure = surety(words) >= SURE
+        found = await self.detect(request if sure else replace(request, before=None), span, allowed)
         if found.language == result.language:
-            return replace(result, language_probability=found.probability, detected=span)
+            if sure or found.rival is None:
+                return replace(result, language_probability=found.probability, detected=span)
+            found = _Found(found.rival, 1 - found.probability)
         heard = await self.hear(part_of(request, span), found)
         better = surety(words_in(span, [span], heard.words)) > surety(words)
         if better or (found.probability >= PLAIN and heard.words):
