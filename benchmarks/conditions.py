@@ -15,8 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.random import Generator
 
-from benchmarks.live_scores import Truth
-from benchmarks.tracks import Track
+from benchmarks.tracks import Track, Truth
 from pipeline.audio import RATE, Samples
 
 Condition: TypeAlias = Callable[[Sequence[Track], int], list[Track]]
@@ -172,13 +171,6 @@ CONDITIONS: Mapping[str, Condition] = {
 
 PIECES = ("short alone", "cut anywhere")
 """Conditions that take clips apart. The others change how a clip sounds, or join clips."""
-
-
-FIXED = (
-    "clean", "pace 0.9", "pace 1.1", "pace 1.35", "30 dB quieter", "45 dB quieter", "clipped by 24 dB",
-    "jumps of 30 dB", "offset 0.2",
-)  # fmt: skip
-"""Conditions in which nothing is random: every seed gives the same."""
 
 
 def string_together(

@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from benchmarks.live_scores import Scores, Seen
-from benchmarks.measure import cpu_s, rise, rss_mb, spread
+from benchmarks.measure import cpu_s, rss_mb, spread
 from benchmarks.tracks import Track
 from benchmarks.wires import Refused, Wire
 from pipeline.audio import RATE
@@ -32,11 +32,9 @@ class Crowd:
     open: Opener
     pid: int  # of the server
     since_s: float = 0.0  # words that end earlier count for accuracy alone
-    frame_s: float = FRAME_S
     scores: Scores = field(default_factory=Scores)
     sender_late_s: list[float] = field(default_factory=list)
     audio_s: float = 0.0
-    retractions: int = 0
     refused: int = 0
     finished: int = 0
     unfinished: int = 0  # closed, or silent, before they said that they were over
@@ -61,18 +59,12 @@ class Crowd:
             "refused": self.refused,
             "unfinished": self.unfinished,
             **self.scores.table(),
-            "retractions": self.retractions,
             "audio_s": round(self.audio_s),
             "cpu_per_audio_s": round(cpu / max(1.0, self.audio_s), 4),
             "rss_mb": round(max(self.rss_mb)),
-            "rss_mb_rise_per_min": rise(self.rss_mb, SAMPLE_S),
             "sender_late_s": late,
             "void": late.get("p99", 0.0) > LATEST_SENDER_S,
         }
-
-    def memory_mb(self) -> list[float]:
-        """Return the server's memory at the start of each minute."""
-        return [round(mb, 1) for mb in self.rss_mb[:: round(60 / SAMPLE_S)]]
 
     async def _watch(self) -> None:
         while True:
@@ -94,7 +86,6 @@ class Crowd:
         self.finished += finished
         self.unfinished += not finished
         self.audio_s += len(track.samples) / RATE
-        self.retractions += wire.retractions
         self.scores.add(track.truth, seen, offline=track.offline, since=self.since_s, language=track.language)
 
     async def _speak(
@@ -111,8 +102,6 @@ class Crowd:
         with suppress(ConnectionClosed):  # what was heard until then counts, and that it is not over
             await self._send(connection, wire, track, began)
             sent.set()
-            if wire.patience_s:  # what its own client does
-                await asyncio.wait({reading}, timeout=wire.patience_s)
             await connection.send(wire.goodbye)
             await asyncio.wait({reading}, timeout=TAIL_S)
             finished = reading.done()
@@ -125,7 +114,7 @@ class Crowd:
 
     async def _send(self, connection: ClientConnection, wire: Wire, track: Track, began: float) -> None:
         loop = asyncio.get_running_loop()
-        size = round(self.frame_s * RATE)
+        size = round(FRAME_S * RATE)
         for at in range(0, len(track.samples), size):
             frame = track.samples[at : at + size]
             due = began + (at + len(frame)) / RATE

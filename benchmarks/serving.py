@@ -1,4 +1,4 @@
-"""Starts a Scribewire server to measure, and reads its /metrics."""
+"""Starts a Scribewire server to measure."""
 
 import os
 import re
@@ -7,16 +7,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-
-import httpx
 
 from benchmarks.measure import ROOT
 
 START_S = 60
-LOOP_LAG = "scribewire_loop_lag_seconds"
 
 
 @dataclass(frozen=True)
@@ -30,20 +27,16 @@ class Serving:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def metrics(self) -> str:
-        return httpx.get(f"{self.base}/metrics", timeout=30).text
-
 
 @contextmanager
-def serving(
-    limits: Mapping[str, str] | None = None, *, program: str = "server", root: Path = ROOT, **settings: str
-) -> Iterator[Serving]:
-    """Start a server on a free port with an empty data folder. *limits* replaces parts of server/limits.toml.
+def serving(limits: Mapping[str, str] | None = None, *, kept: Path | None = None, **settings: str) -> Iterator[Serving]:
+    """Start a server on a free port.
 
-    *program* is the module whose command "serve" it is, *root* the folder with its code.
+    *limits*: parts of server/limits.toml, each with what takes its place.
+    *kept*: the folder of its data, which may be that of an earlier server; None: an empty one that is deleted.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        text = (root / "server" / "limits.toml").read_text()
+    with nullcontext(str(kept)) if kept else tempfile.TemporaryDirectory() as folder:
+        text = (ROOT / "server" / "limits.toml").read_text()
         for old, new in (limits or {}).items():
             if old not in text:
                 raise SystemExit(f"server/limits.toml has no {old!r}")
@@ -51,12 +44,12 @@ def serving(
         (Path(folder) / "limits.toml").write_text(text)
         ours = {"DATA_DIR": f"{folder}/data", "PORT": "0", "LIMITS_FILE": f"{folder}/limits.toml", **settings}
         temporary = Path(folder) / "tmp"
-        temporary.mkdir()
+        temporary.mkdir(exist_ok=True)
         log = Path(folder) / "log"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", program, "serve"],
-                cwd=root,
+                [sys.executable, "-m", "server", "serve"],
+                cwd=ROOT,
                 stderr=file,
                 env={
                     **os.environ,
@@ -70,18 +63,6 @@ def serving(
         finally:
             process.terminate()
             process.wait(60)
-
-
-def buckets(metrics: str, name: str = LOOP_LAG) -> dict[float, float]:
-    """Return a histogram: the upper edge of each bucket and the observations up to it."""
-    found = re.findall(rf'{name}_bucket\{{le="([^"]+)"\}} (\S+)', metrics)
-    return {float(edge.replace("+Inf", "inf")): float(count) for edge, count in found}
-
-
-def percentile(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float:
-    """Return the upper edge of the bucket with the percentile of the observations between the two readings."""
-    counts = {edge: after[edge] - before[edge] for edge in after}
-    return next(edge for edge, count in sorted(counts.items()) if count >= share * counts[float("inf")])
 
 
 def _address(log: Path) -> str:

@@ -44,7 +44,7 @@ def ours(path: Path, model: str) -> Words:
     from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415  as above
     from pipeline.recognition.scheduler import Scheduler  # noqa: PLC0415  as above
 
-    async def words(stack: ExitStack) -> Words:
+    async def hear(stack: ExitStack) -> Words:
         engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
         batch = Batch(
             engine=engine,
@@ -56,11 +56,12 @@ def ours(path: Path, model: str) -> Words:
         found: Words = []
         async for chunk in batch.transcribe(path, BatchOptions(tenant="file")):
             for segment in chunk.segments:
-                found += [(word.text, word.start / RATE, word.end / RATE) for word in segment.words]
+                words = segment.words
+                found += [(" " * word.spaced + word.text, word.start / RATE, word.end / RATE) for word in words]
         return found
 
     with ExitStack() as stack:
-        return asyncio.run(words(stack))
+        return asyncio.run(hear(stack))
 
 
 def transcribe_batched(path: Path, model: str) -> Words:
@@ -106,7 +107,7 @@ def main() -> None:
         result = compare_systems(Path(folder), choices, given.minutes, given.rounds)
     print(json.dumps(result, indent=1))
     if not given.no_write:
-        print(write(choices.result("throughput"), result))
+        print(write("throughput", result))
 
 
 def compare_systems(folder: Path, choices: Choices, minutes: float, rounds: int) -> dict[str, Any]:
@@ -153,8 +154,9 @@ def run(system: str, path: Path, choices: Choices, track: Track) -> dict[str, fl
         out.seek(0)
         answer = json.loads(out.read())
     heard = row([(track, RecognitionResult([Shown(*word) for word in answer["words"]], track.language))])
-    figures = {name: heard[name] for name in heard if name == "wer" or name.endswith(" ms")}
-    return {"wall_s": wall_s, "cpu_s": answer["cpu_s"], "peak_rss_mb": peak, "words": len(answer["words"]), **figures}
+    figures = {name: heard[name] for name in ("words", "wer")}
+    figures |= {f"{edge}_error_s": heard[f"{edge}_s"].get("p95", 0.0) for edge in ("start", "end")}
+    return {"wall_s": wall_s, "cpu_s": answer["cpu_s"], "peak_rss_mb": peak, **figures}
 
 
 def _resident(pid: int) -> float:
@@ -167,7 +169,7 @@ def _resident(pid: int) -> float:
 def median_run(runs: list[dict[str, float]], audio_s: float) -> dict[str, Any]:
     middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     return {
-        **{name: round(value, 4 if name == "wer" else 1) for name, value in middle.items()},
+        **{name: round(value, 1 if value > 1 else 4) for name, value in middle.items()},
         "audio_s_per_cpu_s": round(audio_s / middle["cpu_s"], 1),
         "audio_s_per_s": round(audio_s / middle["wall_s"], 1),
     }
