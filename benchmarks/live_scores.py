@@ -45,7 +45,7 @@ def plain(words: Sequence[Truth] | Sequence[Shown]) -> list[str]:
 
 @dataclass(slots=True)
 class Scores:
-    """The scores of one stream, or of many together. Lists of seconds have an entry for each word that came out right."""
+    """The scores of one stream, or of many together. Lists of seconds have one entry for each right word."""
 
     errors: list[int] = field(default_factory=list)  # of each stream
     words: list[int] = field(default_factory=list)

@@ -9,21 +9,19 @@ process and its descendants from start to end, so both include loading.
 """
 
 import argparse
-import asyncio
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import soundfile
 
+from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
 from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
@@ -34,60 +32,7 @@ from pipeline.audio import RATE
 SHORT_MIN = 5  # the file that memory is compared with
 SAMPLE_S = 0.05  # between two looks at memory
 
-Words: TypeAlias = list[tuple[str, float, float]]
-
-
-def ours(path: Path, model: str) -> Words:
-    from pipeline.batch import Batch, BatchOptions  # noqa: PLC0415  each process loads what it measures
-    from pipeline.ingest.isolation import Isolation  # noqa: PLC0415  as above
-    from pipeline.ingest.vad import VoiceDetector  # noqa: PLC0415  as above
-    from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415  as above
-    from pipeline.recognition.scheduler import Scheduler  # noqa: PLC0415  as above
-
-    async def hear(stack: ExitStack) -> Words:
-        engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
-        batch = Batch(
-            engine=engine,
-            recogniser=stack.enter_context(closing(Scheduler(engine))),
-            voice=VoiceDetector(),
-            isolation=stack.enter_context(closing(Isolation())),
-            threads=stack.enter_context(ThreadPoolExecutor(2)),
-        )
-        found: Words = []
-        async for chunk in batch.transcribe(path, BatchOptions(tenant="file")):
-            for segment in chunk.segments:
-                words = segment.words
-                found += [(" " * word.spaced + word.text, word.start / RATE, word.end / RATE) for word in words]
-        return found
-
-    with ExitStack() as stack:
-        return asyncio.run(hear(stack))
-
-
-def transcribe_batched(path: Path, model: str) -> Words:
-    from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  as above
-
-    pipeline = BatchedInferencePipeline(WhisperModel(model, device="cpu", compute_type="int8"))
-    segments, _ = pipeline.transcribe(str(path), batch_size=8, word_timestamps=True)
-    return _words(segments)
-
-
-def sequential(path: Path, model: str) -> Words:
-    from faster_whisper import WhisperModel  # noqa: PLC0415  as above
-
-    segments, _ = WhisperModel(model, device="cpu", compute_type="int8").transcribe(str(path), word_timestamps=True)
-    return _words(segments)
-
-
-def _words(segments: Iterable[Any]) -> Words:
-    return [(word.word, float(word.start), float(word.end)) for segment in segments for word in segment.words or ()]
-
-
-SYSTEMS: dict[str, Callable[[Path, str], Words]] = {
-    "ours": ours,
-    "batched": transcribe_batched,
-    "sequential": sequential,
-}
+SYSTEMS: Mapping[str, Callable[[str], Hears]] = {"ours": by_us, "batched": by_batched, "sequential": by_transcribe}
 
 
 def main() -> None:
@@ -100,8 +45,8 @@ def main() -> None:
     given = parser.parse_args()
     choices = choices_of(given)
     if given.only:
-        words = SYSTEMS[given.only[0]](Path(given.only[1]), choices.model)
-        print(json.dumps({"cpu_s": cpu_s(), "words": words}))
+        [heard] = SYSTEMS[given.only[0]](choices.model)([Path(given.only[1])])
+        print(json.dumps({"cpu_s": cpu_s(), "words": [(word.text, word.start, word.end) for word in heard.words]}))
         return
     with tempfile.TemporaryDirectory() as folder:
         result = compare_systems(Path(folder), choices, given.minutes, given.rounds)
