@@ -10,11 +10,8 @@ the same few clips, so all of them together say no more about other voices than 
 """
 
 import argparse
-import asyncio
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,12 +26,6 @@ from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.tracks import Track, wordless
 from pipeline.audio import RATE
-from pipeline.batch import Batch, BatchOptions
-from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import Engine
-from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.scheduler import Scheduler
 
 OURS, THEIRS = "scribewire", "faster-whisper transcribe()"
 AT_ONCE = 4  # files
@@ -65,33 +56,10 @@ def main() -> None:
 
 
 def by_us(model: str) -> Hears:
-    """Return what this project recognises with *model*, four files at a time."""
+    """Return what this project recognises with *model*, AT_ONCE files at a time."""
+    from benchmarks.our_files import recognise  # noqa: PLC0415  a process that measures another system loads none of it
 
-    def hear(paths: Sequence[Path]) -> list[RecognitionResult]:
-        with ExitStack() as stack:
-            engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
-            isolation = stack.enter_context(closing(Isolation()))
-            threads = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
-            return asyncio.run(_batch(paths, engine, isolation, threads))
-
-    return hear
-
-
-async def _batch(
-    paths: Sequence[Path], engine: Engine, isolation: Isolation, threads: ThreadPoolExecutor
-) -> list[RecognitionResult]:
-    slots = asyncio.Semaphore(AT_ONCE)
-    with closing(Scheduler(engine)) as scheduler:
-        batch = Batch(engine=engine, recogniser=scheduler, voice=VoiceDetector(), isolation=isolation, threads=threads)
-
-        async def one(path: Path) -> RecognitionResult:
-            async with slots:
-                chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant=str(path)))]
-            words = [word for chunk in chunks for segment in chunk.segments for word in segment.words]
-            shown = [Shown(" " * word.spaced + word.text, word.start / RATE, word.end / RATE) for word in words]
-            return RecognitionResult(shown, chunks[-1].language)
-
-        return list(await asyncio.gather(*map(one, paths)))
+    return partial(recognise, model=model, at_once=AT_ONCE)
 
 
 def by_transcribe(model: str) -> Hears:

@@ -194,20 +194,6 @@ def string_together(
     return Track(f"joined {seed}", clips[0].language, _within_scale(samples), tuple(truth))
 
 
-def string_in_condition(condition: str, clips: Sequence[Track], seed: int, length_s: float) -> Track:
-    """Return a joined track in one of CONDITIONS. Noise and rooms apply to the whole track; cut clips are joined.
-
-    Another pace makes the track longer or shorter. Raises ValueError for "cut anywhere", because cut words cannot be
-    told apart on a joined track.
-    """
-    if condition == "cut anywhere":
-        raise ValueError(f"no track can be joined in the condition {condition!r}")
-    if condition in PIECES:
-        return string_together(CONDITIONS[condition](clips, seed), seed, length_s)
-    track = string_together(clips, seed, length_s)
-    return track if condition == "joined" else CONDITIONS[condition]([track], seed)[0]
-
-
 def speech_level(samples: Samples) -> float:
     """Return the root mean square of the frames with speech, 0 for silence."""
     power = _powers(samples)

@@ -90,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def recordings_in(folder: Path) -> Iterator[Clip]:
     """Yield the recordings of a folder, by name. Raises SystemExit if it has none, or one that lacks its audio."""
     clips = [
-        clip for path in sorted(folder.rglob("*.txt")) for clip in (chapter if _is_chapter(path) else single)(path)
+        clip
+        for path in sorted(folder.rglob("*.txt"))
+        for clip in (chapter if path.name.endswith(CHAPTER) else single)(path)
     ]
     if not any(spoken_words(clip.text) for clip in clips):
         raise SystemExit(f"{folder} has no recordings with words: it must hold {LAYOUTS}")
@@ -203,10 +205,6 @@ def decode_file(path: Path) -> Samples:
             return np.concatenate([np.zeros(0, np.float32), *chunks])
     except PipelineError as error:
         raise SystemExit(f"{path} cannot be heard: {error}") from error
-
-
-def _is_chapter(path: Path) -> bool:
-    return path.name.endswith(CHAPTER)
 
 
 def _head(path: Path) -> bytes:

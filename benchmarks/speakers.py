@@ -149,7 +149,7 @@ def most_agreeing(pairs: Iterable[tuple[str | None, str | None]]) -> int:
     return int(counts[linear_sum_assignment(-counts)].sum())
 
 
-def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *, show: bool) -> dict[str, Score]:
+def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System) -> dict[str, Score]:
     """Return the score of each group, of all conversations together, and of all in which two speak at once."""
     scores: dict[str, Score] = {}
     for talk, words in zip(talks, heard, strict=True):
@@ -158,10 +158,6 @@ def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *,
         cpu_s = time.process_time() - began
         for name in dict.fromkeys((talk.group, *(("conversations",) if talk.group != "meetings" else ()))):
             scores.setdefault(name, Score()).add(talk, words, answer, cpu_s)
-        if show:
-            one = Score()
-            one.add(talk, words, answer, cpu_s)
-            print(talk.group, talk.voices, "voices,", len({turn.speaker for turn in answer.turns}), "found", one.row())
     return scores
 
 
@@ -194,7 +190,6 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--meetings", type=Path, default=SPEECH / "meetings", metavar="FOLDER")
     parser.add_argument("--people", type=Path, metavar="FOLDER", help="with a folder of clips of each: held apart")
-    parser.add_argument("--show", action="store_true", help="print the figures of each recording")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     models = SpeakerModels()
@@ -208,7 +203,7 @@ def main() -> None:
         result[kind] = {
             name: {
                 group: score.row()
-                for group, score in score_system(talks, heard, partial(SYSTEMS[name], models), show=given.show).items()
+                for group, score in score_system(talks, heard, partial(SYSTEMS[name], models)).items()
             }
             for name in given.systems
         }

@@ -6,7 +6,7 @@ A page has `<!-- NAME -->` and `<!-- end -->` around each table, and NAME is one
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,56 +15,45 @@ PAGES = (HERE / "README.md", HERE.parent / "README.md")
 
 Row: TypeAlias = Mapping[str, Any]
 
-LAG = "{commit_s[p50]:.2f}/{commit_s[p95]:.2f} s"
-"""How late half of the words are, and 95 % of them."""
 
+class Spread(dict[str, float]):
+    """Percentiles of seconds, which a page shows as half of the values and 95 % of them."""
+
+    def __format__(self, spec: str) -> str:
+        return f"{self['p50']:{spec or '.2f'}}/{self['p95']:{spec or '.2f'}} s"
+
+
+# fmt: off
 IN_SHORT = (
-    (
-        "a live word is final after its end (half of the words/95 %)",
-        "1 session {peers[systems][0][commit_s][p50]:.2f}/{peers[systems][0][commit_s][p95]:.2f} s, 8 sessions "
-        "{peers[systems][2][commit_s][p50]:.2f}/{peers[systems][2][commit_s][p95]:.2f} s; on a slow processor "
-        "{held-back[live][0][commit_s][p50]:.2f}/{held-back[live][0][commit_s][p95]:.2f} and "
-        "{held-back[live][1][commit_s][p50]:.2f}/{held-back[live][1][commit_s][p95]:.2f} s",
-        "peers",
-    ),
-    (
-        "the same with each `latency`, and wrong words of 545",
-        "; ".join(
-            f"{name} {{latency-choices[{name}][all conditions][commit_s][p50]:.2f}}/"
-            f"{{latency-choices[{name}][all conditions][commit_s][p95]:.2f}} s, "
-            f"{{latency-choices[{name}][all conditions][wer]:.1%}}"
-            for name in ("low", "balanced", "accurate")
-        ),
-        "latency-choices",
-    ),
-    (
-        "wrong words of files: ten clips of four people, 237 words, in 17 conditions",
-        "{accuracy[compared][all conditions but joined][scribewire]:.1%}, faster-whisper's `transcribe()` "
-        "{accuracy[compared][all conditions but joined][faster-whisper transcribe()]:.1%}; difference "
-        "{accuracy[compared][all conditions but joined][interval of the difference][0]:+.1%} to "
-        "{accuracy[compared][all conditions but joined][interval of the difference][1]:+.1%}",
-        "accuracy",
-    ),
-    (
-        "**where `transcribe()` is better**: clips of other people joined to one file",
-        "{held-back[word errors][4][scribewire]:.1%}, `transcribe()` {held-back[word errors][4][transcribe()]:.1%}; "
-        "French with `base` {held-back[word errors][6][scribewire]:.1%}, {held-back[word errors][6][transcribe()]:.1%}",
-        "held-back",
-    ),
-    (
-        "CPU time of 11 min of speech as a file",
-        "{throughput[systems][ours][cpu_s]} s; faster-whisper batched {throughput[systems][batched][cpu_s]} s, "
-        "`transcribe()` {throughput[systems][sequential][cpu_s]} s. Without AVX-512 batched is quicker than ours",
-        "throughput",
-    ),
-    (
-        "who speaks, 18 made conversations of 2 to 4 voices that nothing was chosen on",
-        "{speakers[held apart][files][conversations][words right]:.0%} of the words with the right speaker, live "
-        "{speakers[held apart][live][conversations][words right]:.0%}; DER "
-        "{speakers[held apart][files][conversations][DER]:.0%} and {speakers[held apart][live][conversations][DER]:.0%}",
-        "speakers",
-    ),
+    ("a live word is final after its end (half of the words/95 %)",
+     ("1 session {peers[systems][0][commit_s]}, 8 sessions {peers[systems][2][commit_s]}; on a slow processor "
+      "{held-back[live][0][commit_s]} and {held-back[live][1][commit_s]}"),
+     "peers"),
+    ("the same with each `latency`, and wrong words of 545",
+     "; ".join(f"{name} {{latency-choices[{name}][all conditions][commit_s]}}, "
+               f"{{latency-choices[{name}][all conditions][wer]:.1%}}" for name in ("low", "balanced", "accurate")),
+     "latency-choices"),
+    ("wrong words of files: ten clips of four people, 237 words, in 17 conditions",
+     ("{accuracy[compared][all conditions but joined][scribewire]:.1%}, faster-whisper's `transcribe()` "
+      "{accuracy[compared][all conditions but joined][faster-whisper transcribe()]:.1%}; difference "
+      "{accuracy[compared][all conditions but joined][interval of the difference][0]:+.1%} to "
+      "{accuracy[compared][all conditions but joined][interval of the difference][1]:+.1%}"),
+     "accuracy"),
+    ("**where `transcribe()` is better**: clips of other people joined to one file",
+     ("{held-back[word errors][4][scribewire]:.1%}, `transcribe()` {held-back[word errors][4][transcribe()]:.1%}; "
+      "French with `base` {held-back[word errors][6][scribewire]:.1%}, {held-back[word errors][6][transcribe()]:.1%}"),
+     "held-back"),
+    ("CPU time of 11 min of speech as a file",
+     ("{throughput[systems][ours][cpu_s]} s; faster-whisper batched {throughput[systems][batched][cpu_s]} s, "
+      "`transcribe()` {throughput[systems][sequential][cpu_s]} s. Without AVX-512 batched is quicker than ours"),
+     "throughput"),
+    ("who speaks, 18 made conversations of 2 to 4 voices that nothing was chosen on",
+     ("{speakers[held apart][files][conversations][words right]:.0%} of the words with the right speaker, live "
+      "{speakers[held apart][live][conversations][words right]:.0%}; DER "
+      "{speakers[held apart][files][conversations][DER]:.0%} and {speakers[held apart][live][conversations][DER]:.0%}"),
+     "speakers"),
 )
+# fmt: on
 """The figures of the front page, at most six, and what is lost among them: what, figure, the result of the machine."""
 
 
@@ -86,7 +75,8 @@ def with_tables(page: str) -> str:
 
 @cache
 def results() -> dict[str, Any]:
-    return {path.stem: json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))}
+    read = partial(json.loads, object_hook=lambda one: Spread(one) if "p50" in one else one)
+    return {path.stem: read(path.read_text()) for path in (HERE / "results").glob("*.json")}
 
 
 def machine(name: str) -> str:
@@ -156,72 +146,63 @@ def soak() -> Iterator[Row]:
         yield {**row, "name": name, "all": done, "hours": hours, "wrong": faults, "machine": machine(name)}
 
 
+# fmt: off
 TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]]]] = {
     "in short": ("what, with Whisper `tiny.en` | figure | measured on", "{what} | {figure} | {machine}", in_short),
     "accuracy": (
-        "condition | clips | words | ours, % | `transcribe()`, % | difference",
-        "{name} | {clips} | {words} | {scribewire:.1%}{interval} | {faster-whisper transcribe():.1%} | "
-        "{difference:+.1%}{interval of the difference}",
-        accuracy,
-    ),
+        "condition | clips | words | ours | `transcribe()` | difference",
+        ("{name} | {clips} | {words} | {scribewire:.1%}{interval} | {faster-whisper transcribe():.1%} | "
+         "{difference:+.1%}{interval of the difference}"),
+        accuracy),
     "held back": (
         "recordings | ours | `transcribe()`",
         "{name} | {scribewire:.1%} | {transcribe():.1%}",
-        lambda: results()["held-back"]["word errors"],
-    ),
+        lambda: results()["held-back"]["word errors"]),
     "throughput": (
         "system | file, s | CPU, s | time, s | memory, MB | measured on",
         "{name} | {audio_s} | {cpu_s} | {wall_s} | {rss_mb:.0f} | {machine}",
-        throughput,
-    ),
+        throughput),
     "peers": (
         "system | sessions | words | wrong | final after, 50/95 % | CPU s a second of audio | memory, MB",
-        f"{{system}} | {{sessions}} | {{words}} | {{wer:.1%}} | {LAG} | {{cpu_per_audio_s:.2f}} | {{rss_mb}}",
-        lambda: results()["peers"]["systems"],
-    ),
+        "{system} | {sessions} | {words} | {wer:.1%} | {commit_s} | {cpu_per_audio_s:.2f} | {rss_mb}",
+        lambda: results()["peers"]["systems"]),
     "live": (
-        "condition | words | wrong | the whole recording | final after, 50/95 % | shown after, 50 % | erasure",
-        f"{{name}} | {{words}} | {{wer:.1%}} | {{wer_offline:.1%}} | {LAG} | {{first_seen_s[p50]:.2f}} s | {{erasure:.2f}}",
-        lambda: named(results()["latency"]["balanced"]),
-    ),
+        "condition | words | wrong | the whole recording | final after, 50/95 % | shown after, 50/95 % | erasure",
+        "{name} | {words} | {wer:.1%} | {wer_offline:.1%} | {commit_s} | {first_seen_s} | {erasure:.2f}",
+        lambda: named(results()["latency"]["balanced"])),
     "latency choices": (
         "`latency` | words | wrong | final after, 50/95 % | erasure | CPU s a second of audio",
-        f"{{name}} | {{words}} | {{wer:.1%}} | {LAG} | {{erasure:.2f}} | {{cpu_per_audio_s:.2f}}",
-        latency_choices,
-    ),
+        "{name} | {words} | {wer:.1%} | {commit_s} | {erasure:.2f} | {cpu_per_audio_s:.2f}",
+        latency_choices),
     "speakers": (
         "recordings | how | words | right speaker | DER | number of voices right | CPU s a second",
-        "{what} | {how} | {words} | {words right:.1%} | {DER:.1%} | {numbers of voices right} of {recordings} | "
-        "{CPU s a second:.3f}",
-        speakers,
-    ),
+        ("{what} | {how} | {words} | {words right:.1%} | {DER:.1%} | {numbers of voices right} of {recordings} | "
+         "{CPU s a second:.3f}"),
+        speakers),
     "crowd": (
         "sessions | nodes | cores a session | words late, 50/95 %",
-        "{sessions} | {nodes} | {cores_a_session:.3f} | {late_s[p50]:.2f}/{late_s[p95]:.2f} s",
-        lambda: results()["crowd"]["sessions"],
-    ),
+        "{sessions} | {nodes} | {cores_a_session:.3f} | {late_s}",
+        lambda: results()["crowd"]["sessions"]),
     "readers": (
         "readers | late, 50/95 % | cores | CPU us an event and reader",
-        "{system} | {late_s[p50]:.2f}/{late_s[p95]:.2f} s | {cores:.2f} | {cpu_us_per_event}",
-        lambda: results()["readers"]["readers"],
-    ),
+        "{system} | {late_s} | {cores:.2f} | {cpu_us_per_event}",
+        lambda: results()["readers"]["readers"]),
     "disturbances": (
-        "beside 20 readers | words late, 50/95/99 % | cores",
-        "{name} | {late_s[p50]:.3f}/{late_s[p95]:.3f}/{late_s[p99]:.3f} s | {cores:.2f}",
-        lambda: results()["disturbances"]["beside"],
-    ),
+        "beside 20 readers | words late, 50/95 % | cores",
+        "{name} | {late_s:.3f} | {cores:.2f}",
+        lambda: results()["disturbances"]["beside"]),
     "floods": (
         "flood | one machine: wait, 95 %/longest | words late, 95 % | the other node: wait | words late",
         "{kind} | {one} | {two}",
-        floods,
-    ),
+        floods),
     "soak": (
         "soak | hours | done | kills, stops, full disks | faults | memory more an hour | measured on",
-        "{name} | {hours:g} | {all} | {done[kill]}, {done[stop]}, {done[full disk]} | {wrong} | "
-        "{growth[rss_mb][per_hour]} MB | {machine}",
-        soak,
-    ),
+        ("{name} | {hours:g} | {all} | {done[kill]}, {done[stop]}, {done[full disk]} | {wrong} | "
+         "{growth[rss_mb][per_hour]} MB | {machine}"),
+        soak),
 }
+"""The head of each table, the form of its rows, and what gives the rows."""
+# fmt: on
 
 if __name__ == "__main__":
     main()

@@ -11,10 +11,6 @@ from benchmarks.live_scores import Seen, Shown
 from pipeline.audio import Samples
 
 
-class Refused(Exception):
-    """The server accepts no more sessions at this time."""
-
-
 class Wire(ABC):
     """The protocol of one session: its address, what is sent, and what the answers mean."""
 
@@ -32,7 +28,7 @@ class Wire(ABC):
 
     @abstractmethod
     def read(self, message: str, at: float) -> Seen | None:
-        """Return what is new in *message*, which came at the time *at*. Raises Refused."""
+        """Return what is new in *message*, which came at the time *at*. Raises RuntimeError for a failed session."""
 
 
 class Scribewire(Wire):
@@ -42,11 +38,9 @@ class Scribewire(Wire):
 
     @classmethod
     def open_session(cls, base: str, key: str, language: str | None, **options: bool) -> Self:
-        """Open a new session with these options. Raises Refused."""
+        """Open a new session with these options. Raises httpx.HTTPStatusError if the server takes no more."""
         order = {"encoding": "pcm_s16le", "sample_rate": 16_000, "language": language, **options}
         answer = httpx.post(f"{base}/v1/live", json=order, headers={"Authorization": f"Bearer {key}"}, timeout=60)
-        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-            raise Refused(answer.text)
         return cls(answer.raise_for_status().json()["live"]["ingest_ws"])
 
     def frame(self, samples: Samples) -> bytes:
@@ -65,8 +59,6 @@ class Scribewire(Wire):
                 return Seen(at, partial=())
             case "job.completed":
                 self.over = True
-            case "error" if event["error"]["code"] == "queue_full":
-                raise Refused(message)
             case "error" | "job.failed" | "job.canceled":
                 raise RuntimeError(message)
         return None
