@@ -47,7 +47,7 @@ def main() -> None:
     spoken = choices.clips()
     groups = {name: CONDITIONS[name](spoken, given.seed) for name in given.conditions} | {NOTHING: wordless()}
     ours, theirs = (scores(groups, by(choices.model)) for by in (by_us, by_transcribe))
-    result = {**choices.about(), "seed": given.seed, "compared": compared(ours, theirs), OURS: ours, THEIRS: theirs}
+    result = {"model": choices.name, "seed": given.seed, "compared": compared(ours, theirs), OURS: ours, THEIRS: theirs}
     for group, figures in result["compared"].items():
         print(f"{group:26}", "  ".join(f"{name} {value}" for name, value in figures.items()))
     print(f"{NOTHING:26} {ours[NOTHING]['words out of nothing']} words, {theirs[NOTHING]['words out of nothing']}")

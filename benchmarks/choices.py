@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.conditions import string_together
 from benchmarks.tracks import PEOPLE, Track, clips
@@ -26,10 +25,6 @@ class Choices:
         """Return *count* different tracks of *length_s* seconds: people one after another, with pauses."""
         spoken = self.clips()
         return [string_together(spoken, number, length_s) for number in range(count)]
-
-    def about(self) -> dict[str, Any]:
-        """Return the first members of a result: what it was measured with."""
-        return {"model": self.name}
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

@@ -231,7 +231,12 @@ def main() -> None:
     }
     if len(given.latency) > 1:
         groups = {"all conditions": [track for tracks in groups.values() for track in tracks]}
-    result: dict[str, Any] = {**choices.about(), "threads": given.threads, "length_s": given.length, "seed": given.seed}
+    result: dict[str, Any] = {
+        "model": choices.name,
+        "threads": given.threads,
+        "length_s": given.length,
+        "seed": given.seed,
+    }
     for latency in given.latency:
         result[latency] = {}
         for name, tracks in groups.items():

@@ -57,7 +57,6 @@ class Sessions:
     scores: Scores = field(default_factory=Scores)
     sender_late_s: list[float] = field(default_factory=list)
     audio_s: float = 0.0
-    finished: int = 0
     unfinished: int = 0  # closed, or silent, before they said that they were over
     rss_mb: list[float] = field(default_factory=list)
 
@@ -76,7 +75,6 @@ class Sessions:
         late = spread(self.sender_late_s)
         return {
             "sessions": len(tracks),
-            "finished": self.finished,
             "unfinished": self.unfinished,
             **self.scores.table(),
             "audio_s": round(self.audio_s),
@@ -100,7 +98,6 @@ class Sessions:
                 finished = await self._speak(connection, wire, track, seen, sent)
         finally:
             sent.set()
-        self.finished += finished
         self.unfinished += not finished
         self.audio_s += len(track.samples) / RATE
         self.scores.add(track.truth, seen, offline=track.offline, since=self.since_s, language=track.language)
@@ -138,12 +135,6 @@ class Sessions:
             await asyncio.sleep(due - loop.time())
             self.sender_late_s.append(loop.time() - due)
             await connection.send(wire.frame(frame))
-
-
-def random_starts(count: int, *, within_s: float = 1.0, seed: int = 1) -> list[float]:
-    """Return random start times, so that the sessions do not run in step."""
-    starts = random.Random(seed)
-    return [starts.random() * within_s for _ in range(count)]
 
 
 async def _read(connection: ClientConnection, wire: Wire, began: float, seen: list[Seen]) -> None:
@@ -223,10 +214,9 @@ def _listens(port: int, running: "subprocess.Popen[bytes]") -> bool:
 async def measure(started: Started, choices: Choices, sessions: int, length_s: float) -> dict[str, Any]:
     """Run one long track alone, or many at once. The first seconds only warm the server up."""
     await Sessions(started.open, started.pid).run(choices.tracks(1, WARMING_S), [0.0])
-    if sessions == 1:
-        return await Sessions(started.open, started.pid).run(choices.tracks(1, length_s), [0.0])
-    crowd = Sessions(started.open, started.pid, since_s=WARM_UP_S)
-    return await crowd.run(choices.tracks(sessions, length_s), random_starts(sessions))
+    starts = random.Random(1)
+    together = Sessions(started.open, started.pid, since_s=WARM_UP_S if sessions > 1 else 0.0)
+    return await together.run(choices.tracks(sessions, length_s), [starts.random() for _ in range(sessions)])
 
 
 def main() -> None:
@@ -246,7 +236,7 @@ def main() -> None:
         shown = ("sessions", "commit_s", "first_seen_s", "wer", "interval", "cpu_per_audio_s", "rss_mb", "void")
         print(f"{name:>34}  " + "  ".join(f"{key} {row[key]}" for key in shown), flush=True)
     if not given.no_write:
-        print(write("peers", {**choices.about(), "systems": rows}))
+        print(write("peers", {"model": choices.name, "systems": rows}))
 
 
 if __name__ == "__main__":

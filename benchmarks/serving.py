@@ -1,4 +1,4 @@
-"""Starts a Scribewire server to measure."""
+"""Starts a Scribewire server to measure, and reads its /metrics."""
 
 import os
 import re
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from benchmarks.measure import ROOT
 
@@ -26,6 +28,9 @@ class Serving:
     @property
     def log(self) -> Path:
         return self.folder / "log"
+
+    def metrics(self) -> str:
+        return httpx.get(f"{self.base}/metrics", timeout=30).text
 
 
 @contextmanager

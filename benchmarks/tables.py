@@ -39,9 +39,11 @@ IN_SHORT = (
       "{accuracy[compared][all conditions but joined][interval of the difference][0]:+.1%} to "
       "{accuracy[compared][all conditions but joined][interval of the difference][1]:+.1%}"),
      "accuracy"),
-    ("**where `transcribe()` is better**: clips of other people joined to one file",
-     ("{held-back[word errors][4][scribewire]:.1%}, `transcribe()` {held-back[word errors][4][transcribe()]:.1%}; "
-      "French with `base` {held-back[word errors][6][scribewire]:.1%}, {held-back[word errors][6][transcribe()]:.1%}"),
+    ("**worse than `transcribe()`**: clips of other people joined to one file; telephone",
+     ("joined {held-back[word errors][4][scribewire]:.1%} and {held-back[word errors][4][transcribe()]:.1%}; French with "
+      "`base` {held-back[word errors][6][scribewire]:.1%} and {held-back[word errors][6][transcribe()]:.1%}; "
+      "telephone, the ten clips {accuracy[compared][telephone][scribewire]:.1%} and "
+      "{accuracy[compared][telephone][faster-whisper transcribe()]:.1%}"),
      "held-back"),
     ("CPU time of 11 min of speech as a file",
      ("{throughput[systems][ours][cpu_s]} s; faster-whisper batched {throughput[systems][batched][cpu_s]} s, "
@@ -66,9 +68,10 @@ def with_tables(page: str) -> str:
     """Return *page* with each table made anew. Raises KeyError for a name that is not in TABLES."""
 
     def made(found: re.Match[str]) -> str:
-        head, template, rows = TABLES[found[1]]
-        lines = (head, re.sub(r"[^|]+", "---", head), *(template.format_map(row) for row in rows()))
-        return "\n".join((f"<!-- {found[1]} -->", *(f"| {line} |" for line in lines), "<!-- end -->"))
+        head, template, rows, measured = TABLES[found[1]]
+        lines = (head, re.sub(r"[^|]+", " --- ", head).strip(), *(template.format_map(row) for row in rows()))
+        where = (f"\nMeasured on {machine(measured)}.",) if measured else ()
+        return "\n".join((f"<!-- {found[1]} -->", *(f"| {line} |" for line in lines), *where, "<!-- end -->"))
 
     return re.sub(r"<!-- ([a-z ]+) -->\n.*?<!-- end -->", made, page, flags=re.DOTALL)
 
@@ -120,7 +123,11 @@ def latency_choices() -> Iterator[Row]:
 def speakers() -> Iterator[Row]:
     for half, group in (("held apart", "conversations"), ("development", "conversations"), ("meetings", "meetings")):
         for how in ("files", "live"):
-            yield {"what": f"{group}, {half}", "how": how, **results()["speakers"][half][how][group]}
+            yield {
+                "what": group if group == half else f"{group}, {half}",
+                "how": how,
+                **results()["speakers"][half][how][group],
+            }
 
 
 def floods() -> Iterator[Row]:
@@ -147,61 +154,61 @@ def soak() -> Iterator[Row]:
 
 
 # fmt: off
-TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]]]] = {
-    "in short": ("what, with Whisper `tiny.en` | figure | measured on", "{what} | {figure} | {machine}", in_short),
+TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], str]] = {
+    "in short": ("what, with Whisper `tiny.en` | figure | measured on", "{what} | {figure} | {machine}", in_short, ""),
     "accuracy": (
         "condition | clips | words | ours | `transcribe()` | difference",
         ("{name} | {clips} | {words} | {scribewire:.1%}{interval} | {faster-whisper transcribe():.1%} | "
          "{difference:+.1%}{interval of the difference}"),
-        accuracy),
+        accuracy, "accuracy"),
     "held back": (
         "recordings | ours | `transcribe()`",
         "{name} | {scribewire:.1%} | {transcribe():.1%}",
-        lambda: results()["held-back"]["word errors"]),
+        lambda: results()["held-back"]["word errors"], "held-back"),
     "throughput": (
         "system | file, s | CPU, s | time, s | memory, MB | measured on",
         "{name} | {audio_s} | {cpu_s} | {wall_s} | {rss_mb:.0f} | {machine}",
-        throughput),
+        throughput, ""),
     "peers": (
         "system | sessions | words | wrong | final after, 50/95 % | CPU s a second of audio | memory, MB",
         "{system} | {sessions} | {words} | {wer:.1%} | {commit_s} | {cpu_per_audio_s:.2f} | {rss_mb}",
-        lambda: results()["peers"]["systems"]),
+        lambda: results()["peers"]["systems"], "peers"),
     "live": (
         "condition | words | wrong | the whole recording | final after, 50/95 % | shown after, 50/95 % | erasure",
         "{name} | {words} | {wer:.1%} | {wer_offline:.1%} | {commit_s} | {first_seen_s} | {erasure:.2f}",
-        lambda: named(results()["latency"]["balanced"])),
+        lambda: named(results()["latency"]["balanced"]), "latency"),
     "latency choices": (
         "`latency` | words | wrong | final after, 50/95 % | erasure | CPU s a second of audio",
         "{name} | {words} | {wer:.1%} | {commit_s} | {erasure:.2f} | {cpu_per_audio_s:.2f}",
-        latency_choices),
+        latency_choices, "latency-choices"),
     "speakers": (
         "recordings | how | words | right speaker | DER | number of voices right | CPU s a second",
         ("{what} | {how} | {words} | {words right:.1%} | {DER:.1%} | {numbers of voices right} of {recordings} | "
          "{CPU s a second:.3f}"),
-        speakers),
+        speakers, "speakers"),
     "crowd": (
         "sessions | nodes | cores a session | words late, 50/95 %",
         "{sessions} | {nodes} | {cores_a_session:.3f} | {late_s}",
-        lambda: results()["crowd"]["sessions"]),
+        lambda: results()["crowd"]["sessions"], "crowd"),
     "readers": (
         "readers | late, 50/95 % | cores | CPU us an event and reader",
         "{system} | {late_s} | {cores:.2f} | {cpu_us_per_event}",
-        lambda: results()["readers"]["readers"]),
+        lambda: results()["readers"]["readers"], "readers"),
     "disturbances": (
         "beside 20 readers | words late, 50/95 % | cores",
         "{name} | {late_s:.3f} | {cores:.2f}",
-        lambda: results()["disturbances"]["beside"]),
+        lambda: results()["disturbances"]["beside"], "disturbances"),
     "floods": (
         "flood | one machine: wait, 95 %/longest | words late, 95 % | the other node: wait | words late",
         "{kind} | {one} | {two}",
-        floods),
+        floods, "floods"),
     "soak": (
         "soak | hours | done | kills, stops, full disks | faults | memory more an hour | measured on",
         ("{name} | {hours:g} | {all} | {done[kill]}, {done[stop]}, {done[full disk]} | {wrong} | "
          "{growth[rss_mb][per_hour]} MB | {machine}"),
-        soak),
+        soak, ""),
 }
-"""The head of each table, the form of its rows, and what gives the rows."""
+"""The head of each table, the form of its rows, what gives them, and the result whose machine stands below it."""
 # fmt: on
 
 if __name__ == "__main__":

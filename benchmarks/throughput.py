@@ -70,7 +70,7 @@ def compare_systems(folder: Path, choices: Choices, minutes: float, rounds: int)
     rows = {name: median_run(several, track.seconds) for name, several in runs.items()}
     memory = statistics.median(run("ours", short, choices, brief)["peak_rss_mb"] for _ in range(rounds))
     return {
-        **choices.about(),
+        "model": choices.name,
         "audio_s": round(track.seconds),
         "rounds": rounds,
         "systems": rows,
