@@ -34,8 +34,8 @@ import numpy as np
 
 from benchmarks.children import child, raise_descriptor_limit
 from benchmarks.floods import two_nodes
-from benchmarks.measure import ROOT, cpu_s, rss_mb, write
-from benchmarks.serving import Serving, serving
+from benchmarks.measure import cpu_s, rss_mb, write
+from benchmarks.serving import Serving, replaced_limits, serving
 from benchmarks.tracks import PEOPLE, clips
 
 FRAME_S = 0.2
@@ -240,11 +240,8 @@ def one_machine(sessions: int, seconds: float, *, kill: bool) -> dict[str, Any]:
 
 
 def two_machines(sessions: int, seconds: float) -> dict[str, Any]:
-    text = (ROOT / "server" / "limits.toml").read_text()
-    for old, new in LIMITS.items():
-        text = text.replace(old, new)
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as limits:
-        limits.write(text)
+        limits.write(replaced_limits(LIMITS))
         limits.flush()
         with two_nodes(LIMITS_FILE=limits.name, **SETTINGS) as nodes:
             return measure(nodes, sessions, seconds)

@@ -41,33 +41,29 @@ def serving(limits: Mapping[str, str] | None = None, *, kept: Path | None = None
     *kept*: the folder of its data, which may be that of an earlier server; None: an empty one that is deleted.
     """
     with nullcontext(str(kept)) if kept else tempfile.TemporaryDirectory() as folder:
-        text = (ROOT / "server" / "limits.toml").read_text()
-        for old, new in (limits or {}).items():
-            if old not in text:
-                raise SystemExit(f"server/limits.toml has no {old!r}")
-            text = text.replace(old, new)
-        (Path(folder) / "limits.toml").write_text(text)
+        (Path(folder) / "limits.toml").write_text(replaced_limits(limits or {}))
         ours = {"DATA_DIR": f"{folder}/data", "PORT": "0", "LIMITS_FILE": f"{folder}/limits.toml", **settings}
-        temporary = Path(folder) / "tmp"
-        temporary.mkdir(exist_ok=True)
-        log = Path(folder) / "log"
+        variables = {"TMPDIR": f"{folder}/tmp", **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}}
+        Path(folder, "tmp").mkdir(exist_ok=True)
+        command, log = [sys.executable, "-m", "server", "serve"], Path(folder) / "log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "server", "serve"],
-                cwd=ROOT,
-                stderr=file,
-                env={
-                    **os.environ,
-                    "TMPDIR": str(temporary),
-                    **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()},
-                },
-            )
+            process = subprocess.Popen(command, cwd=ROOT, stderr=file, env={**os.environ, **variables})
         try:
             base, key = _address(log), Path(folder) / "data" / "operator-key"
             yield Serving(base, key.read_text().strip() if key.exists() else "", process.pid, Path(folder))
         finally:
             process.terminate()
             process.wait(60)
+
+
+def replaced_limits(limits: Mapping[str, str]) -> str:
+    """Return server/limits.toml with each part that *limits* names replaced. Raises SystemExit for an unknown part."""
+    text = (ROOT / "server" / "limits.toml").read_text()
+    for old, new in limits.items():
+        if old not in text:
+            raise SystemExit(f"server/limits.toml has no {old!r}")
+        text = text.replace(old, new)
+    return text
 
 
 def _address(log: Path) -> str:

@@ -39,10 +39,10 @@ IN_SHORT = (
       "{accuracy[compared][all conditions but joined][interval of the difference][0]:+.1%} to "
       "{accuracy[compared][all conditions but joined][interval of the difference][1]:+.1%}"),
      "accuracy"),
-    ("**worse than `transcribe()`**: clips of other people joined to one file; telephone",
-     ("joined {held-back[word errors][4][scribewire]:.1%} and {held-back[word errors][4][transcribe()]:.1%}; French with "
-      "`base` {held-back[word errors][6][scribewire]:.1%} and {held-back[word errors][6][transcribe()]:.1%}; "
-      "telephone, the ten clips {accuracy[compared][telephone][scribewire]:.1%} and "
+    ("**worse than `transcribe()`**: clips of other people joined to one file; the ten on a telephone",
+     ("joined {held-back[word errors][4][scribewire]:.1%} and {held-back[word errors][4][transcribe()]:.1%}; French "
+      "with `base` {held-back[word errors][6][scribewire]:.1%} and {held-back[word errors][6][transcribe()]:.1%}; "
+      "telephone {accuracy[compared][telephone][scribewire]:.1%} and "
       "{accuracy[compared][telephone][faster-whisper transcribe()]:.1%}"),
      "held-back"),
     ("CPU time of 11 min of speech as a file",
