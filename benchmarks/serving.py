@@ -43,8 +43,9 @@ def serving(limits: Mapping[str, str] | None = None, *, kept: Path | None = None
     with nullcontext(str(kept)) if kept else tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "limits.toml").write_text(replaced_limits(limits or {}))
         ours = {"DATA_DIR": f"{folder}/data", "PORT": "0", "LIMITS_FILE": f"{folder}/limits.toml", **settings}
-        variables = {"TMPDIR": f"{folder}/tmp", **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}}
-        Path(folder, "tmp").mkdir(exist_ok=True)
+        temporary = Path(folder) / "tmp"
+        temporary.mkdir(exist_ok=True)
+        variables = {"TMPDIR": str(temporary), **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}}
         command, log = [sys.executable, "-m", "server", "serve"], Path(folder) / "log"
         with log.open("wb") as file:
             process = subprocess.Popen(command, cwd=ROOT, stderr=file, env={**os.environ, **variables})
