@@ -33,8 +33,10 @@ IN_SHORT = (
      "; ".join(f"{name} {{latency-choices[{name}][all conditions][commit_s]}}, "
                f"{{latency-choices[{name}][all conditions][wer]:.1%}}" for name in ("low", "balanced", "accurate")),
      "latency-choices"),
-    ("wrong words of files: ten clips of four people, 237 words, in 17 conditions",
-     ("{accuracy[compared][all conditions but joined][scribewire]:.1%}, faster-whisper's `transcribe()` "
+    ("wrong words of files: ten clips of four people, 237 words, in 17 conditions (intervals of 95 %)",
+     ("{accuracy[compared][all conditions but joined][scribewire]:.1%} "
+      "({accuracy[compared][all conditions but joined][interval][0]:.1%} to "
+      "{accuracy[compared][all conditions but joined][interval][1]:.1%}), faster-whisper's `transcribe()` "
       "{accuracy[compared][all conditions but joined][faster-whisper transcribe()]:.1%}; difference "
       "{accuracy[compared][all conditions but joined][interval of the difference][0]:+.1%} to "
       "{accuracy[compared][all conditions but joined][interval of the difference][1]:+.1%}"),

@@ -14,7 +14,7 @@ from tests.pipeline.decided_words import rewrite, text_of, words_of
 NUMERALS = TextOptions(numerals=True)
 
 SENTENCES = Path(__file__).parent / "numbers.tsv"
-"""A language, a sentence as people say it, and as they write it: num2words spelled the numbers. Equal: has no number."""
+"""A language, a sentence as people say it (num2words spelled its numbers), and as they write it, or the same again."""
 
 
 @pytest.mark.parametrize(
