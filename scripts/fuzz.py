@@ -85,7 +85,7 @@ def main() -> int:
             turn += 1
         faults += [*growth(before, resources(server)), *FAULT.findall(server.log.read_text(errors="replace"))[:5]]
     print(json.dumps({"turns": turn, "tried": tried, "decoders": decoders.ends, "faults": len(faults)}, indent=1))
-    print(*faults, sep="\n\n")
+    print(*faults, sep="\n\n", file=sys.stderr)
     return 1 if faults else 0
 
 

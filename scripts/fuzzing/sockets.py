@@ -1,4 +1,4 @@
-"""Fuzzes the WebSockets: messages in any order to live sessions and to both dialects, frames and requests that are none.
+"""Fuzzes the WebSockets: messages in any order to live sessions and to both dialects, broken frames and requests.
 
 The dialects are /v1/listen of Deepgram's and /v1/realtime of OpenAI's.
 """
@@ -89,7 +89,8 @@ class Sockets:
         valid = (
             b"POST /v1/transcribe?wait=0 HTTP/1.1\r\nHost: fuzz\r\nTransfer-Encoding: chunked\r\n"
             b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
-            b'53\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n\r\n0\r\n\r\n'
+            b'53\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n'
+            b"\r\n0\r\n\r\n"
         )
         self._exchange(mutate(valid, seed))
 
@@ -119,9 +120,10 @@ class Sockets:
         address = f"ws{self._server.base.removeprefix('http')}{path}"
         try:
             return [connect(address, additional_headers=own, compression=None, open_timeout=HANG_S, close_timeout=5)]
-        except InvalidStatus as refusal:
-            assert refusal.response.status_code < 500, refusal.response.body
-            return []
+        except InvalidStatus as error:
+            refusal = error.response
+        assert refusal.status_code < 500, refusal.body
+        return []
 
     def _end(self, path: str) -> None:
         """Finish the session, unless it is over already."""
@@ -163,7 +165,8 @@ def check_messages(writer: ClientConnection) -> None:
     except TimeoutError:
         return
     except ConnectionClosed as closed:
-        assert closed.rcvd is None or closed.rcvd.code in CLOSINGS, f"the server closed with {closed.rcvd}"
+        end = closed.rcvd
+    assert end is None or end.code in CLOSINGS, f"the server closed with {end}"
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
@@ -181,7 +184,9 @@ ANY = st.one_of(
 
 def _named(names: Sequence[str], members: "st.SearchStrategy[dict[str, Any]]") -> "st.SearchStrategy[Step]":
     """Return a strategy of messages of these types."""
-    return st.tuples(st.just("json"), st.builds(lambda name, more: {**more, "type": name}, st.sampled_from(names), members))
+    return st.tuples(
+        st.just("json"), st.builds(lambda name, more: {**more, "type": name}, st.sampled_from(names), members)
+    )
 
 
 def sessions() -> "st.SearchStrategy[Any]":
@@ -216,7 +221,17 @@ def dialects() -> "st.SearchStrategy[Any]":
         lambda encoding: [("encoding", encoding), ("sample_rate", "16000")]
     )
     names = st.sampled_from(
-        ("channels", "multichannel", "language", "endpointing", "interim_results", "keyterm", "callback", "model", "tag")
+        (
+            "channels",
+            "multichannel",
+            "language",
+            "endpointing",
+            "interim_results",
+            "keyterm",
+            "callback",
+            "model",
+            "tag",
+        )
     )
     values = st.sampled_from(("true", "1", "8", "9", "1000", "en", "-1", "", "x" * 2000)) | st.text(max_size=9)
     more = st.lists(st.tuples(names, values), max_size=4)
