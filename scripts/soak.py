@@ -8,7 +8,8 @@ requests and words took.
 
 The verdict is `faults` in the result, and the exit status is 0 if there are none. It is a fault if an answer is wrong
 or missing at a time when nothing disturbs the server, if an accepted job does not end exactly once, if anything is left
-of deleted jobs, or if a figure grows, which takes half an hour to see. The seed is printed; the same seed gives the same plan, but not the same times.
+of deleted jobs, or if a figure grows, which takes an hour to see. The seed is printed; the same seed gives the same
+plan, but not the same times.
 """
 
 import argparse
