@@ -28,13 +28,14 @@ import httpx
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy, integers, tuples
 
-from benchmarks.measure import ROOT, process_tree, rss_mb
+from benchmarks.measure import process_tree, rss_mb
 from benchmarks.serving import Serving, serving
 from pipeline.ingest.isolation import Isolation
 from scripts.fuzzing import sockets
 from scripts.fuzzing.containers import Decoders, changed_files
 
 HTTP = "http"
+CHECKS = Path(__file__).parent / "fuzzing" / "schemathesis.toml"
 PER_TURN = 10  # inputs
 SETTLE_S = 30  # within which nothing of the jobs may be left
 ALLOWED = {"processes": 0, "descriptors": 8, "memory_mb": 64.0, "files": 0}
@@ -92,11 +93,11 @@ def main() -> int:
 def send_requests(server: Serving, seconds: float, number: int) -> list[str]:
     """Let Schemathesis use every operation of the HTTP API. Returns its report if it has found something."""
     command = [
-        sys.executable, "-m", "schemathesis.cli", "--config-file", "scripts/fuzzing/schemathesis.toml", "run",
+        sys.executable, "-m", "schemathesis.cli", "--config-file", str(CHECKS), "run",
         f"{server.base}/openapi.json", "--header", f"Authorization: Bearer {server.key}", "--seed", str(number),
         "--max-time", str(max(1, int(seconds))), "--exclude-path-regex", ENDLESS_OR_OWN, "--no-color",
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, check=False)
     print(done.stdout[-400:], file=sys.stderr)
     return [done.stdout + done.stderr] if done.returncode else []
 
