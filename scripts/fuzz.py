@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--only", help="one target; an unknown name lists them")
     asked = parser.parse_args()
     print(f"seed {asked.seed}", file=sys.stderr, flush=True)
-    settings = {"ENGINE": "scripted", "WAIT_DEFAULT": "2", "WAIT_MAX": "3"}
+    settings = {"ENGINE": "scripted", "WAIT_DEFAULT": "1", "WAIT_MAX": "1"}
     with serving(LIMITS, **settings) as server, Isolation(stall_s=10) as isolation:
         decoders = Decoders(isolation)
         pieces = tuples(changed_files, integers(100, 20_000))
