@@ -155,7 +155,7 @@ def postgres_service(folder: Path) -> Iterator[Service]:
             time.sleep(chance.uniform(0, 2))
             database.start()
 
-        accidents = [lose_power, partial(take_away, bucket)]
+        accidents: list[Callable[[random.Random], None]] = [lose_power, partial(take_away, bucket)]
         yield Service(base, folder, [*nodes, *workers], partial(ask_postgres, url), accidents)
 
 
@@ -345,10 +345,10 @@ LATE = f"""SELECT stream FROM events JOIN (SELECT stream, min(seq) AS ending FRO
 
 def broken_promises(ask: Ask, seen: Seen) -> dict[str, Sequence[object]]:
     """Compare the database with what clients saw. Returns by the name of each promise the jobs that break it."""
-    states = dict(ask("SELECT id, state FROM jobs"))
-    usage = dict(ask("SELECT job, count(*) FROM usage GROUP BY job"))
-    deliveries = dict(ask("SELECT job, count(*) FROM deliveries GROUP BY job"))
-    terminal = dict(ask(f"SELECT stream, count(*) FROM events WHERE {ENDS} GROUP BY stream"))  # noqa: S608
+    states: dict[str, str] = dict(ask("SELECT id, state FROM jobs"))
+    usage: dict[str, int] = dict(ask("SELECT job, count(*) FROM usage GROUP BY job"))
+    deliveries: dict[str, int] = dict(ask("SELECT job, count(*) FROM deliveries GROUP BY job"))
+    terminal: dict[str, int] = dict(ask(f"SELECT stream, count(*) FROM events WHERE {ENDS} GROUP BY stream"))  # noqa: S608
     spans = ask("SELECT stream, count(*), min(seq), max(seq) FROM events GROUP BY stream")
     accepted = set(seen.jobs.values())
     kept = accepted & set(states)
