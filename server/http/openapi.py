@@ -141,6 +141,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         *BY_METHOD.get(operation.endpoint.method, ()),
         *(WITH_A_BODY if operation.bodies else ()),
         *(("invalid_json",) if JSON in operation.bodies else ()),
+        *(("invalid_request",) if any(one.place == "query" for one in operation.parameters) else ()),
         *(IN_PATHS[name][1] for name in _names_in_path(operation)),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )

@@ -78,7 +78,9 @@ def _sealable(session: Mapping[str, Any]) -> str:
 
 
 def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name) or {}
+    value = body.get(name)
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise invalid_value(name, "must be an object")
     return value
