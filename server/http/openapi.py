@@ -8,8 +8,7 @@ from server import __version__
 from server.http.bodies import JSON
 from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
-from server.http.schema_parts import TEXT, ref
-from server.http.schemas import SCHEMAS
+from server.http.schemas import SCHEMAS, TEXT, ref
 from server.model import bounds
 
 PROBLEM = "application/problem+json"

@@ -16,7 +16,7 @@ from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.members import members_of, whole_in
 from server.model.ids import Prefix
 from server.routes.parts import RouteParts
