@@ -32,7 +32,7 @@ from server.http.caller import Caller
 from server.http.headers import warning_headers
 from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State

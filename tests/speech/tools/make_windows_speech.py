@@ -1,4 +1,4 @@
-"""Write the speech that a model's windows are fitted on: .venv/bin/python -m benchmarks.make_windows_speech
+"""Write the speech that a model's windows are fitted on: .venv/bin/python -m tests.speech.tools.make_windows_speech
 
 From the clips in tests/speech: people reading English (public domain), and espeak-ng in Spanish for models that know
 more than one language. Samples are stored as differences, which compress better.
