@@ -27,7 +27,7 @@ from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, Engine, RecognitionResult
+from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
 from pipeline.recognition.phrases import phrases
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
@@ -43,17 +43,14 @@ T = TypeVar("T")
 
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
-TURN = 2 * RATE  # of speech: more than MIN_SPEECH_S of languages.py, in which a language is recognised
+ENGLISH = "en"  # of translations
 
 
-def packing_options(engine: Engine, *, multilingual: bool = False) -> PackingOptions:
+def packing_options(engine: Engine) -> PackingOptions:
     """Return how speech is cut into jobs: at the first pause in the last second of the longest possible job.
 
-    Full jobs cost less for each second of audio, and give the model more context. In a *multilingual* file a job ends
-    at the first pause after TURN, because its language is detected by job.
+    Full jobs cost less for each second of audio, and give the model more context.
     """
-    if multilingual:
-        return PackingOptions(target=TURN, longest=engine.longest_job)
     return PackingOptions(target=engine.longest_job - JOB_ENDS, longest=engine.longest_job)
 
 
@@ -62,8 +59,8 @@ class BatchOptions:
     """The options for one file."""
 
     tenant: str  # the account that the scheduler is fair to
-    language: str | None = None  # None: detected in the first 30 s of speech
-    multilingual: bool = False  # it is detected in each job, and jobs are short
+    language: str | None = None  # None: found utterance by utterance
+    languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
@@ -180,15 +177,16 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of one channel, or with None of all channels together."""
         done = [chunk for chunk in done if chunk.channel == channel]
-        growing = _GrowingChunk(done, options.text, self._text)
+        growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
             self._recogniser,
             tenant=options.tenant,
-            language=growing.language or (None if options.language is None else (options.language, None)),
-            multilingual=options.multilingual,
+            language=options.language,
+            languages=options.languages,
+            before=_spoken_in(done),
             task=options.task,
             hint=options.hint,
-            max_jobs=BATCHES_AHEAD * (1 if options.multilingual else self._engine.max_batch * self._engine.replicas),
+            max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
         notes: list[str] = []
         try:
@@ -201,19 +199,18 @@ class Batch:
                     if isinstance(item, DecodeJob) and jobs_left > 0:
                         jobs_left -= 1
                         continue
-                    await queue.add(item)
+                    queue.add(item)
                     while queue.full or queue.first_is_done:
-                        growing.absorb(*await queue.first(), queue.text_language)
+                        growing.absorb(*await queue.first())
                         if growing.long_enough:
-                            yield growing.chunk(queue.language)
-            await queue.start_all()
+                            yield growing.chunk()
             while queue.waiting:
-                growing.absorb(*await queue.first(), queue.text_language)
+                growing.absorb(*await queue.first())
                 if growing.long_enough:
-                    yield growing.chunk(queue.language)
+                    yield growing.chunk()
         finally:
             await queue.close()
-        yield growing.chunk(queue.language, notes)  # it may have no length, and is then there for the notes
+        yield growing.chunk(notes)  # it may have no length, and is then there for the notes
 
     async def _pack(
         self,
@@ -236,7 +233,7 @@ class Batch:
             with self._isolation.decoding(path, limits, channel, part) as audio:
                 voice = self._voice.stream() if self._voice else None
                 listened = audio if diarizer is None else _listen_in(audio, diarizer)
-                packing = packing_options(self._engine, multilingual=options.multilingual)
+                packing = packing_options(self._engine)
                 yield from speech_jobs(listened, voice, packing, level)
                 notes.extend(audio.notes)
             if level.quiet_speech:
@@ -278,34 +275,41 @@ async def _merge_channels(
 class _GrowingChunk:
     """The chunk that the next recognised items are added to."""
 
-    def __init__(self, done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> None:
+    def __init__(self, done: Sequence[Chunk], options: BatchOptions, settings: TextSettings) -> None:
         last = done[-1] if done else None
-        self._text = _rewriter(done, text, settings) if text.changes_words else None
+        self._options = options
+        self._text = _rewriter(done, options.text, settings) if options.text.changes_words else None
         self._index = len(done)
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
         self._segments: list[Segment] = []
-        self.language = (last.language, last.language_probability) if last and last.language else None
+        self._language = last.language if last else None  # that was spoken last, and its probability
+        self._probability = last.language_probability if last else None
 
     @property
     def long_enough(self) -> bool:
         """Whether the chunk may end here: it is long enough, and the text stage holds nothing for the next one."""
         return self._reached - self._start >= CHUNK and (self._text is None or self._text.complete)
 
-    def absorb(self, item: Packed, result: RecognitionResult | None, language: str | None) -> None:
-        """Add an item and the words that were recognised in it, in this language."""
+    def absorb(self, item: Packed, result: RecognitionResult | None) -> None:
+        """Add an item and what was recognised in it."""
         self._reached = max(self._reached, item.end if isinstance(item, DecodeJob) else item.at)
         segments: tuple[Segment, ...] = ()
         if isinstance(item, DecodeJob):
             assert result is not None
             self._jobs_done += 1
             segments = phrases(result)
+            if result.language is not None and (segments or self._language is None):
+                self._language, self._probability = result.language, result.language_probability
         if self._text is None:
             self._segments += segments
-        else:
-            self._segments += self._text.receive(segments, language=language, reached=self._reached)
+            return
+        for segment in segments:
+            written = ENGLISH if self._options.task == TRANSLATE else segment.language or self._language
+            self._segments += self._text.receive([segment], language=written, reached=segment.start)
+        self._segments += self._text.receive((), language=None, reached=self._reached)
 
-    def chunk(self, language: tuple[str, float | None] | None, notes: Sequence[str] = ()) -> Chunk:
+    def chunk(self, notes: Sequence[str] = ()) -> Chunk:
         """Return the chunk that has grown, and begin the next one."""
         if self._text is not None:
             self._segments += self._text.flush()
@@ -315,12 +319,20 @@ class _GrowingChunk:
             start=self._start,
             end=self._reached,
             segments=tuple(self._segments),
-            language=language[0] if language else None,
-            language_probability=language[1] if language else None,
+            language=self._language,
+            language_probability=self._probability,
             notes=(*notes, *(() if self._text is None else self._text.notes)),
         )
         self._index, self._start, self._segments = self._index + 1, self._reached, []
         return chunk
+
+
+def _spoken_in(done: Sequence[Chunk]) -> list[str | None]:
+    """Return a language for each job of the chunks that are done: the one that was spoken at the end of its chunk."""
+    counts = [0, *(chunk.jobs_done for chunk in done)]
+    return [
+        chunk.language for chunk, before in zip(done, counts, strict=False) for _ in range(chunk.jobs_done - before)
+    ]
 
 
 def _rewriter(done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> SegmentRewriter:

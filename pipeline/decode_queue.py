@@ -5,38 +5,35 @@ A few jobs for each call of the engine wait in the scheduler at once, so that it
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.audio import LONGEST_JOB, Samples
-from pipeline.ingest.packing import DecodeJob, Packed, Passed
-from pipeline.recognition.engine import TRANSLATE, DecodeRequest, RecognitionResult
+from pipeline.ingest.packing import DecodeJob, Packed
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.scheduler import Urgency
 
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
-ENGLISH = "en"  # of translations
 
 
 class FileRecogniser(Protocol):
-    """What the jobs of files need from the scheduler."""
+    """What the jobs of files need: LanguageRouter has it."""
 
     async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult: ...
-    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]: ...
 
 
 @dataclass(slots=True)
 class _QueuedItem:
     item: Packed
-    answer: "asyncio.Task[RecognitionResult] | None" = None  # None: silence, or a job that waits for the language
+    answer: "asyncio.Task[RecognitionResult] | None" = None  # None: silence
 
 
 class DecodeQueue:
     """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
 
-    The language of all jobs is detected in the first 30 s of speech, unless it is known. In a multilingual file it is
-    detected in each job. The language of one job is a hint for the next, so jobs are recognised one after the other.
+    The language of each job is found anew, unless the order names it. What was spoken *max_jobs* earlier is a hint:
+    that job is certainly recognised, so the same file always gives the same hints.
     """
 
     def __init__(
@@ -44,51 +41,45 @@ class DecodeQueue:
         recogniser: FileRecogniser,
         *,
         tenant: str,
-        language: tuple[str, float | None] | None,
-        multilingual: bool,
+        language: str | None,
+        languages: frozenset[str],
+        before: Sequence[str | None],
         task: str,
         hint: str,
         max_jobs: int,
     ) -> None:
-        """*language* is the known one and its probability; the rest is as in BatchOptions."""
+        """Make an empty queue.
+
+        *before* has the languages of the jobs that were recognised before a restart, the last one at its end. The rest
+        is as in BatchOptions.
+        """
         self._recogniser = recogniser
         self._tenant = tenant
-        self.language = language
-        self._multilingual = multilingual
+        self._language = language
+        self._languages = languages
         self._task = task
         self._hint = hint
         self._max_jobs = max_jobs
+        self._spoken = deque(before, maxlen=max_jobs)
         self._items: deque[_QueuedItem] = deque()
 
-    async def add(self, item: Packed) -> None:
+    def add(self, item: Packed) -> None:
+        """Append an item, and give it to the scheduler if it is a job. The queue must not be full."""
         queued = _QueuedItem(item)
         self._items.append(queued)
-        if self._multilingual:
-            self._start_next()
-        elif self.language is not None:
-            self._start(queued)
-        elif sum(len(job.samples) for job in self._unstarted_jobs()) >= LONGEST_JOB:
-            await self.start_all()
-
-    async def start_all(self) -> None:
-        """Give every job to the scheduler, after detecting the language if it is not known.
-
-        Does nothing for a multilingual file, whose jobs are recognised one after the other.
-        """
-        if self._multilingual:
-            return
-        if self.language is None and (jobs := list(self._unstarted_jobs())):
-            windows = [job.samples for job in jobs]
-            self.language = await self._recogniser.detect_language(windows, tenant=self._tenant)
-        for queued in self._items:
-            self._start(queued)
-
-    @property
-    def text_language(self) -> str | None:
-        """The language of the text; None if it is not known yet."""
-        if self._task == TRANSLATE:
-            return ENGLISH
-        return None if self.language is None else self.language[0]
+        if isinstance(item, DecodeJob):
+            request = DecodeRequest(
+                samples=item.samples,
+                start=item.start,
+                language=self._language,
+                languages=self._languages,
+                before=self._language_before(),
+                task=self._task,
+                hint=self._hint,
+                voiced=item.voiced,
+            )
+            recognising = self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)
+            queued.answer = asyncio.ensure_future(recognising)
 
     @property
     def waiting(self) -> bool:
@@ -96,27 +87,20 @@ class DecodeQueue:
 
     @property
     def full(self) -> bool:
-        if self._multilingual:
-            return sum(isinstance(queued.item, DecodeJob) for queued in self._items) >= self._max_jobs
-        return sum(queued.answer is not None for queued in self._items) >= self._max_jobs
+        return self._jobs >= self._max_jobs
 
     @property
     def first_is_done(self) -> bool:
-        if not self._items:
-            return False
-        first = self._items[0]
-        return isinstance(first.item, Passed) or (first.answer is not None and first.answer.done())
+        return bool(self._items) and (self._items[0].answer is None or self._items[0].answer.done())
 
     async def first(self) -> tuple[Packed, RecognitionResult | None]:
         """Wait for the oldest item, remove it, and return it with its result."""
         first = self._items[0]
         result = await first.answer if first.answer is not None else None
         self._items.popleft()
-        if self._multilingual and result is not None:
-            result = replace(result, words=tuple(replace(word, language=result.language) for word in result.words))
-            if result.words and result.language is not None:
-                self.language = result.language, result.language_probability
-            self._start_next()
+        if result is not None:
+            silent = not result.words and len(self._spoken) > 0
+            self._spoken.append(self._spoken[-1] if silent else result.language)
         return first.item, result
 
     async def close(self) -> None:
@@ -127,26 +111,11 @@ class DecodeQueue:
         if answers:
             await asyncio.wait(answers)
 
-    def _unstarted_jobs(self) -> Iterator[DecodeJob]:
-        return (queued.item for queued in self._items if isinstance(queued.item, DecodeJob) and queued.answer is None)
+    @property
+    def _jobs(self) -> int:
+        return sum(queued.answer is not None for queued in self._items)
 
-    def _start_next(self) -> None:
-        """Start the oldest job, unless it is being recognised already."""
-        oldest = next((queued for queued in self._items if isinstance(queued.item, DecodeJob)), None)
-        if oldest is not None:
-            self._start(oldest)
-
-    def _start(self, queued: _QueuedItem) -> None:
-        known = self.language and self.language[0]
-        if isinstance(queued.item, DecodeJob) and queued.answer is None and (known is not None or self._multilingual):
-            request = DecodeRequest(
-                samples=queued.item.samples,
-                start=queued.item.start,
-                language=None if self._multilingual else known,
-                before=known if self._multilingual else None,
-                task=self._task,
-                hint=self._hint,
-                voiced=queued.item.voiced,
-            )
-            recognising = self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)
-            queued.answer = asyncio.ensure_future(recognising)
+    def _language_before(self) -> str | None:
+        """Return the language of the job *max_jobs* before the newest one, which is already recognised."""
+        back = self._max_jobs - self._jobs
+        return self._spoken[-back] if 0 < back <= len(self._spoken) else None

@@ -137,17 +137,21 @@ class Agreement:
         until: int,
         paused: bool = False,
         doubted: bool = False,
+        held: bool = False,
         opening: bool = False,
     ) -> tuple[Word, ...]:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
         *paused*: the audio ends in silence, so its last word is complete. *doubted*: one hypothesis is never enough.
+        *held*: all words wait, because they may be of another language.
         *opening*: the stream has had little speech, so doubtful words wait for more audio.
         """
         fresh = [self._with_history(word) for word in self.select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
         count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
-        if opening:
+        if held:
+            count = 0
+        elif opening:
             count = min(count, self._count_clear(fresh, until))
         return self._commit(fresh, count)
 

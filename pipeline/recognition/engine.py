@@ -3,7 +3,7 @@
 whisper.py implements it with a model, scripted.py without one for the sandbox and for tests.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,8 +24,11 @@ class DecodeRequest:
 
     samples: Samples  # 1..LONGEST_JOB samples
     start: int  # position of samples[0]
-    language: str | None = None  # the one that is spoken; None: detect it in this window
-    before: str | None = None  # the one that was spoken before, where it may change; None: it does not
+    language: str | None = None  # the one that is spoken; None: it is found (routing.py), or the model detects it
+    languages: frozenset[str] = frozenset()  # those that may be found; empty: all that a model knows
+    before: str | None = None  # the one that was spoken before; None: nothing was
+    detected: tuple[int, int] | None = None  # the speech on which *before* was detected in an earlier request
+    turn: int | None = None  # where the turn begins, in a live stream; None: a part of a file
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
     hint: str = ""  # vocabulary that the user expects
     final: bool = True  # False: a partial, whose words are recognised again in a later request
@@ -35,8 +38,12 @@ class DecodeRequest:
     @property
     def voiced_s(self) -> float:
         """For how many seconds somebody speaks in the samples; 0 also means unknown."""
-        end = self.start + len(self.samples)
-        return sum(max(0, min(last, end) - max(first, self.start)) for first, last in self.voiced) / RATE
+        return self.speech_between(self.start, self.start + len(self.samples)) / RATE if self.voiced else 0.0
+
+    def speech_between(self, start: int, end: int) -> int:
+        """Return for how many samples somebody speaks between two positions; all of them if that is unknown."""
+        spans = self.voiced or ((start, end),)
+        return sum(max(0, min(last, end) - max(first, start)) for first, last in spans)
 
 
 def hint_of(keywords: Sequence[str], prompt: str) -> str:
@@ -62,6 +69,10 @@ class RecognitionResult:
     avg_logprob: float
     no_speech_prob: float
     rejected: str | None = None  # the gate that refused the text (gates.py): "no_speech", "repetition", ...
+    detected: tuple[int, int] | None = None  # the speech on which the language was detected; None: it is assumed
+    changed: tuple[int, str] | None = (
+        None  # where in a turn another language begins, and which; the words are of no use
+    )
 
 
 class Engine(Protocol):
@@ -121,8 +132,8 @@ class Engine(Protocol):
         """
         ...
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
-        """Return the most probable language of all *windows* together, at least one, and its probability."""
+    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:
+        """Return the probability of each language for all *windows* together, at least one."""
         ...
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")  # noqa: RUF001  ful
 
 
 def phrases(result: RecognitionResult) -> tuple[Segment, ...]:
-    """Return all words of *result* in order, cut at the ends of sentences and at long pauses."""
+    """Return the words of *result* in order, cut at ends of sentences, long pauses and changes of the language."""
     return tuple(Segment(tuple(run), result.avg_logprob, result.no_speech_prob) for run in _runs(result.words))
 
 
@@ -37,5 +37,7 @@ def _runs(words: tuple[Word, ...]) -> Iterator[list[Word]]:
 
 
 def _is_cut(before: Word, after: Word) -> bool:
+    if before.language != after.language:
+        return True
     pause = after.start - before.end
     return pause >= (SENTENCE_PAUSE if before.text.endswith(SENTENCE_ENDS) else LONG_PAUSE)

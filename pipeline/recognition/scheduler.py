@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -65,9 +65,6 @@ CALL_SMOOTHING = 0.2
 
 FORGETTING = 0.05
 """The weight of a shorter wait in the average wait: one good moment does not mean that there is room for more."""
-
-LANGUAGE_WINDOWS = 8
-"""The most windows of a file in which its language is detected."""
 
 MEMORY_S = 10.0
 """After this time the weight of work in the average utilisation has fallen to a third."""
@@ -286,15 +283,13 @@ class Scheduler:
         result: RecognitionResult = await self._submit(work)
         return result
 
-    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]:
-        """Return the language of the first LANGUAGE_WINDOWS of the *windows* of a file, and its probability.
-
-        Raises EngineFailed, EngineTimeout.
-        """
-        windows = windows[:LANGUAGE_WINDOWS]
+    async def detect_language(
+        self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency
+    ) -> Mapping[str, float]:
+        """Return the probability of each language for all *windows*. Raises EngineFailed, EngineTimeout."""
         audio_s = sum(map(len, windows)) / RATE
-        work = _Work(self, self._detect, windows, object(), Urgency.BATCH, tenant, audio_s, time.monotonic())
-        found: tuple[str, float] = await self._submit(work)
+        work = _Work(self, self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
+        found: Mapping[str, float] = await self._submit(work)
         return found
 
     def admit(self, growth: float = 1.0) -> None:
@@ -331,6 +326,11 @@ class Scheduler:
     def answers(self) -> bool:
         """Whether the model can be called: it is not closed, and no call of it hangs."""
         return not self._closed and not self._hanging
+
+    @property
+    def idle(self) -> bool:
+        """Whether no work of this model waits and no call runs."""
+        return not self._order.running(self) and all(work.scheduler is not self for work in self._order.waiting)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         return self._engine.bucket(request)
@@ -420,7 +420,7 @@ class Scheduler:
         self._numbers.utilisation = self._utilisation
         self._weighed_at = time.monotonic()
 
-    def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[tuple[str, float]]:
+    def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[Mapping[str, float]]:
         return [self._engine.detect_language(windows) for windows in items]
 
 

@@ -67,8 +67,11 @@ class StreamCore:
         self._agreement = Agreement(options.agreement)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
-        self._language = None if options.multilingual else options.language
-        self._before = options.language if options.multilingual else None  # the language of the turn before
+        self._language = options.language or options.before  # that is known to be spoken
+        self._heard = self._language  # the language of the newest answer, which may be wrong
+        self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected
+        self._next: str | None = None  # the language of the turn that begins where the first one was split
+        self._mixed = False  # whether more than one language was spoken
         self._in_flight: WindowRequest | None = None
         self._answered: WindowRequest | None = None  # the last request about the first turn that was answered
         self._last_words: RecognitionResult | None = None  # the answer to it, if it was a final
@@ -180,14 +183,18 @@ class StreamCore:
             return None
         self._make_room(RELEASED_AT_ONCE)  # now, with nothing in flight: words must not depend on when an answer comes
         self._in_flight = replace(ask, opening=self._turns.opening)
-        start = self._starts.choose(ask)
+        fixed = self._options.language
+        start = self._starts.choose(ask, None if fixed else self._heard)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
         decided_text = join_words(self._agreement.committed_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
-            language=self._language,
-            before=self._before,
+            language=fixed,
+            languages=self._options.languages,
+            before=self._heard,
+            detected=self._detected,
+            turn=self._starts.edge,
             hint=self._options.hint,
             prefix="" if final else without_end(decided_text) if self._segment else decided_text,
             final=final,
@@ -216,13 +223,13 @@ class StreamCore:
         self.counts.partials += ask.aim is Aim.PARTIAL
         self.counts.finals += ask.aim is not Aim.PARTIAL
         self._failed = 0
+        if result.changed is not None and self._split_turn(*result.changed):
+            return
         if result.rejected is not None:
             self.counts.rejected += 1
             result = replace(result, words=())
         answer = result.words
         result = replace(result, words=self._select_spoken(ask, result))
-        if self._options.multilingual:
-            result = replace(result, words=tuple(replace(word, language=result.language) for word in result.words))
         misses = self._starts.misses_speech(ask, result.words, answer, begun=bool(self._segment))
         if misses and self._starts.begin_later(ask):
             return  # the next request has the same audio, with less of what came before the turn
@@ -288,9 +295,15 @@ class StreamCore:
             self._cut(ask, result)
             return
         if not self._conclude_if_complete():
-            until, paused, doubted = self._audio_end(ask), ask.aim is Aim.FINAL, self._language is None
             self._commit(
-                self._agreement.receive(result.words, until=until, paused=paused, doubted=doubted, opening=ask.opening)
+                self._agreement.receive(
+                    result.words,
+                    until=self._audio_end(ask),
+                    paused=ask.aim is Aim.FINAL,
+                    doubted=self._language is None,
+                    held=self._language_is_open(result),
+                    opening=ask.opening,
+                )
             )
             self._report_pending()
 
@@ -334,8 +347,8 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        if self._options.multilingual:
-            self._language = None
+        self._detected = None
+        self._heard, self._next = self._next or self._heard, None
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(self._starts.begin(turn))
         self._forget(turn.start - self._options.final)
@@ -380,17 +393,43 @@ class StreamCore:
         self.counts.unvoiced += len(result.words) - len(words)
         return self._starts.select_of_turn(words)
 
+    def _split_turn(self, at: int, language: str) -> bool:
+        """End the first turn in the pause before *at*, where another language begins, if that is still possible."""
+        turn = self._turns.first
+        if turn is None or not self._starts.edge < at < turn.voiced or at < self._agreement.end:
+            return False
+        before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
+        self._turns.split_first(at, before[-1][1] if before else at)
+        self._answered = self._last_words = None
+        self._next = language
+        return True
+
+    def _language_is_open(self, result: RecognitionResult) -> bool:
+        """Return whether the words of an answer must wait because they may be of another language.
+
+        Where one language was spoken so far, it is believed until an answer says otherwise, so that words are quick.
+        """
+        options, detected = self._options, self._detected
+        if options.language is not None or self._language is None:
+            return False
+        early = detected is None or detected[1] - detected[0] < options.known_after
+        doubtful = result.language_probability is not None and result.language_probability < options.known
+        return result.language != self._language or doubtful or (self._mixed and early)
+
     def _learn_language(self, result: RecognitionResult, ask: WindowRequest) -> None:
-        """Settle the language if the engine is sure of it, and the answer is a final or has enough speech."""
-        if self._language is not None or result.language is None or not result.words:
+        """Note the language of an answer, and settle it if the answer is a final or has enough speech."""
+        if self._options.language is not None or result.language is None or not result.words:
             return
-        probability = result.language_probability or 0.0
-        enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._segment_start >= self._options.known_after
-        if enough and probability >= self._options.known:
+        probability = result.language_probability
+        self._heard = result.language
+        if result.detected is None or probability is None:
+            return
+        self._detected = result.detected
+        enough = ask.aim is not Aim.PARTIAL or ask.voiced - result.detected[0] >= self._options.known_after
+        if result.language != self._language and enough and probability >= self._options.known:
+            self._mixed = self._language is not None
             self._language = result.language
-            if result.language != self._before:
-                self._events.append(LanguageDetected(result.language, probability))
-            self._before = result.language if self._options.multilingual else None
+            self._events.append(LanguageDetected(result.language, probability))
 
     def _make_room(self, room: int) -> None:
         """Drop some decided speech, which only helps the model, if fewer than *room* samples can be appended."""

@@ -13,8 +13,9 @@ from pipeline.recognition.turns import TurnOptions
 class StreamOptions:
     """What a session may set, and measured numbers. Lengths are in samples."""
 
-    language: str | None = None  # None: detected once
-    multilingual: bool = False  # it is detected in each turn, and *language* is that of the turn before
+    language: str | None = None  # of all that is said; None: it is found turn by turn
+    languages: frozenset[str] = frozenset()  # those that may be found; empty: all
+    before: str | None = None  # the language of the last turn before this stream goes on; None: nothing was said
     hint: str = ""  # vocabulary the user expects
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)

@@ -57,6 +57,7 @@ class RequestStarts:
         self._edge = 0  # where the first word of the turn may begin
         self._near = False  # finals begin where partials do, because an answer stopped before the turn
         self._alone = False  # no speech before the turn is used, because an answer stopped there again
+        self._language: str | None = None  # of the newest request
 
     def begin(self, turn: Turn) -> int:
         """Make *turn* the one whose requests are chosen. Return where its first word may begin.
@@ -69,17 +70,26 @@ class RequestStarts:
         faint = () if after_words else self._window.voiced_spans(turn.start - options.early, turn.start, options.faint)
         self._turn = turn
         self._edge = min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
-        self._near = self._alone = options.multilingual  # what was said before may be in another language
+        self._near = self._alone = False
         return self._edge
 
-    def choose(self, ask: WindowRequest) -> int:
-        """Return where the audio of *ask*, the newest request, begins."""
+    @property
+    def edge(self) -> int:
+        """Where the first word of the turn may begin."""
+        return self._edge
+
+    def choose(self, ask: WindowRequest, language: str | None) -> int:
+        """Return where the audio of *ask*, the newest request, begins.
+
+        Speech in another language than *language* is not used; with None it is unknown which one is spoken.
+        """
+        self._language = language
         self.newest = self._find(ask)
         return self.newest
 
     def _find(self, ask: WindowRequest) -> int:
         """Return the best beginning with which the audio is short enough for its aim; the shortest if none is."""
-        options, turn, committed = self._options, self._turn, self._agreement.committed
+        options, turn, committed = self._options, self._turn, self._in_same_language()
         length = options.partial if ask.aim is Aim.PARTIAL or self._near else options.final
         begin = max(self._edge, self._window.start)
         before = [word for word in committed if word.end <= turn.start]
@@ -93,6 +103,12 @@ class RequestStarts:
         gaps = [(at, pause) for at, pause in gaps if at >= earliest] or [(earliest, 0)]
         short_enough = [(at, pause) for at, pause in gaps if ask.end - at <= length] or gaps[-1:]
         return next((at for at, pause in short_enough if pause >= options.pause), short_enough[0][0])
+
+    def _in_same_language(self) -> Sequence[Word]:
+        """Return the last committed words, as far back as they are in the language of the request."""
+        committed = self._agreement.committed
+        others = (at for at, word in enumerate(reversed(committed)) if word.language != self._language)
+        return committed[len(committed) - next(others, len(committed)) :]
 
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return *words*, which are in order, without those of earlier turns.

@@ -4,7 +4,7 @@ stream.py uses it.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.audio import WINDOW, position
 from pipeline.events import SpeechEnded, SpeechStarted
@@ -87,6 +87,12 @@ class Turns:
         events = self._segmenter.end()
         self._follow(events, now)
         return events
+
+    def split_first(self, at: int, voiced: int) -> None:
+        """Make two turns of the first one: one whose speech ends at *voiced*, and one that begins at *at*."""
+        turn = self._turns[0]
+        self._turns[0] = Turn(turn.start, voiced, ended=at)
+        self._turns.insert(1, replace(turn, start=at))
 
     def remove_first(self) -> None:
         """Forget the first turn, which is decided."""

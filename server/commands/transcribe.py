@@ -204,7 +204,6 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
             options = BatchOptions(
                 tenant="command line",
                 language=None if multilingual else given.language,
-                multilingual=multilingual,
                 task=given.task,
                 hint=hint_of(given.keywords, ""),
                 text=_text(given),

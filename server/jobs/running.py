@@ -109,7 +109,6 @@ class TranscriptionAttempt(JobAttempt):
         chunks = await compute(self._job.account, total_bytes(stored), lambda: [*map(unpack_chunk, stored)])
         options = BatchOptions(
             language=order.language,
-            multilingual=order.multilingual,
             task=order.task,
             hint=order.hint,
             text=order.text,

@@ -114,8 +114,8 @@ class LiveEngine:
         semantic = order.live.endpointing == SEMANTIC
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         options = StreamOptions(
-            language=order.language or past.language(channel)[0],
-            multilingual=order.multilingual,
+            language=order.language,
+            before=past.language(channel)[0],
             hint=order.hint,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),

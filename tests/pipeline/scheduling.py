@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,8 +38,8 @@ class Model:
             raise error
         return [RecognitionResult((), "en", 1.0, float(-request.start), 0.0) for request in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
-        return "en", len(windows) / 10
+    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:
+        return {"en": len(windows) / 10}
 
     def close(self) -> None:
         pass

@@ -55,10 +55,6 @@ class Recognition:
         finally:
             self.waiting -= 1
 
-    async def detect_language(self, windows: Sequence[Samples], *, tenant: str) -> tuple[str, float]:
-        self.languages.append(sum(map(len, windows)))
-        return await self.scheduler.detect_language(windows, tenant=tenant)
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -169,10 +169,11 @@ def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch)
     run(body, max_batch=1)
 
 
-def test_the_language_is_asked_of_a_few_windows() -> None:
+def test_the_language_is_detected_in_its_turn() -> None:
     async def body(_model: Model, scheduler: Scheduler) -> None:
-        windows = [np.zeros(10, np.float32)] * 9
-        assert await scheduler.detect_language(windows, tenant="a") == ("en", 0.8)
+        windows = [np.zeros(10, np.float32)] * 8
+        found = await scheduler.detect_language(windows, tenant="a", urgency=Urgency.BATCH)
+        assert found == {"en": 0.8}
 
     run(body, max_batch=4)
 

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +44,8 @@ class SlowEngine:
         time.sleep(self.call_s)
         return [RecognitionResult((), "en", 1.0, 0.0, 0.0) for _ in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
-        return "en", 1.0
+    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
+        return {"en": 1.0}
 
     def close(self) -> None:
         pass

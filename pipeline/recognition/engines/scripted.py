@@ -5,7 +5,7 @@ the audio contains. So the same part of a recording always gives the same words,
 window's border cuts a word in two, neither window has it.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
@@ -42,8 +42,8 @@ class ScriptedEngine:
     def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         return [self._recognise_one(request) for request in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:  # noqa: ARG002  Engine gives the name
-        return "en", 1.0
+    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
+        return {"en": 1.0}
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""

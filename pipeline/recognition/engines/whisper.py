@@ -201,20 +201,19 @@ class WhisperEngine:
                 searched_to = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
         return result
 
-    def detect_language(self, windows: Sequence[Samples]) -> tuple[str, float]:
-        """See Engine. Longer windows count more."""
+    def detect_language(self, windows: Sequence[Samples]) -> dict[str, float]:
+        """See Engine. Longer windows count more, and each is padded as little as possible: see decisions.md."""
         if not self._multilingual:
-            return _ENGLISH, 1.0
+            return {_ENGLISH: 1.0}
         sums: dict[str, float] = {}
         try:
             for window in windows:
-                encoded = self._encode([raise_level(window)], self.sizes.window_s(len(window), final=True))
+                encoded = self._encode([raise_level(window)], window_for(len(window)))
                 for language, probability in self._languages(encoded)[0].items():
                     sums[language] = sums.get(language, 0.0) + probability * len(window)
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
-        language = max(sums, key=lambda code: (sums[code], code))
-        return language, round(sums[language] / sum(map(len, windows)), 3)
+        return {language: share / sum(map(len, windows)) for language, share in sums.items()}
 
     def close(self) -> None:
         """See Engine."""
@@ -373,11 +372,7 @@ class WhisperEngine:
         given = all(request.language is not None for request in requests)
         detected = [{}] * len(requests) if given else self._languages(encoded)
         return [
-            (request.language, 1.0)
-            if request.language is not None
-            else likeliest(
-                probabilities, before=request.before, speech_s=request.voiced_s or len(request.samples) / RATE
-            )
+            (request.language, 1.0) if request.language is not None else likeliest(probabilities)
             for request, probabilities in zip(requests, detected, strict=True)
         ]
 

@@ -1,0 +1,163 @@
+"""The models of a process: which one hears which language, and which of them are in memory.
+
+A model is loaded when it is first wanted. If the memory for models is used up, the model that was idle for longest is
+unloaded; a model that stays idle is unloaded too. All models share one order of calls.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.recognition.engine import Engine
+from pipeline.recognition.scheduler import CallOrder, Scheduler
+
+ENGLISH = "en"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model that can be loaded."""
+
+    name: str  # as users see it
+    languages: frozenset[str]
+    size: int = 0  # about the memory that it takes, in bytes
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a model is, or will be."""
+
+    model: KnownModel
+    engine: Engine | None = None
+    scheduler: Scheduler | None = None
+    used_at: float = 0.0
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ModelSet:
+    """The models of one environment. It belongs to one event loop."""
+
+    def __init__(
+        self,
+        models: Sequence[KnownModel],
+        load: Callable[[str], Engine],
+        *,
+        routes: Mapping[str, str] | None = None,
+        memory: int | None = None,
+    ) -> None:
+        """Load none of the *models* yet; the first one is the default.
+
+        *load* makes the engine of a name, on a thread; it raises ModelUnavailable.
+        *routes* names the model of a language; every other language is heard by the default, or the next that knows it.
+        *memory* is the most bytes of loaded models; the one that is wanted is loaded even if it alone takes more.
+        """
+        self.order = CallOrder()
+        self._load = load
+        self._memory = memory
+        self._places = {model.name: _Place(model) for model in models}
+        self._routes = dict(routes or {})
+        for model in models:
+            for language in model.languages:
+                self._routes.setdefault(language, model.name)
+
+    @classmethod
+    def of(cls, engine: Engine) -> "ModelSet":
+        """Return a set of one engine, which is loaded already."""
+        models = cls([KnownModel(engine.model, frozenset(engine.languages))], lambda _: engine)
+        place = models._places[engine.model]
+        place.engine, place.scheduler = engine, Scheduler(engine, models.order)
+        return models
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all models, the default first."""
+        return tuple(self._places)
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """All languages that one of the models hears."""
+        return frozenset(self._routes)
+
+    @property
+    def first(self) -> str | None:
+        """The language that is assumed before anything was heard: English if its model knows no other language."""
+        return ENGLISH if ENGLISH in self._routes and self.shows_itself(ENGLISH) else None
+
+    def name_for(self, language: str | None) -> str:
+        """Return the name of the model that hears *language*; None: the default."""
+        return self._routes.get(language or "", next(iter(self._places)))
+
+    def shows_itself(self, language: str) -> bool:
+        """Whether the model of *language* knows no other one, so that its answers show whether that one is spoken."""
+        return len(self._places[self.name_for(language)].model.languages) == 1
+
+    async def hearing(self, language: str) -> Scheduler:
+        """Return the model of a language. Raises EngineFailed if there is none, or it cannot be loaded."""
+        if language not in self._routes:
+            raise EngineFailed(f"no model hears {language}")
+        return await self.loaded(self._routes[language])
+
+    async def detecting(self) -> Scheduler | None:
+        """Return the model that detects languages: the one of the most languages; None if all know one language."""
+        widest = max(self._places.values(), key=lambda place: len(place.model.languages))
+        return await self.loaded(widest.model.name) if len(widest.model.languages) > 1 else None
+
+    async def loaded(self, name: str) -> Scheduler:
+        """Return the model called *name*, after loading it if need be. Raises EngineFailed if that is impossible."""
+        place = self._places[name]
+        place.used_at = time.monotonic()
+        if place.scheduler is None:
+            async with place.loading:
+                if place.scheduler is None:
+                    self._make_room(place)
+                    try:
+                        place.engine = await asyncio.to_thread(self._load, name)
+                    except ModelUnavailable as error:
+                        raise EngineFailed(f"the model {name} cannot be loaded: {error}") from error
+                    place.scheduler = Scheduler(place.engine, self.order)
+        return place.scheduler
+
+    def engine(self, name: str) -> Engine | None:
+        """Return the engine of a model; None while it is not loaded."""
+        return self._places[name].engine
+
+    def schedulers(self) -> Mapping[str, Scheduler]:
+        """Return the schedulers of the models that are loaded, by name."""
+        return {name: place.scheduler for name, place in self._places.items() if place.scheduler is not None}
+
+    def unload_idle(self, idle_s: float) -> list[str]:
+        """Unload the models that nobody has wanted for *idle_s* seconds, and return their names."""
+        since = time.monotonic() - idle_s
+        idle = [place for place in self._idle if place.used_at < since]
+        for place in idle:
+            _unload(place)
+        return [place.model.name for place in idle]
+
+    def close(self) -> None:
+        """Unload all models. What waits for them fails with EngineFailed."""
+        for place in self._places.values():
+            _unload(place)
+
+    @property
+    def _idle(self) -> list[_Place]:
+        """The loaded models that have nothing to do, the longest idle first."""
+        places = (place for place in self._places.values() if place.scheduler is not None and place.scheduler.idle)
+        return sorted(places, key=lambda place: place.used_at)
+
+    def _make_room(self, wanted: _Place) -> None:
+        """Unload idle models until *wanted* fits into the memory, or none is left."""
+        for place in self._idle:
+            used = sum(other.model.size for other in self._places.values() if other.scheduler is not None)
+            if self._memory is None or used + wanted.model.size <= self._memory:
+                return
+            _unload(place)
+
+
+def _unload(place: _Place) -> None:
+    if place.scheduler is not None:
+        place.scheduler.close()
+    if place.engine is not None:
+        place.engine.close()
+    place.scheduler = place.engine = None

@@ -1,0 +1,336 @@
+"""Finds the language of what is said, utterance by utterance, and lets the model of that language hear it.
+
+Sessions and files send their windows here. A window of a known language goes straight to its model.
+
+Theory. A model that knows one language shows by itself whether that language is spoken: it is not sure of the words
+that it makes of another one. So where such a model hears the language of the utterance before, that language is
+assumed, which costs nothing, and only an utterance with improbable words is looked at. A model of many languages is
+sure of its words even where it translates them in silence, so with it the language of each utterance is detected
+first, on the speech of that utterance alone. A short utterance sounds alike in many languages: it keeps the language
+of its neighbours unless the detection is plain. Of two answers in two languages the surer one is taken.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Protocol
+
+from pipeline.audio import RATE, Samples, position
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.languages import likeliest
+from pipeline.recognition.scheduler import Urgency
+from pipeline.words import Word
+
+SURE = 0.7
+"""The mean probability of the words of an utterance from which on its language is believed."""
+
+PLAIN, RIVAL = 0.8, 0.15
+"""A language that is less probable than PLAIN is compared with the next one, if that one has RIVAL or more."""
+
+GROWTH = 2
+"""The language of a live utterance is detected again when it has grown to this many times the speech."""
+
+PAUSE = position(0.4)
+"""A silence as long as this parts two utterances of a file."""
+
+SHORTEST = position(1.5)
+"""An utterance with less speech than this belongs to its neighbour."""
+
+AROUND = position(0.2)
+"""Audio before and after an utterance that is heard with it."""
+
+
+class ModelQueue(Protocol):
+    """The queue of one loaded model: its Scheduler."""
+
+    async def recognise(
+        self,
+        request: DecodeRequest,
+        *,
+        tenant: str,
+        urgency: Urgency | None = None,
+        newer: Callable[[], DecodeRequest | None] | None = None,
+    ) -> RecognitionResult: ...
+
+    async def detect_language(
+        self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency
+    ) -> Mapping[str, float]: ...
+
+
+class Models(Protocol):
+    """The models that may hear windows. A model is loaded when it is asked for."""
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """All languages that one of the models hears."""
+        ...
+
+    @property
+    def first(self) -> str | None:
+        """The language that is assumed before anything was heard; None: it is detected."""
+        ...
+
+    def shows_itself(self, language: str) -> bool:
+        """Whether the model of *language* knows no other one, so that its answers show whether that one is spoken."""
+        ...
+
+    async def hearing(self, language: str) -> ModelQueue:
+        """Return the model of a language. Raises EngineFailed if it cannot be loaded."""
+        ...
+
+    async def detecting(self) -> ModelQueue | None:
+        """Return the model that detects languages; None if all models together know one language."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The language of an utterance, how probable it is, and the next likely one unless the first is plain."""
+
+    language: str
+    probability: float
+    rival: str | None = None
+
+
+class LanguageRouter:
+    """Hears windows with the model of their language. It has the methods of one model's Scheduler."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    async def recognise(
+        self,
+        request: DecodeRequest,
+        *,
+        tenant: str,
+        urgency: Urgency | None = None,
+        newer: Callable[[], DecodeRequest | None] | None = None,
+    ) -> RecognitionResult:
+        """Return what is recognised in *request*, whose language may be unknown.
+
+        *newer* and *urgency* are those of Scheduler.recognise(). Raises EngineFailed, EngineTimeout.
+        """
+        if request.language is not None:
+            model = await self._models.hearing(request.language)
+            return await model.recognise(request, tenant=tenant, urgency=urgency, newer=newer)
+        caller = _Caller(self._models, tenant, urgency)
+        allowed = request.languages & self._models.languages or self._models.languages
+        assumed = next((code for code in (request.before, self._models.first) if code in allowed), None)
+        known = len(allowed) == 1 or _is_detected(request)
+        if assumed is None or not (known or self._models.shows_itself(assumed)):
+            return await caller.hear_by_utterance(request, allowed, newer)
+        asked, result = await caller.hear_newest(request, assumed, newer)
+        spans = utterances(asked)
+        if len(allowed) == 1 or (_is_detected(asked) and not asked.final):
+            return result
+        if asked.turn is not None:
+            return await caller.check_live(asked, spans, result, allowed)
+        answers = {
+            span: await caller.check(asked, span, words_in(span, spans, result.words), result, allowed)
+            for span in spans
+        }
+        return joined(spans, answers)
+
+
+def _is_detected(request: DecodeRequest) -> bool:
+    """Return whether the language of the newest utterance is known from enough of it."""
+    if request.detected is None:
+        return False
+    newest = utterances(request)[-1]
+    cut_off = newest[0] <= request.start + AROUND  # the beginning of the utterance is not in the request
+    same = newest[0] - request.detected[0] <= PAUSE or (cut_off and newest[0] < request.detected[1])
+    return same and request.speech_between(*newest) < GROWTH * request.speech_between(*request.detected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Asks the models on behalf of one stream or file."""
+
+    models: Models
+    tenant: str
+    urgency: Urgency | None
+
+    async def hear_newest(
+        self, request: DecodeRequest, language: str, newer: Callable[[], DecodeRequest | None] | None
+    ) -> tuple[DecodeRequest, RecognitionResult]:
+        """Hear *request*, or the one that *newer* returns when its turn comes. Return it and its answer."""
+        asked = request
+
+        def newest() -> DecodeRequest | None:
+            nonlocal asked
+            found = newer() if newer is not None else None
+            if found is None:
+                return None
+            asked = found
+            return replace(found, language=language)
+
+        model = await self.models.hearing(language)
+        known = replace(request, language=language)
+        result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
+        words = tuple(replace(word, language=language) for word in result.words)
+        return asked, replace(result, language=language, language_probability=None, words=words)
+
+    async def check_live(
+        self,
+        request: DecodeRequest,
+        spans: Sequence[tuple[int, int]],
+        result: RecognitionResult,
+        allowed: frozenset[str],
+    ) -> RecognitionResult:
+        """Check the language of the newest utterance of a turn, and return the answer that is right for the turn."""
+        newest = spans[-1]
+        words, speech = words_in(newest, spans, result.words), request.speech_between(*newest)
+        nothing_before = request.final and request.before is None
+        sure = surety(words) >= SURE
+        if (sure and _is_detected(request)) or (speech < SHORTEST and not nothing_before and (sure or not words)):
+            return result
+        answer = await self.check(request, newest, words, result, allowed, detect=True)
+        if answer.language != result.language and len(spans) > 1:
+            assert answer.language is not None
+            return replace(result, changed=(newest[0], answer.language))
+        return answer
+
+    async def check(
+        self,
+        request: DecodeRequest,
+        span: tuple[int, int],
+        words: Sequence[Word],
+        result: RecognitionResult,
+        allowed: frozenset[str],
+        *,
+        detect: bool = False,
+    ) -> RecognitionResult:
+        """Return the right answer for an utterance, which has *words* of *result* in an assumed language.
+
+        Its language is detected if the words are improbable or *detect* says so.
+        """
+        speech = request.speech_between(*span)
+        if not detect and (surety(words) >= SURE or (not words and speech < SHORTEST)):
+            return replace(result, language_probability=round(surety(words), 3))
+        sure = surety(words) >= SURE
+        found = await self.detect(request if sure else replace(request, before=None), span, allowed)
+        if found.language == result.language:
+            if sure or found.rival is None:
+                return replace(result, language_probability=found.probability, detected=span)
+            found = _Found(found.rival, 1 - found.probability)
+        heard = await self.hear(part_of(request, span), found)
+        better = surety(words_in(span, [span], heard.words)) > surety(words)
+        if better or (found.probability >= PLAIN and heard.words):
+            return replace(heard, detected=span)
+        return replace(result, detected=span)
+
+    async def hear_by_utterance(
+        self, request: DecodeRequest, allowed: frozenset[str], newer: Callable[[], DecodeRequest | None] | None
+    ) -> RecognitionResult:
+        """Detect the language of each utterance and hear it in that language.
+
+        If it is the language of the whole, the whole is heard at once, or the request that *newer* returns.
+        """
+        spans = utterances(request)
+        if request.turn is not None:
+            newest = spans[-1]
+            one = await self.detect(request, newest, allowed)
+            if one.language == request.before or request.before is None:
+                return replace(await self.hear(request, one, newer), detected=newest)
+            if len(spans) == 1:
+                return replace(await self.hear(part_of(request, newest), one), detected=newest)
+            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], one.language))
+        found = [await self.detect(request, span, allowed) for span in spans]
+        if len({one.language for one in found}) == 1:
+            return await self.hear(request, found[0], newer)
+        runs: dict[tuple[int, int], RecognitionResult] = {}
+        for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language):
+            group = list(several)
+            run = group[0][0][0], group[-1][0][1]
+            runs[run] = await self.hear(part_of(request, run), min((one for _, one in group), key=_probability))
+        return joined(list(runs), runs)
+
+    async def hear(
+        self, request: DecodeRequest, found: _Found, newer: Callable[[], DecodeRequest | None] | None = None
+    ) -> RecognitionResult:
+        """Hear *request* in the language that was found, or in its rival, whichever answer has the surer words."""
+        asked, result = await self.hear_newest(request, found.language, newer)
+        if found.rival is not None:
+            _, other = await self.hear_newest(asked, found.rival, None)
+            if surety(other.words) > surety(result.words):
+                result = other
+        return replace(result, language_probability=found.probability)
+
+    async def detect(self, request: DecodeRequest, span: tuple[int, int], allowed: frozenset[str]) -> _Found:
+        """Detect the language of the speech in *span*, among those that are *allowed*."""
+        model = await self.models.detecting()
+        if model is None or len(allowed) == 1:
+            return _Found(min(allowed), 1.0)
+        urgency = self.urgency or (Urgency.FINAL if request.final else Urgency.PARTIAL)
+        probabilities = await model.detect_language(
+            [part_of(request, span).samples], tenant=self.tenant, urgency=urgency
+        )
+        known = {code: share for code, share in probabilities.items() if code in allowed}
+        every = sum(known.values())
+        shares = {code: share / every for code, share in known.items()} if every else {min(allowed): 0.0}
+        speech = request.speech_between(*span)
+        language, probability = likeliest(shares, before=request.before, speech_s=speech / RATE)
+        others = {code: share for code, share in shares.items() if code != language}
+        rival = max(others, key=lambda code: (others[code], code), default=None)
+        close = rival is not None and probability < PLAIN and others[rival] >= RIVAL and speech >= SHORTEST
+        return _Found(language, probability, rival if close else None)
+
+
+def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
+    """Return the spans of *request* whose language is to be found, in order; at least one. In a live turn only its own.
+
+    Pauses part them, and one with little speech belongs to the one before, or at the beginning to the next.
+    """
+    start, end = max(request.start, request.turn or 0), request.start + len(request.samples)
+    voiced = [(max(start, first), last) for first, last in request.voiced if last > start]
+    groups: list[tuple[int, int]] = []
+    for first, last in voiced or [(start, end)]:
+        if groups and first - groups[-1][1] < PAUSE:
+            groups[-1] = groups[-1][0], last
+        else:
+            groups.append((first, last))
+    spans = groups[:1]
+    for first, last in groups[1:]:
+        if min(last - first, spans[-1][1] - spans[-1][0]) < SHORTEST:
+            spans[-1] = spans[-1][0], last
+        else:
+            spans.append((first, last))
+    return spans
+
+
+def words_in(span: tuple[int, int], spans: Sequence[tuple[int, int]], words: Sequence[Word]) -> list[Word]:
+    """Return the *words* of the utterance *span*: each belongs to the one of *spans* that is nearest to its middle."""
+
+    def distance(word: Word, one: tuple[int, int]) -> float:
+        middle = (word.start + word.end) / 2
+        return max(one[0] - middle, middle - one[1], 0)
+
+    return [word for word in words if min(spans, key=lambda one: distance(word, one)) == span]
+
+
+def surety(words: Sequence[Word]) -> float:
+    """Return the mean probability of *words*; 0 if there are none."""
+    return sum(word.probability for word in words) / len(words) if words else 0.0
+
+
+def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
+    """Return the request for a span of its audio and a little around it, without what was decided before it."""
+    start = max(request.start, span[0] - AROUND)
+    end = min(request.start + len(request.samples), span[1] + AROUND)
+    samples = request.samples[start - request.start : end - request.start]
+    return replace(request, samples=samples, start=start, prefix="", before=None)
+
+
+def joined(spans: Sequence[tuple[int, int]], answers: Mapping[tuple[int, int], RecognitionResult]) -> RecognitionResult:
+    """Return one answer with the words that each utterance has in its own answer.
+
+    The language of the whole, and its scores, are those of most words.
+    """
+    words = [word for span in spans for word in words_in(span, spans, answers[span].words)]
+    spoken = [word.language for word in words]
+    main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
+    return replace(main, words=tuple(words), rejected=None if words else main.rejected)
+
+
+def _probability(found: _Found) -> float:
+    return found.probability
