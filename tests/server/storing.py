@@ -80,7 +80,6 @@ class Backend:
     """A storage backend. The contract tests run with each of BACKENDS."""
 
     open: Callable[..., Storage]
-    remembers: bool  # whether it can tell without waiting that nothing has changed
 
     def new_storage(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
         return self.open(folder / "data", clock=clock or ManualClock(), **options)
@@ -123,7 +122,7 @@ def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:
     return open_again(folder, clock=clock)
 
 
-BACKENDS = {"sqlite": Backend(open_storage, remembers=True), "postgres": Backend(open_in_postgres, remembers=False)}
+BACKENDS = {"sqlite": Backend(open_storage), "postgres": Backend(open_in_postgres)}
 new_storage, storage_in = BACKENDS["sqlite"].new_storage, BACKENDS["sqlite"].storage_in
 """For tests that need any storage, and for those that look inside of SQLite's."""
 

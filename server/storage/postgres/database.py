@@ -110,10 +110,6 @@ class PostgresDatabase:
         self._check()
         return await _wait_for_answer(self._readers.submit(self._read, function), StorageAway)
 
-    def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
-        """Always None: notifications of other nodes come a moment late, and a revoked key must end at once."""
-        return None
-
     async def scrub(self) -> bool:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
         return True

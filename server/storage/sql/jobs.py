@@ -15,7 +15,6 @@ from server.model.errors import StorageError
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
 from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
-from server.storage.answer_cache import AnswerCache
 from server.storage.sql import handover, leases, listing, submission
 from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
@@ -23,9 +22,11 @@ from server.storage.sql.rows import job_of, read_row
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
-MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, for clients that poll
-ENDED_KEPT_S = 10.0
-MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
+
+
+def _get(tx: Transaction, job_id: str) -> Job | None:
+    row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    return None if row is None else job_of(row)
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -69,9 +70,6 @@ class SqlJobs(SqlStore):
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of accounts that search
-        self._ended: AnswerCache[Job | None] = AnswerCache(
-            database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S
-        )
 
     # --- acceptance ---
 
@@ -132,13 +130,7 @@ class SqlJobs(SqlStore):
 
     # --- reading ---
 
-    async def get(self, job_id: str) -> Job | None:
-        def get(tx: Transaction) -> Job | None:
-            row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
-            return None if row is None else job_of(row)
-
-        return await self._ended.get(job_id, job_id, lambda: self.database.read(get), keep=_is_cacheable)
-
+    get = read_method(_get)
     chunks = read_method(leases.chunks)
     artifact = read_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
@@ -182,10 +174,4 @@ class SqlJobs(SqlStore):
             tx.announce(job_id)
             return job_id
 
-        self._ended.forget(job_id)
         return await self.database.write(delete)
-
-
-def _is_cacheable(job: Job | None) -> bool:
-    """Whether the record is small and will hardly change."""
-    return job is not None and job.terminal and job.order.keeps_results and len(job.text or "") <= MAX_TEXT_KEPT

@@ -1,6 +1,7 @@
 """The Outbox. Messages are written in the commit that ends the job, so that none can get lost."""
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -14,17 +15,23 @@ from server.storage.sql.database import (
     SqlStore,
     Transaction,
     insert,
+    marks,
     read_method,
     select_number,
     wait_for_due,
     write_method,
 )
-from server.storage.sql.due import choose
 from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row
 
 TOPIC = "outbox"
 PLAIN = tuple(member.name for member in fields(Delivery) if member.name not in ("job_id", "attempts"))
 """Columns that are members of Delivery under the same name."""
+PAGE = 100  # due deliveries that one claim looks at
+DUE = """
+    SELECT id, account, host FROM deliveries
+    WHERE state = 'pending' AND next_at <= ? AND host NOT IN ({hosts}) AND account NOT IN ({accounts})
+    ORDER BY next_at, id LIMIT ?
+"""
 CLAIM = """
     UPDATE deliveries SET next_at = ? WHERE id IN (
         SELECT id FROM deliveries WHERE id = ? AND state = 'pending' AND next_at <= ? FOR UPDATE SKIP LOCKED
@@ -92,13 +99,33 @@ def _snapshot(crowding: Crowding | None) -> Crowding:
     """A copy of *crowding*, made in the event loop, where its numbers change."""
     if crowding is None:
         return Crowding(per_host=UNBOUNDED, per_account=UNBOUNDED)
-    return replace(crowding, hosts=dict(crowding.hosts), accounts=dict(crowding.accounts), turns=dict(crowding.turns))
+    return replace(crowding, hosts=dict(crowding.hosts), accounts=dict(crowding.accounts))
+
+
+def _choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
+    """The ids of at most *limit* due deliveries that there is room for.
+
+    An account with none under way gets its oldest first. The oldest of all accounts follow.
+    """
+    hosts, accounts = Counter(crowding.hosts), Counter(crowding.accounts)
+    chosen: list[str] = []
+    for most in (1, crowding.per_account):
+        full = ["", *(host for host, n in hosts.items() if n >= crowding.per_host)]
+        served = ["", *(account for account, n in accounts.items() if n >= most)]
+        sql = DUE.format(hosts=marks(full), accounts=marks(served))
+        for row in tx.all(sql, (tx.now, *full, *served, PAGE)):
+            fits = hosts[row["host"]] < crowding.per_host and accounts[row["account"]] < most
+            if fits and row["id"] not in chosen and len(chosen) < limit:
+                chosen.append(row["id"])
+                hosts[row["host"]] += 1
+                accounts[row["account"]] += 1
+    return chosen
 
 
 def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
     """Claim the due deliveries that there is room for. Also returns the seconds until the next one comes due."""
     busy_until = tx.now + round(busy_s * 1000)
-    claimed = [row for due in choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
+    claimed = [row for due in _choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
     # Deliveries that are due but had no room wait until an attempt is recorded, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
     next_at = None if later is None else later["at"]
@@ -168,10 +195,6 @@ def _delivery(row: SqlRow, attempts: Sequence[SqlRow]) -> Delivery:
     )
 
 
-def _postpone(tx: Transaction, delivery_id: str, *, until: int) -> None:
-    tx.run("UPDATE deliveries SET next_at = ? WHERE id = ? AND state = 'pending'", (until, delivery_id))
-
-
 def _of_job(tx: Transaction, job_id: str) -> list[Delivery]:
     return _deliveries(tx, tx.all("SELECT * FROM deliveries WHERE job = ? ORDER BY id", (job_id,)))
 
@@ -221,7 +244,6 @@ class SqlOutbox(SqlStore):
         return await wait_for_due(self.database, TOPIC, wait_s, claim)
 
     record = write_method(_record)
-    postpone = write_method(_postpone)
     of_job = read_method(_of_job)
     redeliver = write_method(_redeliver)
     disable = write_method(_disable)

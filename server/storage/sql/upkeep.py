@@ -6,7 +6,6 @@ from functools import partial
 from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import ErasedPart, Erasure, ErasureReason
-from server.storage.sql.accounts import TOPIC
 from server.storage.sql.database import Database, SqlStore, Transaction, marks, select_number, write_method
 from server.storage.sql.submission import KEY_KEPT_MS
 
@@ -104,6 +103,5 @@ def _select_forgotten(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
 def _forget_accounts(tx: Transaction, accounts: Sequence[str]) -> int:
     """Delete *accounts* with their keys, without those that have been used again."""
     still = _select_forgotten(tx, accounts)
-    tx.announce(TOPIC)
     tx.run_many("DELETE FROM accounts WHERE id = ?", [(account,) for account in still])
     return len(still)
