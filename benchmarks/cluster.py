@@ -31,8 +31,8 @@ from server.model.jobs import NewJob, State
 from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order, Source
 from server.model.outcomes import Outcome
-from server.storage.ports import Storage
 from server.storage.postgres.open import open_storage as open_cluster
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.open import open_storage as open_embedded
 from tests.server.postgres import Cluster, new_cluster

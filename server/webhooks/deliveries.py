@@ -14,7 +14,7 @@ from server.metrics import Metrics
 from server.model.deliveries import AddressHealth, Attempt, Delivery
 from server.model.errors import StorageError
 from server.records.records import Records
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
 from server.webhooks.sender import GONE, Reply, WebhookSender

@@ -21,7 +21,7 @@ from server.model.jobs import Job, LiveProgress
 from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.sender import WebhookSender

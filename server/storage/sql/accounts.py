@@ -85,6 +85,7 @@ def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
 
 
 def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
+    """The key with this SHA-256, and its account. The caller checks whether the key is revoked or expired."""
     row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
     account = None if row is None else _account(tx, row["account"])
     return None if row is None or account is None else (read_row(ApiKey, row), account)
@@ -105,6 +106,10 @@ def _revoke(tx: Transaction, account_id: str, key_id: str, *, at: int) -> bool:
 
 
 def _rotate(tx: Transaction, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
+    """Add *new* and let the old key end at *old_expires_at*, in one commit. Returns False if that key is not valid.
+
+    Raises TooManyKeys.
+    """
     ended = tx.run(
         "UPDATE keys SET expires_at = CASE WHEN expires_at < :ends THEN expires_at ELSE :ends END"
         " WHERE id = :id AND account = :account AND revoked_at IS NULL"
@@ -126,7 +131,9 @@ def _rotate_webhook_secret(tx: Transaction, account_id: str, environment: str, s
     return tx.run(f"UPDATE accounts SET {column} = ? WHERE id = ?", (text_of(secret), account_id)) > 0  # noqa: S608
 
 
-class SqlAccounts(SqlStore):
+class AccountStore(SqlStore):
+    """Accounts and their API keys."""
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._touched: dict[str, int] = {}
@@ -143,6 +150,7 @@ class SqlAccounts(SqlStore):
     rotate_webhook_secret = write_method(_rotate_webhook_secret)
 
     async def touch(self, key_id: str, at: int) -> None:
+        """Record that the key was used at *at*. A backend may skip a use shortly after one that it recorded."""
         if at - self._touched.get(key_id, -TOUCH_EVERY_MS) < TOUCH_EVERY_MS:
             return
         if len(self._touched) >= MAX_TOUCHED:

@@ -50,7 +50,9 @@ def _amounts_used(tx: Transaction, subject: str, windows: Sequence[tuple[str, st
     return [_read_used(tx, subject, name, window) for name, window in windows]
 
 
-class SqlCounter(SqlStore):
+class Counter(SqlStore):
+    """Counts what accounts and addresses use of their allowances in each calendar window. Durable and atomic."""
+
     take = write_method(take)
     give_back = write_method(lambda tx, subject, quota: change(tx, subject, quota, -quota.amount))
     amounts_used = read_method(_amounts_used)

@@ -133,6 +133,11 @@ def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) ->
 
 
 def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
+    """Store the attempt, count it for its address, and return the counts. None if the delivery was deleted.
+
+    A pending delivery takes *state*, and is due again at attempt.next_attempt_at if that is "pending". A delivery
+    in another state changes only if this attempt delivered it.
+    """
     rows = tx.all(
         "UPDATE deliveries SET tried = tried + 1,"
         " next_at = CASE WHEN state = 'pending' OR :state = 'delivered' THEN :next_at ELSE next_at END,"
@@ -200,6 +205,10 @@ def _of_job(tx: Transaction, job_id: str) -> list[Delivery]:
 
 
 def _redeliver(tx: Transaction, job_id: str, delivery_id: str) -> Delivery | None:
+    """Make the delivery due now, with a new schedule of attempts. None if there is no such delivery.
+
+    Raises QueueFull if too many deliveries are pending.
+    """
     row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ? FOR UPDATE", (delivery_id, job_id))
     if row is None:
         return None
@@ -214,6 +223,7 @@ def _redeliver(tx: Transaction, job_id: str, delivery_id: str) -> Delivery | Non
 
 
 def _disable(tx: Transaction, account: str, url: str, *, reason: str) -> None:
+    """Send nothing more to this address. Its pending deliveries become disabled."""
     tx.run(
         "INSERT INTO addresses (account, url, disabled_at, reason, changed_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (account, url) DO UPDATE SET disabled_at = excluded.disabled_at,"
@@ -234,10 +244,23 @@ def _backlog(tx: Transaction) -> int:
     return select_number(tx, "SELECT count(*) AS n FROM deliveries WHERE state = 'pending'")
 
 
-class SqlOutbox(SqlStore):
+class Outbox(SqlStore):
+    """Webhook messages that must be sent. JobStore.finish() adds them, in its commit.
+
+    At most MAX_PENDING_PER_URL deliveries to one address and MAX_PENDING_PER_ACCOUNT of one account are pending. A
+    further one is stored as failed, with an attempt that says why it was not sent.
+    """
+
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
+        """At most *limit* pending deliveries whose time has come; empty if none came due within *wait_s*.
+
+        For *busy_s* seconds no other call returns them. They come in the order of their time; only an account with none
+        under way comes first. Deliveries that *crowding* has no room for are left out and delay no others. Its numbers
+        are read again whenever an attempt was recorded.
+        """
+
         def claim() -> Awaitable[tuple[list[Delivery], float | None]]:
             return self.database.write(partial(_claim_due, room=_snapshot(crowding), limit=limit, busy_s=busy_s))
 

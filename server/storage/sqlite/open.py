@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
-from server.storage.sql.storage import SqlStorage
+from server.storage.sql.jobs import MAX_QUEUED, JobStore
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.database import Clock, SqliteDatabase
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private, one_opener, signing_keys
@@ -11,7 +11,7 @@ from server.storage.sqlite.folder import make_private, one_opener, signing_keys
 FILE_NAME = "scribewire.db"
 
 
-def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> SqlStorage:
+def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> Storage:
     """Open the storage in *folder*, or create it. It blocks. Any number of processes may have it open.
 
     Incoming audio that would leave less than *reserve_bytes* of the disk free is refused (DiskFull). Raises
@@ -22,4 +22,4 @@ def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, re
         keys = signing_keys(folder)
         files = FileBlobs(folder, reserve_bytes=reserve_bytes)
         database = SqliteDatabase(folder / FILE_NAME, clock)
-    return SqlStorage(database, files, keys, jobs=SqlJobs(database, max_queued=max_queued))
+    return Storage(database, files, keys, jobs=JobStore(database, max_queued=max_queued))

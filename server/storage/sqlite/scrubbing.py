@@ -1,9 +1,9 @@
 """Removes all bytes of deleted rows from the database's files.
 
-SQLite itself overwrites a deleted row in its place (secure_delete). Two copies are left: in the log, which is truncated,
-and in the gaps of pages, which are overwritten. A page of a search tree has a gap between its list of cells and the
-cells. If SQLite moves a row to another page, a copy may stay in the gap of the first one, also when the row is deleted.
-SQLite never reads a gap. The format is fixed: https://www.sqlite.org/fileformat2.html, section 1.6.
+SQLite itself overwrites a deleted row in its place (secure_delete). Copies are left in the log, which is truncated, and
+in the gaps of pages, which are overwritten. A page of a search tree has a gap between its list of cells and the cells.
+If SQLite moves a row to another page, a copy may stay in the gap of the first page, and outlive the row. SQLite never
+reads a gap. The format is fixed: https://www.sqlite.org/fileformat2.html, section 1.6.
 """
 
 import os

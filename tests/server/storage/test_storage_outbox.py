@@ -9,8 +9,8 @@ from server.model import deliveries
 from server.model.deliveries import FAILURES_COUNTED_MS, AddressHealth, Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.orders import Order
-from server.storage.ports import Storage
 from server.storage.sql.outbox import PAGE
+from server.storage.sql.storage import Storage
 from tests.server.storing import HOOK, NOON, ManualClock, claim, completion, failure, in_a_loop, submit
 
 BUSY_S = 30.0

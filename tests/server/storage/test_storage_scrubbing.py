@@ -14,7 +14,7 @@ from server.metrics import Metrics
 from server.model.erasures import ErasureReason
 from server.model.events import NewEvent
 from server.model.orders import Order
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.storage.sqlite import database as database_module
 from server.storage.sqlite.database import SqliteDatabase
 from tests.server.storing import LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
