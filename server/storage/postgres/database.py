@@ -68,16 +68,7 @@ class PostgresDatabase:
         self._closing = False
         self._watches = Watches()
         self._listener = NotificationListener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
-        self._pool = ConnectionPool(
-            conninfo,
-            kwargs={"autocommit": True, "row_factory": dict_row},
-            configure=connecting.configure,
-            min_size=2,
-            max_size=READERS + WRITERS + 1,
-            timeout=CONNECT_S,
-            reconnect_timeout=RECONNECT_S,
-            open=True,
-        )
+        self._pool = _open_pool(conninfo)
         self._readers = ThreadPoolExecutor(READERS, "database-read")
         self._writers = ThreadPoolExecutor(WRITERS, "database-write")
         self._gathered: SimpleQueue[_Write[Any] | None] = SimpleQueue()  # bounded: each caller waits for one
@@ -270,6 +261,19 @@ class PostgresDatabase:
             self._pool.drain()
         elif not isinstance(error, PoolTimeout) and is_lost(error):
             self._pool.check()
+
+
+def _open_pool(conninfo: str) -> "ConnectionPool[Connection]":
+    return ConnectionPool(
+        conninfo,
+        kwargs={"autocommit": True, "row_factory": dict_row},
+        configure=connecting.configure,
+        min_size=2,
+        max_size=READERS + WRITERS + 1,
+        timeout=CONNECT_S,
+        reconnect_timeout=RECONNECT_S,
+        open=True,
+    )
 
 
 async def _wait_for_answer(future: "Future[T]", silent: type[StorageAway]) -> T:

@@ -147,6 +147,14 @@ class SqliteDatabase:
         self._closing = False
         self._watches = Watches()
         self._local = threading.local()
+        self._open(path)
+        self._seen_version = -1
+        self._unclaimed = [*self._reading]  # no thread has used them yet
+        self._readers = ThreadPoolExecutor(READERS, "storage-read")
+        # A program can end without close(): uncommitted writes were never confirmed to anyone.
+        self._writer = start_vital(self._write_forever, name="storage-write")
+
+    def _open(self, path: Path) -> None:
         _create_private(path)
         with ExitStack() as stack:
             try:
@@ -156,15 +164,10 @@ class SqliteDatabase:
                 self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
+                self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
             except sqlite3.Error as error:
                 raise _translate(error, f"{path}") from error
             stack.pop_all()
-        self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
-        self._seen_version = -1
-        self._unclaimed = [*self._reading]  # no thread has used them yet
-        self._readers = ThreadPoolExecutor(READERS, "storage-read")
-        # A program can end without close(): uncommitted writes were never confirmed to anyone.
-        self._writer = start_vital(self._write_forever, name="storage-write")
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
         if self._closing:
@@ -287,6 +290,9 @@ class SqliteDatabase:
                 self._roll_back()
             self._retry_alone(batch, error)
             return
+        self._settle(batch)
+
+    def _settle(self, batch: Sequence[_Write[Any]]) -> None:
         for write in batch:
             write.settle()
         self._watches.wake({topic for write in batch for topic in write.topics})

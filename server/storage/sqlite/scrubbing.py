@@ -71,13 +71,16 @@ class Scrubber:
             if self._log.exists() and self._log.stat().st_size:
                 connection.execute("ROLLBACK")
                 return False
-            for number in numbers:
-                unused = self._gap(self._read(number, 1), 0, number)
-                os.pwrite(self._file.fileno(), bytes(len(unused)), (number - 1) * self._page_bytes + unused.start)
-            os.fsync(self._file.fileno())
+            self._fill_with_zeros(numbers)
             connection.execute("INSERT OR REPLACE INTO changes (topic, at) VALUES ('scrubbed', 0)")
             connection.execute("COMMIT")
             return True
+
+    def _fill_with_zeros(self, numbers: list[int]) -> None:
+        for number in numbers:
+            unused = self._gap(self._read(number, 1), 0, number)
+            os.pwrite(self._file.fileno(), bytes(len(unused)), (number - 1) * self._page_bytes + unused.start)
+        os.fsync(self._file.fileno())
 
     def _read(self, first: int, count: int) -> bytes:
         return os.pread(self._file.fileno(), count * self._page_bytes, (first - 1) * self._page_bytes)
