@@ -59,7 +59,7 @@ from server.routes.stream_limits import StreamLimits
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions
 from server.routes.webhooks import Webhooks
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.streams.channels import ChannelFollowing
 from server.streams.following import Following
 from server.streams.partials import Partials

@@ -9,7 +9,8 @@ from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import Offer
 from server.storage.patience import patiently
-from server.storage.ports import Offers, Storage
+from server.storage.ports import Offers
+from server.storage.sql.storage import Storage
 from server.waiting import set_within
 
 FIRST_S = 0.5  # between two reads while no offer is published

@@ -22,7 +22,7 @@ from server.jobs.running import WorkerTools
 from server.jobs.worker import Workers
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 
 MIN_DECODER_MEMORY_BYTES = 512 << 20  # of all decoders together: enough for four on the smallest machine
 SERVER = "server "  # the beginning of the names of workers in a server's process

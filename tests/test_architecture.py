@@ -129,7 +129,7 @@ PURE = (
     "server/http/codes.py", "server/http/headers.py", "server/http/sse.py",
     "server/jobs/known_speakers.py", "server/jobs/members.py", "server/jobs/order_members.py",
     "server/jobs/orders.py", "server/jobs/text_members.py",
-    "server/storage/job_store.py", "server/storage/ports.py", "server/storage/sql/rows.py",
+    "server/storage/ports.py", "server/storage/sql/rows.py",
     "server/storage/postgres/schema.py", "server/storage/sql/schema.py", "server/storage/sqlite/schema.py",
     "server/webhooks/backoff.py", "server/webhooks/signing.py",
 )  # fmt: skip

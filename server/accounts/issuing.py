@@ -10,7 +10,7 @@ from server.accounts.keys import KEY_CHANCE_BYTES, digest, display_prefix, make_
 from server.clock import now_ms
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
-from server.storage.ports import AccountStore
+from server.storage.sql.accounts import AccountStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from server.config import PREFIX, Config
 from server.model.accounts import Plan
 from server.model.errors import BadLimits
 from server.model.jobs import Job
-from server.storage.ports import AccountStore
+from server.storage.sql.accounts import AccountStore
 
 BUILT_IN = Path(__file__).parents[1] / "limits.toml"
 

@@ -6,7 +6,6 @@ COMMANDS: Mapping[str, str] = {
     "serve": "serve",
     "worker": "worker",
     "migrate": "cluster",
-    "move": "cluster",
     "transcribe": "transcribe",
     "live": "live",
     "models": "models",

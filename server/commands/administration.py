@@ -17,7 +17,7 @@ from server.model import bounds
 from server.model.errors import BadLimits, TooManyKeys
 from server.model.instants import iso, iso_or_none
 from server.routes.accounts import new_key
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 
 
 def add(commands: Any) -> None:

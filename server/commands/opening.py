@@ -11,7 +11,7 @@ from server.clock import now_ms
 from server.config import PREFIX, Config, ConfigError
 from server.logs import log
 from server.model.errors import BlobsAway, StorageAway
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.storage.sqlite import open as embedded
 from server.storage.sqlite.folder import make_private
 

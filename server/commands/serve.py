@@ -30,8 +30,8 @@ from server.engines import ServedEngine, open_decoder, open_engines
 from server.logs import configure, log
 from server.offering import OfferWatch, publish_offer
 from server.routes.parts import RouteParts
-from server.storage.ports import Storage
 from server.storage.scratch import PRIVATE_FILE
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.folder import claim_folder
 from server.transport.acceptor import connection_limits, raise_descriptor_limit
 from server.transport.connections import Connections

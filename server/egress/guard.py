@@ -8,8 +8,8 @@ Requests go to httpx's transport. Its client would look at what the other server
 where a redirect leads even if it is not to follow, with errors of any kind.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
 
@@ -59,17 +59,14 @@ class Egress:
         headers: Mapping[str, str],
         timeouts: httpx.Timeout,
         content: bytes | None = None,
-        place: Callable[[Address], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> AsyncIterator[httpx.Response]:
         """Send a request for the account *asker* and yield the answer, whose body is not read yet.
 
-        Redirects are not followed. The block runs in the context that *place* makes for the called address; if *place*
-        raises, nothing is sent. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (also on a timeout).
+        Redirects are not followed. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (also on a timeout).
         """
         addresses = await self._addresses(target, asker)
         for left, address in enumerate(addresses, 1 - len(addresses)):
             async with AsyncExitStack() as stack:
-                stack.enter_context(place(address))
                 request = httpx.Request(
                     method,
                     Target(target.scheme, str(address), target.port, target.resource).url,

@@ -13,7 +13,7 @@ from server.logs import log
 from server.metrics import Metrics
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import BlobsAway
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.waiting import set_within
 
 AT_ONCE = 100

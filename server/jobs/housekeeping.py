@@ -16,8 +16,9 @@ from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.erasures import ErasureReason
-from server.storage.job_store import JobStore
-from server.storage.ports import BlobStore, Storage
+from server.storage.ports import BlobStore
+from server.storage.sql.jobs import JobStore
+from server.storage.sql.storage import Storage
 from server.waiting import set_within
 
 REAP_S = 5.0

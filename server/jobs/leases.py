@@ -16,8 +16,8 @@ from server.model.events import Event, NewEvent
 from server.model.jobs import JobError
 from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
-from server.storage.job_store import JobStore
 from server.storage.patience import patiently
+from server.storage.sql.jobs import JobStore
 
 T = TypeVar("T")
 

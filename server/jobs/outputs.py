@@ -13,8 +13,8 @@ from server.model.events import NewEvent
 from server.model.instants import iso
 from server.model.jobs import Job, State
 from server.model.outcomes import Artifact, Outcome
-from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
+from server.storage.sql.jobs import JobStore
 
 
 def output_key(name: str, job: Job, *, epoch: int) -> str:

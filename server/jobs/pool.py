@@ -10,7 +10,7 @@ from server.jobs.leases import HeldLease, WorkerRules
 from server.logs import log
 from server.metrics import Metrics
 from server.model.jobs import Job
-from server.storage.job_store import JobStore
+from server.storage.sql.jobs import JobStore
 from server.waiting import racing, set_within
 
 

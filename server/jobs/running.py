@@ -27,8 +27,8 @@ from server.model.accounts import Plan
 from server.model.events import NewEvent
 from server.model.leases import HandBack
 from server.model.outcomes import Artifact, Outcome
-from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
+from server.storage.sql.jobs import JobStore
 
 WORD_BYTES = 40  # about the size of a word in a stored chunk
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from server.model.jobs import Job
-from server.storage.job_store import JobStore
+from server.storage.sql.jobs import JobStore
 from server.waiting import racing
 
 

@@ -9,7 +9,7 @@ from server.accounts.plans import Plans
 from server.live.engine import LiveEngine
 from server.live.rules import LiveRules
 from server.metrics import Metrics
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
 
 

@@ -46,19 +46,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowding:
-    """How many deliveries may be under way at a time, and how many are.
-
-    *per_host* and *per_account* are the bounds; *hosts* and *accounts* count the deliveries under way. Among accounts
-    with equally many, the one with the lowest number in *turns* is served first. A claim leaves *kept* of its places to
-    accounts with none under way.
-    """
+    """The most deliveries that may be under way to a host and of an account, and how many are."""
 
     per_host: int
     per_account: int
-    kept: int = 0
     hosts: Mapping[str, int] = field(default_factory=dict)
     accounts: Mapping[str, int] = field(default_factory=dict)
-    turns: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

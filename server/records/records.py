@@ -21,8 +21,8 @@ from server.model.instants import iso
 from server.model.jobs import Job, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, SEMANTIC, LiveOptions, Order, without_defaults
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
-from server.storage.job_store import JobStore
 from server.storage.ports import BlobStore
+from server.storage.sql.jobs import JobStore
 
 MAX_NOTICE_TEXT = 4096  # bytes of a transcript in the body of a webhook
 MAX_PARTING_BYTES = 1024 * 1024  # of a body with all results, which are erased afterwards

@@ -25,7 +25,7 @@ from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
 from server.routes.address_counters import address_of, check_account
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 
 MAX_FAMILIAR = 10_000  # keys that worked lately; beyond it all are dropped
 MONTHLY = frozenset({"transcriptions", "audio_seconds"})  # allowances that are counted by the month

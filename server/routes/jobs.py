@@ -2,7 +2,7 @@
 
 import hashlib
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from msgspec.json import encode as json_bytes
@@ -43,7 +43,6 @@ from server.routes.requests import (
     query_seconds,
     query_switch,
 )
-from server.routes.response_cache import JobResponseCache, TaggedResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ class Jobs(RouteGroup):
     """Handlers for jobs and their outputs."""
 
     tag = "jobs"
-    answers: JobResponseCache = field(default_factory=JobResponseCache)
 
     def operations(self) -> list[Operation]:
         return [
@@ -129,20 +127,18 @@ class Jobs(RouteGroup):
         await self.parts.eraser.settle(request.path_params["job_id"])
         asked_at = now_ms()
         job = await self.mine(request, caller)
-        answer = self.answers.of(job, ttl_s)
-        if answer is None:
-            expires_s = link_expiry(ttl_s)
-            with self.parts.eraser.holding(job.id):
-                job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
-                record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
-            headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
-            if not job.terminal:
-                headers["Retry-After"] = str(JOB_POLL_S)
-            answer = TaggedResponse(json_bytes(record), headers=headers)
-            self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
-        if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
-            return answer.not_modified()
-        return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
+        expires_s = link_expiry(ttl_s)
+        with self.parts.eraser.holding(job.id):
+            job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
+            record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
+        headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
+        if not job.terminal:
+            headers["Retry-After"] = str(JOB_POLL_S)
+        if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        return await deliver_results(
+            json_response(record, headers=headers), request, job, self.parts, asked_at=asked_at
+        )
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self.parts.keys)

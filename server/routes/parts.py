@@ -21,8 +21,8 @@ from server.records.links import Links
 from server.records.records import Records
 from server.routes.access_control import AccessControl
 from server.routes.stream_limits import StreamLimits
-from server.storage.job_store import JobStore
-from server.storage.ports import Storage
+from server.storage.sql.jobs import JobStore
+from server.storage.sql.storage import Storage
 from server.streams.following import Following
 from server.webhooks.sender import WebhookSender
 

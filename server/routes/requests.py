@@ -19,7 +19,7 @@ from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
 from server.routes.address_counters import check_account
 from server.routes.parts import RouteParts
-from server.storage.job_store import JobStore
+from server.storage.sql.jobs import JobStore
 
 JOB_POLL_S = 2  # the Retry-After of a job that has not ended
 JOB = {"$ref": "#/components/schemas/Job"}

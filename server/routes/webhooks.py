@@ -21,7 +21,6 @@ from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.routes.parts import RouteGroup
 from server.routes.requests import own_job
-from server.webhooks.delivery_slots import Crowded, crowding_refusal
 
 MAX_BODY = 10_000
 
@@ -85,12 +84,9 @@ class Webhooks(RouteGroup):
             await self.parts.webhook_sender.egress.check(url, asker=account.id, known=True)
             message_id = fresh_id(Prefix.MESSAGE)
             body = json_bytes(self.parts.records.notice(_example(caller), test=True))
-            try:
-                reply = await self.parts.webhook_sender.send(
-                    url, body, account=account, environment=caller.environment, webhook_id=message_id
-                )
-            except Crowded:
-                raise crowding_refusal() from None
+            reply = await self.parts.webhook_sender.send(
+                url, body, account=account, environment=caller.environment, webhook_id=message_id
+            )
         return json_response(answers.WebhookTest.of(reply, delivered=reply.error is None, webhook_id=message_id))
 
 

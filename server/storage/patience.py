@@ -20,8 +20,7 @@ async def patiently(
 ) -> T:
     """Call *ask* every AGAIN_S seconds until it raises none of the errors in *despite*, and return its result.
 
-    *check* is called between two calls, and may raise to end the waiting. If the outcome of a write is unknown,
-    OutcomeUnknown is raised, unless the write is *repeatable*.
+    *check* is called between two calls and may raise to end the waiting. Raises OutcomeUnknown unless *repeatable*.
     """
     while True:
         try:

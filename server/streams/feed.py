@@ -12,8 +12,8 @@ from functools import partial
 
 from server.model.errors import StorageAway
 from server.model.events import Event
-from server.storage.job_store import EventLog
 from server.storage.patience import patiently
+from server.storage.sql.events import EventLog
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, RenderedBatch, partial_body
 from server.waiting import racing

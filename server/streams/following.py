@@ -16,7 +16,7 @@ from server.metrics import Metrics
 from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
 from server.records.records import Records
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.streams.feed import Feed
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch, Seen, event_body

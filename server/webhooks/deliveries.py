@@ -12,15 +12,12 @@ from server.metrics import Metrics
 from server.model.deliveries import AddressHealth, Attempt, Delivery
 from server.model.errors import StorageError
 from server.records.records import Records
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.waiting import set_within
 from server.webhooks.backoff import delay_after
-from server.webhooks.delivery_slots import Crowded
 from server.webhooks.sender import GONE, Reply, WebhookSender
 
 MARGIN_S = 15.0  # a delivery is claimed for this much longer than an attempt may take
-CROWDED_AGAIN_MS = 5_000  # after this time a delivery is due again whose receiver's network address was crowded
-CROWDED_PAUSE_S = 1.0  # for this time its account keeps the slot, so that it does not try again at once
 MAX_FAILURES = 100  # attempts that failed within an hour, without a success, disable an address
 FAILING_MS = 30 * 60 * 1000  # if the first of these failures is at least this old: a short outage disables nothing
 
@@ -62,28 +59,20 @@ class Deliveries:
             return []
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """Make one attempt. After a fault of ours the delivery is due again when its claim ends."""
+        """Make one attempt and free its slot. After a fault of ours the delivery is due again when its claim ends."""
         with contain("webhook", self.metrics, delivery=delivery.id):
             with self.eraser.holding(delivery.job_id):
-                reply = await self._attempt(delivery)
+                try:
+                    reply = await self._send(delivery)
+                finally:
+                    self.sender.slots.leave(delivery.account, delivery.host)
                 if reply is not None:
                     await self._record(delivery, reply)
             if reply is not None and reply.delivered_results:
                 await self.eraser.note_answered(delivery.job_id)
 
-    async def _attempt(self, delivery: Delivery) -> Reply | None:
-        """Send the delivery and free its slot. Returns None if it was not sent."""
-        try:
-            return await self._send(delivery)
-        except Crowded:
-            await self.storage.outbox.postpone(delivery.id, until=now_ms() + CROWDED_AGAIN_MS)
-            await set_within(self.closing, CROWDED_PAUSE_S)
-            return None
-        finally:
-            self.sender.slots.leave(delivery.account, delivery.host)
-
     async def _send(self, delivery: Delivery) -> Reply | None:
-        """The receiver's reply; None if the job was deleted meanwhile. Raises Crowded, StorageError."""
+        """The receiver's reply; None if the job was deleted meanwhile. Raises StorageError."""
         try:
             job = await self.storage.jobs.get(delivery.job_id)
             account = await self.storage.accounts.account(delivery.account)

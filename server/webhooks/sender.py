@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import httpx
 
@@ -16,7 +15,7 @@ from server.egress.targets import TargetNotAllowed
 from server.logs import log
 from server.model.accounts import Account
 from server.webhooks.backoff import retry_after_s
-from server.webhooks.delivery_slots import Crowded, DeliverySlots
+from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.signing import signed_headers
 
 USER_AGENT = "scribewire/1"
@@ -45,15 +44,12 @@ class WebhookSender:
     async def send(self, url: str, body: bytes, *, account: Account, environment: str, webhook_id: str) -> Reply:
         """Send *body* to *url*, signed with the account's secret of *environment*, and return the result.
 
-        Every failure becomes a Reply, even an error of this server. Raises Crowded if the receiver's network address
-        has too many messages under way.
+        Every failure becomes a Reply, even an error of this server.
         """
         began = time.monotonic()
         try:
             async with asyncio.timeout(self.rules.timeout_s):
                 status, wish = await self._send(url, body, account, signing_secrets(account, environment), webhook_id)
-        except Crowded:
-            raise
         except Exception as error:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever
             return Reply(None, _since(began), _why(error))
         if httpx.codes.is_success(status):
@@ -73,7 +69,6 @@ class WebhookSender:
             headers={"Content-Type": "application/json", "User-Agent": USER_AGENT, **signed},
             content=body,
             timeouts=httpx.Timeout(self.rules.timeout_s, connect=self.rules.connect_s),
-            place=partial(self.slots.at, account.id),
         )
         async with sending as response:
             await _read_some(response, self.rules.reply_bytes)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, Samples
+from pipeline.audio import RATE
 from pipeline.batch import CHUNK, Batch, BatchOptions
 from pipeline.decode_queue import BATCHES_AHEAD
 from pipeline.documents.assemble import assemble

@@ -23,7 +23,7 @@ import soundfile
 from server.accounts.issuing import open_account
 from server.commands.administration import with_storage
 from server.config import Config
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEECH = ROOT / "tests" / "speech"

@@ -43,7 +43,7 @@ from server.engines import ServedEngine
 from server.live.engine import Headroom, LiveEngine
 from server.live.rules import LiveRules
 from server.model.offers import Offer
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from server.transport.acceptor import connection_limits
 from server.transport.connections import Connections

@@ -23,7 +23,7 @@ from server.model.events import NewEvent
 from server.model.jobs import State
 from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S

@@ -17,9 +17,8 @@ from server.model.jobs import JobError, NewJob, State
 from server.model.leases import Lease, Renewal
 from server.model.orders import LiveOptions, Order, Source
 from server.model.outcomes import Outcome
-from server.storage.ports import Storage
 from server.storage.postgres.open import open_storage as open_cluster_storage
-from server.storage.sql.storage import SqlStorage
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
 from server.storage.sqlite.open import open_storage
@@ -80,7 +79,6 @@ class Backend:
     """A storage backend. The contract tests run with each of BACKENDS."""
 
     open: Callable[..., Storage]
-    remembers: bool  # whether it can tell without waiting that nothing has changed
 
     def new_storage(self, folder: Path, clock: Callable[[], int] | None = None, **options: int) -> Storage:
         return self.open(folder / "data", clock=clock or ManualClock(), **options)
@@ -107,7 +105,7 @@ def open_in_postgres(folder: Path, *, clock: Callable[[], int], reserve_bytes: i
 
 
 @asynccontextmanager
-async def open_at(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[SqlStorage]:
+async def open_at(folder: Path, url: str, *, notify: bool = True) -> AsyncIterator[Storage]:
     """Open the database at *url* as a node does, with blobs in *folder*."""
     make_private(folder)
     storage = open_cluster_storage(url, FileBlobs(folder), name="test", notify=notify)
@@ -123,7 +121,7 @@ def open_by_folder(folder: Path, *, clock: Callable[[], int]) -> Storage:
     return open_again(folder, clock=clock)
 
 
-BACKENDS = {"sqlite": Backend(open_storage, remembers=True), "postgres": Backend(open_in_postgres, remembers=False)}
+BACKENDS = {"sqlite": Backend(open_storage), "postgres": Backend(open_in_postgres)}
 new_storage, storage_in = BACKENDS["sqlite"].new_storage, BACKENDS["sqlite"].storage_in
 """For tests that need any storage, and for those that look inside of SQLite's."""
 

@@ -11,7 +11,7 @@ import orjson
 from server.model.errors import DiskFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.orders import Order
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.storing import FileClock, checkpoint, claim, completion, open_by_folder, quota, refusals, submit
 
 

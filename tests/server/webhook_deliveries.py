@@ -13,7 +13,6 @@ from standardwebhooks import Webhook
 from server.accounts.issuing import open_account
 from server.clock import now_ms
 from server.egress.guard import Egress
-from server.egress.names import Names
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.accounts import Account, SigningKeys
@@ -22,7 +21,7 @@ from server.model.jobs import Job, LiveProgress
 from server.model.orders import Order
 from server.records.links import Links
 from server.records.records import Records
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.sender import WebhookSender
@@ -79,15 +78,13 @@ class Office:
 
 
 @asynccontextmanager
-async def office(
-    folder: Path, clock: ManualClock | None = None, names: Names | None = None, **rules: Any
-) -> AsyncIterator[Office]:
+async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -> AsyncIterator[Office]:
     """*rules* replace those of limits.toml."""
     settled = replace(RULES, **rules)
     clock = clock or ManualClock(now_ms())
     async with storage_in(folder, clock) as storage:
         account, _ = await open_account(storage.accounts, plan="pro", environment="production", name=None)
-        egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True, names=names)
+        egress = Egress(allowed=(ip_network("127.0.0.0/8"),), allow_http=True)
         slots = DeliverySlots()
         metrics = Metrics()
         links = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))

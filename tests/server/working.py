@@ -22,7 +22,8 @@ from server.jobs.worker import Workers
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import Order
-from server.storage.ports import BlobStore, Storage
+from server.storage.ports import BlobStore
+from server.storage.sql.storage import Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
 from tests.server.storing import ManualClock, new_job, storage_in
 

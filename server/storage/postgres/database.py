@@ -68,16 +68,7 @@ class PostgresDatabase:
         self._closing = False
         self._watches = Watches()
         self._listener = NotificationListener(conninfo, self._watches, boot=self.boot, name=name, notify=notify)
-        self._pool = ConnectionPool(
-            conninfo,
-            kwargs={"autocommit": True, "row_factory": dict_row},
-            configure=connecting.configure,
-            min_size=2,
-            max_size=READERS + WRITERS + 1,
-            timeout=CONNECT_S,
-            reconnect_timeout=RECONNECT_S,
-            open=True,
-        )
+        self._pool = _open_pool(conninfo)
         self._readers = ThreadPoolExecutor(READERS, "database-read")
         self._writers = ThreadPoolExecutor(WRITERS, "database-write")
         self._gathered: SimpleQueue[_Write[Any] | None] = SimpleQueue()  # bounded: each caller waits for one
@@ -109,10 +100,6 @@ class PostgresDatabase:
         """Run *function*. Each of its statements sees everything that was committed before the statement."""
         self._check()
         return await _wait_for_answer(self._readers.submit(self._read, function), StorageAway)
-
-    def version(self, topic: str) -> int | None:  # noqa: ARG002  the same for all
-        """Always None: notifications of other nodes come a moment late, and a revoked key must end at once."""
-        return None
 
     async def scrub(self) -> bool:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
@@ -274,6 +261,19 @@ class PostgresDatabase:
             self._pool.drain()
         elif not isinstance(error, PoolTimeout) and is_lost(error):
             self._pool.check()
+
+
+def _open_pool(conninfo: str) -> "ConnectionPool[Connection]":
+    return ConnectionPool(
+        conninfo,
+        kwargs={"autocommit": True, "row_factory": dict_row},
+        configure=connecting.configure,
+        min_size=2,
+        max_size=READERS + WRITERS + 1,
+        timeout=CONNECT_S,
+        reconnect_timeout=RECONNECT_S,
+        open=True,
+    )
 
 
 async def _wait_for_answer(future: "Future[T]", silent: type[StorageAway]) -> T:

@@ -3,27 +3,28 @@
 import secrets
 
 from server.model.accounts import SigningKeys
+from server.storage.ports import BlobStore
 from server.storage.postgres.connecting import Connection, connect, parameters, translating
 from server.storage.postgres.database import Clock, PostgresDatabase
 from server.storage.postgres.listening import DEAD_MS
 from server.storage.postgres.migrating import migrate
 from server.storage.postgres.nodes import PostgresOffers, PostgresRates, PostgresRelay
 from server.storage.sql.database import Transaction
-from server.storage.sql.jobs import MAX_QUEUED, SqlJobs
-from server.storage.sql.storage import ClosableBlobs, SqlStorage
+from server.storage.sql.jobs import MAX_QUEUED, JobStore
+from server.storage.sql.storage import Storage
 
 SECRET_BYTES = 32
 
 
 def open_storage(
     url: str,
-    blobs: ClosableBlobs,
+    blobs: BlobStore,
     *,
     name: str,
     clock: Clock | None = None,
     notify: bool = True,
     max_queued: int = MAX_QUEUED,
-) -> SqlStorage:
+) -> Storage:
     """Open the storage in the database of *url*, and make or migrate its tables. It blocks. Any number of nodes may.
 
     *name* is the name of this process in leases and logs. With *notify* False commits are not announced, and waiting
@@ -35,11 +36,11 @@ def open_storage(
         migrate(connection)
         keys = _signing_keys(connection)
     database = PostgresDatabase(conninfo, name=name, clock=clock, notify=notify)
-    return SqlStorage(
+    return Storage(
         database,
         blobs,
         keys,
-        jobs=SqlJobs(database, max_queued=max_queued, boot=database.boot, is_alive=_is_alive),
+        jobs=JobStore(database, max_queued=max_queued, boot=database.boot, is_alive=_is_alive),
         rates=PostgresRates(database),
         offers=PostgresOffers(database),
         relay=PostgresRelay(database) if notify else None,

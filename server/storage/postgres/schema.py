@@ -75,6 +75,13 @@ def _in_postgres(script: str) -> Migration:
     return Migration(script)
 
 
-MIGRATIONS = tuple(
-    map(_in_postgres, (schema.FIRST + OWN, schema.CHANNELS, RATES, OFFERS, schema.SANDBOX_SECRETS, schema.SPEAKERS))
+SCRIPTS = (
+    schema.FIRST + OWN,
+    schema.CHANNELS,
+    RATES,
+    OFFERS,
+    schema.SANDBOX_SECRETS,
+    schema.SPEAKERS,
+    schema.PLAIN_OUTBOX,
 )
+MIGRATIONS = tuple(map(_in_postgres, SCRIPTS))

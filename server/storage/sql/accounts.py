@@ -10,7 +10,6 @@ import orjson
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
 from server.model.errors import TooManyKeys
-from server.storage.answer_cache import AnswerCache
 from server.storage.sql.database import (
     Database,
     SqlStore,
@@ -23,11 +22,6 @@ from server.storage.sql.database import (
 from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
-TOPIC = "accounts"
-"""Announced by every write that ends a key or changes an account."""
-
-KEYS_KEPT_S = 60.0  # in memory
-MAX_KEYS_KEPT = 10_000
 MAX_TOUCHED = 10_000  # keys whose last write is in memory; then all are dropped and each is written once more
 
 
@@ -91,6 +85,7 @@ def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
 
 
 def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
+    """The key with this SHA-256, and its account. The caller checks whether the key is revoked or expired."""
     row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
     account = None if row is None else _account(tx, row["account"])
     return None if row is None or account is None else (read_row(ApiKey, row), account)
@@ -106,12 +101,15 @@ def _keys(tx: Transaction, account_id: str) -> list[ApiKey]:
 
 
 def _revoke(tx: Transaction, account_id: str, key_id: str, *, at: int) -> bool:
-    tx.announce(TOPIC)
     revoked = "UPDATE keys SET revoked_at = ? WHERE id = ? AND account = ? AND revoked_at IS NULL"
     return tx.run(revoked, (at, key_id, account_id)) > 0
 
 
 def _rotate(tx: Transaction, account_id: str, key_id: str, *, new: ApiKey, old_expires_at: int) -> bool:
+    """Add *new* and let the old key end at *old_expires_at*, in one commit. Returns False if that key is not valid.
+
+    Raises TooManyKeys.
+    """
     ended = tx.run(
         "UPDATE keys SET expires_at = CASE WHEN expires_at < :ends THEN expires_at ELSE :ends END"
         " WHERE id = :id AND account = :account AND revoked_at IS NULL"
@@ -120,32 +118,29 @@ def _rotate(tx: Transaction, account_id: str, key_id: str, *, new: ApiKey, old_e
     )
     if ended:
         _add(tx, new)
-        tx.announce(TOPIC)
     return ended > 0
 
 
 def _set_plan(tx: Transaction, account_id: str, plan: str, limits: Mapping[str, object] | None) -> bool:
-    tx.announce(TOPIC)
     changed = "UPDATE accounts SET plan = ?, limits = ? WHERE id = ?"
     return tx.run(changed, (plan, text_of(limits or {}), account_id)) > 0
 
 
 def _rotate_webhook_secret(tx: Transaction, account_id: str, environment: str, secret: WebhookSecret) -> bool:
-    tx.announce(TOPIC)
     column = "sandbox_webhook_secret" if environment == "sandbox" else "webhook_secret"  # one of two words
     return tx.run(f"UPDATE accounts SET {column} = ? WHERE id = ?", (text_of(secret), account_id)) > 0  # noqa: S608
 
 
-class SqlAccounts(SqlStore):
+class AccountStore(SqlStore):
+    """Accounts and their API keys."""
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._touched: dict[str, int] = {}
-        self._keys: AnswerCache[tuple[ApiKey, Account] | None] = AnswerCache(
-            database.version, max_kept=MAX_KEYS_KEPT, kept_s=KEYS_KEPT_S
-        )
 
     create_account = write_method(_create_account)
     add_key = write_method(_add)
+    by_hash = read_method(_find_by_hash)
     account = read_method(_account)
     accounts = read_method(_accounts)
     keys = read_method(_keys)
@@ -154,15 +149,8 @@ class SqlAccounts(SqlStore):
     set_plan = write_method(_set_plan)
     rotate_webhook_secret = write_method(_rotate_webhook_secret)
 
-    async def by_hash(self, digest: bytes) -> tuple[ApiKey, Account] | None:
-        return await self._keys.get(
-            digest,
-            TOPIC,
-            lambda: self.database.read(lambda tx: _find_by_hash(tx, digest)),
-            keep=lambda found: found is not None,
-        )
-
     async def touch(self, key_id: str, at: int) -> None:
+        """Record that the key was used at *at*. A backend may skip a use shortly after one that it recorded."""
         if at - self._touched.get(key_id, -TOUCH_EVERY_MS) < TOUCH_EVERY_MS:
             return
         if len(self._touched) >= MAX_TOUCHED:

@@ -10,6 +10,7 @@ from server.storage.sql.rows import read_row
 
 
 def _all(tx: Transaction, account: str, environment: str) -> list[Channel]:
+    """The account's channels in that environment, by name."""
     rows = tx.all("SELECT * FROM channels WHERE account = ? AND environment = ? ORDER BY name", (account, environment))
     return [read_row(Channel, row) for row in rows]
 
@@ -27,6 +28,7 @@ def _find_named(tx: Transaction, account: str, environment: str, name: str) -> C
 
 
 def _show(tx: Transaction, channel_id: str, job_id: str) -> None:
+    """Let the channel show the session *job_id*, unless it shows a newer one, whose id is higher."""
     tx.run("UPDATE channels SET job = ? WHERE id = ? AND (job IS NULL OR job < ?)", (job_id, channel_id, job_id))
 
 
@@ -36,6 +38,10 @@ def _delete(tx: Transaction, account: str, environment: str, channel_id: str) ->
 
 
 def _add(tx: Transaction, channel: Channel) -> Channel:
+    """Store the channel. If the account has one of that name in that environment, return that instead.
+
+    Raises TooManyChannels if it has bounds.MAX_CHANNELS there.
+    """
     tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (channel.account,))  # one channel after the other
     there = _find_named(tx, channel.account, channel.environment, channel.name)
     if there is not None:
@@ -47,7 +53,9 @@ def _add(tx: Transaction, channel: Channel) -> Channel:
     return channel
 
 
-class SqlChannels(SqlStore):
+class ChannelStore(SqlStore):
+    """The channels of accounts, and which live session each shows."""
+
     add = write_method(_add)
     all = read_method(_all)
     get = read_method(_get)

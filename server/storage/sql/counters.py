@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from server.model.accounts import Count, Quota
-from server.storage.answer_cache import AnswerCache
-from server.storage.sql.database import Database, SqlStore, Transaction, write_method
+from server.storage.sql.database import SqlStore, Transaction, read_method, write_method
 from server.storage.sql.rows import UNBOUNDED
-
-USES_KEPT_S = 60.0  # in memory
-MAX_USES_KEPT = 10_000
 
 
 def take(tx: Transaction, subject: str, quota: Quota) -> Count:
@@ -24,7 +20,6 @@ def take(tx: Transaction, subject: str, quota: Quota) -> Count:
         )
     if taken is None:
         return replace(look(tx, subject, quota), allowed=False)
-    tx.announce(_topic(subject))
     return Count(True, taken["used"], quota.limit, quota.resets_at)
 
 
@@ -44,7 +39,6 @@ def change(tx: Transaction, subject: str, quota: Quota, amount: int) -> None:
         " CASE WHEN counters.used + :amount > 0 THEN counters.used + :amount ELSE 0 END",
         {**asdict(quota), "subject": subject, "first": max(0, amount), "amount": amount},
     )
-    tx.announce(_topic(subject))
 
 
 def _read_used(tx: Transaction, subject: str, name: str, window: str) -> int:
@@ -52,21 +46,13 @@ def _read_used(tx: Transaction, subject: str, name: str, window: str) -> int:
     return 0 if row is None else int(row["used"])
 
 
-def _topic(subject: str) -> str:
-    return f"use of {subject}"
+def _amounts_used(tx: Transaction, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
+    return [_read_used(tx, subject, name, window) for name, window in windows]
 
 
-class SqlCounter(SqlStore):
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._used: AnswerCache[list[int]] = AnswerCache(database.version, max_kept=MAX_USES_KEPT, kept_s=USES_KEPT_S)
+class Counter(SqlStore):
+    """Counts what accounts and addresses use of their allowances in each calendar window. Durable and atomic."""
 
     take = write_method(take)
     give_back = write_method(lambda tx, subject, quota: change(tx, subject, quota, -quota.amount))
-
-    async def amounts_used(self, subject: str, windows: Sequence[tuple[str, str]]) -> list[int]:
-        def read(tx: Transaction) -> list[int]:
-            return [_read_used(tx, subject, name, window) for name, window in windows]
-
-        key = (subject, *windows)
-        return await self._used.get(key, _topic(subject), lambda: self.database.read(read), keep=lambda _: True)
+    amounts_used = read_method(_amounts_used)

@@ -64,12 +64,6 @@ class Database(Protocol):
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* on all committed data. It cannot write."""
 
-    def version(self, topic: str) -> int | None:
-        """A number that changes with every commit, of any process, that announces *topic*. It does not wait.
-
-        None if it is unknown. Then no cached answer may be used.
-        """
-
     async def scrub(self) -> bool:
         """See Upkeep.scrub()."""
 

@@ -47,21 +47,30 @@ def _read(tx: Transaction, stream: str, *, after: int, limit: int) -> list[Event
 
 
 def _last(tx: Transaction, stream: str) -> int:
+    """The number of the last event; 0 if the stream is empty or unknown."""
     row = tx.one("SELECT last_seq FROM jobs WHERE id = ?", (stream,))
     return 0 if row is None else int(row["last_seq"])
 
 
-class SqlEvents(SqlStore):
+class EventLog(SqlStore):
+    """The events of every job, in order."""
+
     read = read_method(_read)
     last = read_method(_last)
 
     async def read_all(self, stream: str) -> list[Event]:
+        """Every event so far, read page by page: a long session has tens of thousands."""
         found: list[Event] = []
         while page := await self.read(stream, after=found[-1].seq if found else 0, limit=PAGE):
             found += page
         return found
 
     def tail(self, stream: str, *, after: int) -> "Tail":
+        """Every event after number *after*, then new ones as they come, without gaps or repetitions.
+
+        It ends after the last event of a job, or when the job is deleted. A caller may cancel the wait for an event,
+        for example to send a keep-alive, and wait again: no event is lost.
+        """
         return Tail(self.database, stream, after)
 
 

@@ -16,6 +16,7 @@ ERASABLE = """
 
 
 def note_answered(tx: Transaction, job_id: str) -> None:
+    """Note that the client has all results of a job whose order keeps none."""
     noted = tx.run(
         "UPDATE jobs SET answered_at = ? WHERE id = ? AND kept = 0 AND finished_at IS NOT NULL AND answered_at IS NULL",
         (tx.now, job_id),
@@ -25,10 +26,19 @@ def note_answered(tx: Transaction, job_id: str) -> None:
 
 
 def list_to_erase(tx: Transaction, *, limit: int) -> list[Job]:
+    """Ended jobs whose order keeps no results, and whose results may be erased now.
+
+    The client has the results, or the job did not complete and has none. No webhook of the job is pending.
+    """
     return [job_of(row) for row in tx.all(f"{ERASABLE} LIMIT ?", (limit,))]
 
 
 def erase_outputs(tx: Transaction, job_id: str) -> str | None:
+    """Erase the results of a job that list_to_erase() would list, and record the erasure, in one commit.
+
+    Text, words, prompt, artifacts and the events with words are deleted; the record, its metadata and its
+    deliveries stay. Returns the blob prefix to delete; None if list_to_erase() would not list the job.
+    """
     row = tx.one(f"{ERASABLE} AND id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None

@@ -1,4 +1,9 @@
-"""The JobStore. Each call is one transaction, whose statements are in the other files of this folder."""
+"""The jobs. Each call is one transaction, whose statements are in the other files of this folder.
+
+A job runs at least once, and its effects (state, usage, events, webhooks) happen exactly once. This rests on the
+*fence*: every write of a worker names its lease, and is refused if that lease has ended. Only the store's clock decides
+when a lease ends. Instants are milliseconds since 1970 UTC.
+"""
 
 import asyncio
 import secrets
@@ -15,7 +20,6 @@ from server.model.errors import StorageError
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
 from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
-from server.storage.answer_cache import AnswerCache
 from server.storage.sql import handover, leases, listing, submission
 from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
@@ -23,9 +27,11 @@ from server.storage.sql.rows import job_of, read_row
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
-MAX_ENDED_KEPT = 1000  # records of ended jobs in memory, for clients that poll
-ENDED_KEPT_S = 10.0
-MAX_TEXT_KEPT = 20_000  # characters of the text of such a record
+
+
+def _get(tx: Transaction, job_id: str) -> Job | None:
+    row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    return None if row is None else job_of(row)
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -34,11 +40,13 @@ def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
 
 
 def _list_with_audio(tx: Transaction, *, limit: int) -> list[str]:
+    """Ids of ended jobs whose audio may still be stored: delete it, then call note_audio_deleted()."""
     rows = tx.all("SELECT id FROM jobs WHERE finished_at IS NOT NULL AND blob IS NOT NULL LIMIT ?", (limit,))
     return [row["id"] for row in rows]
 
 
 def _find_expired(tx: Transaction, *, limit: int) -> list[str]:
+    """Ids of jobs whose retention is over."""
     rows = tx.all("SELECT id FROM jobs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (tx.now, limit))
     return [row["id"] for row in rows]
 
@@ -48,12 +56,15 @@ def _note_audio_deleted(tx: Transaction, job_ids: Sequence[str]) -> None:
 
 
 def _counts(tx: Transaction) -> Mapping[str, int]:
+    """Jobs per state, only queued and processing, for metrics."""
     rows = tx.all("SELECT state, count(*) AS n FROM jobs WHERE state IN ('queued', 'processing') GROUP BY state")
     found = {row["state"]: row["n"] for row in rows}
     return {state.value: found.get(state, 0) for state in (State.QUEUED, State.PROCESSING)}
 
 
-class SqlJobs(SqlStore):
+class JobStore(SqlStore):
+    """Jobs with their chunks and artifacts. A write under a lost lease changes nothing and returns False."""
+
     def __init__(
         self,
         database: Database,
@@ -69,9 +80,6 @@ class SqlJobs(SqlStore):
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of accounts that search
-        self._ended: AnswerCache[Job | None] = AnswerCache(
-            database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S
-        )
 
     # --- acceptance ---
 
@@ -132,13 +140,7 @@ class SqlJobs(SqlStore):
 
     # --- reading ---
 
-    async def get(self, job_id: str) -> Job | None:
-        def get(tx: Transaction) -> Job | None:
-            row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
-            return None if row is None else job_of(row)
-
-        return await self._ended.get(job_id, job_id, lambda: self.database.read(get), keep=_is_cacheable)
-
+    get = read_method(_get)
     chunks = read_method(leases.chunks)
     artifact = read_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
@@ -154,6 +156,7 @@ class SqlJobs(SqlStore):
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
+        """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted."""
         ends = time.monotonic() + timeout_s
         with self.database.watch(seen.id) as watch:
             while True:
@@ -171,6 +174,12 @@ class SqlJobs(SqlStore):
     erase_outputs = write_method(handover.erase_outputs)
 
     async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
+        """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
+
+        Returns the blob prefix to delete, None if there is no job. A worker on the job finds its lease lost. The
+        backend's own files may still contain bytes of the job until Upkeep.scrub().
+        """
+
         def delete(tx: Transaction) -> str | None:
             row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
             if row is None:
@@ -182,10 +191,4 @@ class SqlJobs(SqlStore):
             tx.announce(job_id)
             return job_id
 
-        self._ended.forget(job_id)
         return await self.database.write(delete)
-
-
-def _is_cacheable(job: Job | None) -> bool:
-    """Whether the record is small and will hardly change."""
-    return job is not None and job.terminal and job.order.keeps_results and len(job.text or "") <= MAX_TEXT_KEPT

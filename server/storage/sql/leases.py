@@ -42,6 +42,20 @@ def claim(
     passing_over: Collection[str] = (),
     lease_s: float,
 ) -> Lease | None:
+    """Take the next queued batch job; None if none came within *wait_s*.
+
+    *unfetched* True takes jobs whose audio is still at an address (source.type "url", no blob), False all others.
+    Jobs of a later environment are taken only if the earlier ones have none. Accounts in *passing_over* are left
+    out.
+
+    Among the rest the order is fair: by virtual time, then by id. An account's virtual time grows by the seconds of
+    work that it causes, divided by its weight. These are the audio of each submitted job, the lease of each failed
+    attempt (a counted release, an expired lease, an end other than COMPLETED), and the audio of a completed job
+    beyond its stated length.
+
+    A submitted or released job ends the wait at once, even if another process submitted or released it. A delayed
+    job (NewJob.delay_s, release) ends it when its time comes. A cancelled call leaves no lease behind.
+    """
     others = f" AND account NOT IN ({marks(passing_over)})" if passing_over else ""
     for environment in environments:
         row = tx.one(
@@ -57,6 +71,10 @@ def claim(
 
 
 def claim_live(tx: Transaction, job_id: str, worker: str, *, lease_s: float) -> Lease | None:
+    """Take this live job for the process to which its writer is connected.
+
+    None if it is not a live job, has ended, or is still leased because another writer is connected.
+    """
     row = _live(tx, job_id)
     if row is not None and row["state"] == State.PROCESSING and _is_expired(row, tx.now):
         lapse(tx, row)
@@ -82,6 +100,7 @@ def checkpoint(
     progress: float,
     lease_s: float,
 ) -> bool:
+    """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0."""
     row = _find_lease(tx, lease)
     if row is None:
         return False
@@ -95,12 +114,14 @@ def checkpoint(
 
 
 def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
+    """Append events under the lease; None if it is lost. Many logs may share one commit."""
     if _find_lease(tx, lease) is None:
         return None
     return append(tx, lease.job.id, events)
 
 
 def note(tx: Transaction, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
+    """Record what became known while working: stage, format, length, the blob of the fetched audio."""
     if _find_lease(tx, lease) is None:
         return False
     source = facts.get("source")
@@ -123,6 +144,11 @@ def renew(tx: Transaction, lease: Lease, *, lease_s: float) -> Renewal:
 
 
 def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
+    """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit.
+
+    The account gets its allowance back if outcome.return_quota is set and no client can have read a word, which
+    means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.
+    """
     row = _find_lease(tx, lease)
     if row is None:
         return False
@@ -131,6 +157,10 @@ def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
 
 
 def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
+    """Put the job back into the queue for *delay_s* seconds later. A job without attempts left fails instead.
+
+    With *count* False the attempt does not count: at a shutdown, or after a download that succeeded.
+    """
     row = _find_lease(tx, lease)
     if row is None:
         return False
@@ -145,6 +175,10 @@ def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | 
 
 
 def reap(tx: Transaction, *, limit: int) -> int:
+    """Put jobs with an expired lease back into the queue; fail those that waited for too long. Returns how many.
+
+    A batch job without attempts left fails too. A live job always goes back, and waits for its writer.
+    """
     expired = tx.all(
         "SELECT * FROM jobs WHERE state = 'processing' AND (lease_until <= ? OR lease_until > ?)"
         " ORDER BY lease_until LIMIT ? FOR UPDATE SKIP LOCKED",
@@ -173,6 +207,7 @@ def _find_overdue(tx: Transaction, limit: int) -> list[SqlRow]:
 
 
 def lapse_all(tx: Transaction, owner: str) -> int:
+    """End the leases of dead workers, whose names begin with *owner*. Returns how many there were."""
     held = tx.all(
         "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner FOR UPDATE",
         {"owner": owner},
@@ -183,6 +218,7 @@ def lapse_all(tx: Transaction, owner: str) -> int:
 
 
 def list_stale_live(tx: Transaction, *, limit: int) -> list[Job]:
+    """Live jobs without a writer for longer than LIVE_GRACE_MS: claim them, and finish them with their words."""
     rows = tx.all(
         "SELECT * FROM jobs WHERE class = ? AND state = 'queued' AND (queued_at <= ? OR queued_at > ?)"
         " ORDER BY queued_at LIMIT ?",
@@ -192,6 +228,7 @@ def list_stale_live(tx: Transaction, *, limit: int) -> list[Job]:
 
 
 def request_cancel(tx: Transaction, job_id: str) -> Job | None:
+    """Cancel a queued job now, as finish() would; request it of a processing one. Returns the job afterwards."""
     row = tx.one("SELECT * FROM jobs WHERE id = ? FOR UPDATE", (job_id,))
     if row is None:
         return None

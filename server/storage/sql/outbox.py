@@ -1,6 +1,7 @@
 """The Outbox. Messages are written in the commit that ends the job, so that none can get lost."""
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -14,17 +15,23 @@ from server.storage.sql.database import (
     SqlStore,
     Transaction,
     insert,
+    marks,
     read_method,
     select_number,
     wait_for_due,
     write_method,
 )
-from server.storage.sql.due import choose
 from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row
 
 TOPIC = "outbox"
 PLAIN = tuple(member.name for member in fields(Delivery) if member.name not in ("job_id", "attempts"))
 """Columns that are members of Delivery under the same name."""
+PAGE = 100  # due deliveries that one claim looks at
+DUE = """
+    SELECT id, account, host FROM deliveries
+    WHERE state = 'pending' AND next_at <= ? AND host NOT IN ({hosts}) AND account NOT IN ({accounts})
+    ORDER BY next_at, id LIMIT ?
+"""
 CLAIM = """
     UPDATE deliveries SET next_at = ? WHERE id IN (
         SELECT id FROM deliveries WHERE id = ? AND state = 'pending' AND next_at <= ? FOR UPDATE SKIP LOCKED
@@ -92,13 +99,33 @@ def _snapshot(crowding: Crowding | None) -> Crowding:
     """A copy of *crowding*, made in the event loop, where its numbers change."""
     if crowding is None:
         return Crowding(per_host=UNBOUNDED, per_account=UNBOUNDED)
-    return replace(crowding, hosts=dict(crowding.hosts), accounts=dict(crowding.accounts), turns=dict(crowding.turns))
+    return replace(crowding, hosts=dict(crowding.hosts), accounts=dict(crowding.accounts))
+
+
+def _choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
+    """The ids of at most *limit* due deliveries that there is room for.
+
+    An account with none under way gets its oldest first. The oldest of all accounts follow.
+    """
+    hosts, accounts = Counter(crowding.hosts), Counter(crowding.accounts)
+    chosen: list[str] = []
+    for most in (1, crowding.per_account):
+        full = ["", *(host for host, n in hosts.items() if n >= crowding.per_host)]
+        served = ["", *(account for account, n in accounts.items() if n >= most)]
+        sql = DUE.format(hosts=marks(full), accounts=marks(served))
+        for row in tx.all(sql, (tx.now, *full, *served, PAGE)):
+            fits = hosts[row["host"]] < crowding.per_host and accounts[row["account"]] < most
+            if fits and row["id"] not in chosen and len(chosen) < limit:
+                chosen.append(row["id"])
+                hosts[row["host"]] += 1
+                accounts[row["account"]] += 1
+    return chosen
 
 
 def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
     """Claim the due deliveries that there is room for. Also returns the seconds until the next one comes due."""
     busy_until = tx.now + round(busy_s * 1000)
-    claimed = [row for due in choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
+    claimed = [row for due in _choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
     # Deliveries that are due but had no room wait until an attempt is recorded, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
     next_at = None if later is None else later["at"]
@@ -106,6 +133,11 @@ def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) ->
 
 
 def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
+    """Store the attempt, count it for its address, and return the counts. None if the delivery was deleted.
+
+    A pending delivery takes *state*, and is due again at attempt.next_attempt_at if that is "pending". A delivery
+    in another state changes only if this attempt delivered it.
+    """
     rows = tx.all(
         "UPDATE deliveries SET tried = tried + 1,"
         " next_at = CASE WHEN state = 'pending' OR :state = 'delivered' THEN :next_at ELSE next_at END,"
@@ -168,15 +200,15 @@ def _delivery(row: SqlRow, attempts: Sequence[SqlRow]) -> Delivery:
     )
 
 
-def _postpone(tx: Transaction, delivery_id: str, *, until: int) -> None:
-    tx.run("UPDATE deliveries SET next_at = ? WHERE id = ? AND state = 'pending'", (until, delivery_id))
-
-
 def _of_job(tx: Transaction, job_id: str) -> list[Delivery]:
     return _deliveries(tx, tx.all("SELECT * FROM deliveries WHERE job = ? ORDER BY id", (job_id,)))
 
 
 def _redeliver(tx: Transaction, job_id: str, delivery_id: str) -> Delivery | None:
+    """Make the delivery due now, with a new schedule of attempts. None if there is no such delivery.
+
+    Raises QueueFull if too many deliveries are pending.
+    """
     row = tx.one("SELECT * FROM deliveries WHERE id = ? AND job = ? FOR UPDATE", (delivery_id, job_id))
     if row is None:
         return None
@@ -191,6 +223,7 @@ def _redeliver(tx: Transaction, job_id: str, delivery_id: str) -> Delivery | Non
 
 
 def _disable(tx: Transaction, account: str, url: str, *, reason: str) -> None:
+    """Send nothing more to this address. Its pending deliveries become disabled."""
     tx.run(
         "INSERT INTO addresses (account, url, disabled_at, reason, changed_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (account, url) DO UPDATE SET disabled_at = excluded.disabled_at,"
@@ -211,17 +244,29 @@ def _backlog(tx: Transaction) -> int:
     return select_number(tx, "SELECT count(*) AS n FROM deliveries WHERE state = 'pending'")
 
 
-class SqlOutbox(SqlStore):
+class Outbox(SqlStore):
+    """Webhook messages that must be sent. JobStore.finish() adds them, in its commit.
+
+    At most MAX_PENDING_PER_URL deliveries to one address and MAX_PENDING_PER_ACCOUNT of one account are pending. A
+    further one is stored as failed, with an attempt that says why it was not sent.
+    """
+
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
+        """At most *limit* pending deliveries whose time has come; empty if none came due within *wait_s*.
+
+        For *busy_s* seconds no other call returns them. They come in the order of their time; only an account with none
+        under way comes first. Deliveries that *crowding* has no room for are left out and delay no others. Its numbers
+        are read again whenever an attempt was recorded.
+        """
+
         def claim() -> Awaitable[tuple[list[Delivery], float | None]]:
             return self.database.write(partial(_claim_due, room=_snapshot(crowding), limit=limit, busy_s=busy_s))
 
         return await wait_for_due(self.database, TOPIC, wait_s, claim)
 
     record = write_method(_record)
-    postpone = write_method(_postpone)
     of_job = read_method(_of_job)
     redeliver = write_method(_redeliver)
     disable = write_method(_disable)

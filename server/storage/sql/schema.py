@@ -153,7 +153,6 @@ FIRST = """
     ) WITHOUT ROWID;
     CREATE INDEX deliveries_due ON deliveries (next_at) WHERE state = 'pending';
     CREATE INDEX deliveries_address ON deliveries (account, url) WHERE state = 'pending';
-    -- Due deliveries are looked up account by account, the oldest first.
     CREATE INDEX deliveries_lines ON deliveries (account, next_at, id, host) WHERE state = 'pending';
     CREATE INDEX deliveries_hosts ON deliveries (account, host, next_at) WHERE state = 'pending';
 
@@ -232,6 +231,12 @@ CHANNELS = """
 SANDBOX_SECRETS = """
     -- Signs the sandbox's webhooks. Accounts that are older have none here: theirs is derived from the other one.
     ALTER TABLE accounts ADD COLUMN sandbox_webhook_secret TEXT;
+"""
+
+PLAIN_OUTBOX = """
+    -- Due deliveries are found by their time alone.
+    DROP INDEX deliveries_lines;
+    DROP INDEX deliveries_hosts;
 """
 
 SPEAKERS = """

@@ -1,33 +1,31 @@
 """The Storage, for SQLite and PostgreSQL alike."""
 
-from typing import Protocol
-
 from server.model.accounts import SigningKeys
-from server.storage.ports import BlobStore, Offers, RateCounter, Relay, Storage
-from server.storage.sql.accounts import SqlAccounts
-from server.storage.sql.channels import SqlChannels
-from server.storage.sql.counters import SqlCounter
+from server.storage.ports import BlobStore, Offers, RateCounter, Relay
+from server.storage.sql.accounts import AccountStore
+from server.storage.sql.channels import ChannelStore
+from server.storage.sql.counters import Counter
 from server.storage.sql.database import Database
-from server.storage.sql.events import SqlEvents
-from server.storage.sql.jobs import SqlJobs
-from server.storage.sql.outbox import SqlOutbox
-from server.storage.sql.upkeep import SqlUpkeep
+from server.storage.sql.events import EventLog
+from server.storage.sql.jobs import JobStore
+from server.storage.sql.outbox import Outbox
+from server.storage.sql.upkeep import Upkeep
 
 
-class ClosableBlobs(BlobStore, Protocol):
-    """A BlobStore that the storage closes."""
+class Storage:
+    """All stores over one database, open until close(), and the keys that this installation signs with.
 
-    async def close(self) -> None: ...
+    *rates* is None if one process serves all requests, and counts them in memory. *offers* and *relay* are None if
+    there are no other nodes.
+    """
 
-
-class SqlStorage(Storage):
     def __init__(
         self,
         database: Database,
-        blobs: ClosableBlobs,
+        blobs: BlobStore,
         signing_keys: SigningKeys,
         *,
-        jobs: SqlJobs,
+        jobs: JobStore,
         rates: RateCounter | None = None,
         offers: Offers | None = None,
         relay: Relay | None = None,
@@ -35,17 +33,22 @@ class SqlStorage(Storage):
         self._database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
         self.rates, self.offers, self.relay = rates, offers, relay
-        self.events = SqlEvents(database)
-        self.accounts = SqlAccounts(database)
-        self.channels = SqlChannels(database)
-        self.counters = SqlCounter(database)
-        self.outbox = SqlOutbox(database)
-        self.upkeep = SqlUpkeep(database)
+        self.events = EventLog(database)
+        self.accounts = AccountStore(database)
+        self.channels = ChannelStore(database)
+        self.counters = Counter(database)
+        self.outbox = Outbox(database)
+        self.upkeep = Upkeep(database)
 
     @property
     def leads(self) -> bool:
+        """Whether this process does the sweeping for all processes that have this storage open.
+
+        Usually one process does. If two do for a moment, they only do the same work twice.
+        """
         return self._database.leads
 
     async def close(self) -> None:
+        """Finish all writes, and release threads and files. No store may be used afterwards."""
         await self._database.close()
         await self._blobs.close()

@@ -20,6 +20,11 @@ KEY_KEPT_MS = 24 * 60 * 60 * 1000
 
 
 def begin(tx: Transaction, key: IdempotencyKey, boot: str, is_alive: Liveness) -> str | None:
+    """Reserve *key* until submit() or abandon(), or return the id of the job that an earlier request made with it.
+
+    submit() compares the fingerprints, because the body has not arrived yet. A reservation ends with the process
+    that made it. Raises IdempotencyInProgress while another request has reserved the key.
+    """
     row = _lock_key(tx, key)
     if row["job"] is not None:
         return str(row["job"])
@@ -30,6 +35,7 @@ def begin(tx: Transaction, key: IdempotencyKey, boot: str, is_alive: Liveness) -
 
 
 def abandon(tx: Transaction, key: IdempotencyKey, boot: str) -> None:
+    """Free a key that begin() reserved, unless it has a job by now."""
     tx.run(
         "DELETE FROM idempotency WHERE account = ? AND path = ? AND key = ? AND job IS NULL AND boot = ?",
         (key.account, key.path, key.key, boot),
@@ -37,6 +43,11 @@ def abandon(tx: Transaction, key: IdempotencyKey, boot: str) -> None:
 
 
 def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, max_queued: int) -> Submitted:
+    """Accept the job: store row, quotas, first event and idempotency key durably, in one commit.
+
+    If the request is a repetition, the earlier job is returned, and the caller deletes the audio of *new*. Raises
+    QuotaExceeded, ConcurrencyLimited, QueueFull, IdempotencyReused.
+    """
     if key is not None:
         earlier = _lock_key(tx, key)
         if earlier["job"] is not None:
@@ -69,6 +80,10 @@ def check_room(
     max_active: int | None,
     max_queued: int,
 ) -> None:
+    """Raise what submit() would raise for any file now, so that the server need not read a body to refuse it.
+
+    It reserves nothing: submit() checks again. Raises QuotaExceeded, ConcurrencyLimited, QueueFull.
+    """
     for quota in quotas:
         look(tx, account, quota).check(quota.name)
     _check_queue(tx, environment, kind=BATCH, max_queued=max_queued)

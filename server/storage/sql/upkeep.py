@@ -6,7 +6,6 @@ from functools import partial
 from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
 from server.model.erasures import ErasedPart, Erasure, ErasureReason
-from server.storage.sql.accounts import TOPIC
 from server.storage.sql.database import Database, SqlStore, Transaction, marks, select_number, write_method
 from server.storage.sql.submission import KEY_KEPT_MS
 
@@ -31,17 +30,24 @@ def note_erasure(tx: Transaction, job_id: str, what: ErasedPart, why: ErasureRea
 
 
 def _forget_passed(tx: Transaction) -> None:
+    """Delete what is needed for a short time only: Idempotency-Keys, windows of allowances, marks of commits.
+
+    It is cheap; call it every few seconds.
+    """
     tx.forget_passed()
     tx.run("DELETE FROM idempotency WHERE created_at < ?", (tx.now - KEY_KEPT_MS,))
     tx.run("DELETE FROM counters WHERE resets_at < ?", (tx.now - COUNTERS_KEPT_MS,))
 
 
-class SqlUpkeep(SqlStore):
+class Upkeep(SqlStore):
+    """The record of erasures, and the deletion of what the storage need not keep any longer."""
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._scrubbed_to = -1  # the number of the last erasure whose traces are wiped
 
     async def erasures(self, *, job_id: str | None = None, limit: int) -> list[Erasure]:
+        """The erasures of one job or of all, the newest first. They are kept for ERASURES_KEPT_MS."""
         condition, values = ("", []) if job_id is None else ("WHERE job = ?", [job_id])
 
         def find(tx: Transaction) -> list[Erasure]:
@@ -54,6 +60,10 @@ class SqlUpkeep(SqlStore):
         return await self.database.read(find)
 
     async def scrub(self) -> bool:
+        """Overwrite what was erased since the last call in the backend's own files, so that no byte of it is left.
+
+        Returns False if that was not possible at the moment; call it again soon. It does not touch blobs.
+        """
         last = await self.database.read(_last_erasure)
         if last != self._scrubbed_to:
             if not await self.database.scrub():
@@ -64,6 +74,11 @@ class SqlUpkeep(SqlStore):
     forget_passed = write_method(_forget_passed)
 
     async def forget_old(self) -> int:
+        """Delete what is older than model/erasures.py allows, and return the number of rows.
+
+        These are the usage of ended jobs, the health of webhook addresses, ended keys, unused accounts, the record of
+        erasures, and virtual times that the queue has passed.
+        """
         forgotten = await self.database.write(_forget_rows)
         while accounts := await self.database.read(_select_forgotten):
             forgotten += await self.database.write(partial(_forget_accounts, accounts=accounts))
@@ -104,6 +119,5 @@ def _select_forgotten(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
 def _forget_accounts(tx: Transaction, accounts: Sequence[str]) -> int:
     """Delete *accounts* with their keys, without those that have been used again."""
     still = _select_forgotten(tx, accounts)
-    tx.announce(TOPIC)
     tx.run_many("DELETE FROM accounts WHERE id = ?", [(account,) for account in still])
     return len(still)

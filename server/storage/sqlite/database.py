@@ -36,7 +36,6 @@ BUSY_S = 10.0  # how long another process may hold the write lock; far less than
 POLL_S = 0.15  # other processes' commits are seen this late at most
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
-MAX_VERSIONS = 10_000  # of topics in memory
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
@@ -148,28 +147,27 @@ class SqliteDatabase:
         self._closing = False
         self._watches = Watches()
         self._local = threading.local()
+        self._open(path)
+        self._seen_version = -1
+        self._unclaimed = [*self._reading]  # no thread has used them yet
+        self._readers = ThreadPoolExecutor(READERS, "storage-read")
+        # A program can end without close(): uncommitted writes were never confirmed to anyone.
+        self._writer = start_vital(self._write_forever, name="storage-write")
+
+    def _open(self, path: Path) -> None:
         _create_private(path)
         with ExitStack() as stack:
             try:
                 self._writing = stack.enter_context(closing(_connect(path)))
                 _migrate(self._writing, path)
-                self._versioning = stack.enter_context(closing(_connect_to_read(path, busy_s=0)))
                 # All at once, so that a process that can open no more files still looks up keys.
                 self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
+                self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
             except sqlite3.Error as error:
                 raise _translate(error, f"{path}") from error
             stack.pop_all()
-        self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
-        self._seen_version = -1
-        self._is_looked_up = False  # whether version() has read the newest revision in this turn of the event loop
-        self._newest_revision = -1  # when it was last read
-        self._versions: dict[str, int] = {}  # of topics, as long as that revision is the newest
-        self._unclaimed = [*self._reading]  # no thread has used them yet
-        self._readers = ThreadPoolExecutor(READERS, "storage-read")
-        # A program can end without close(): uncommitted writes were never confirmed to anyone.
-        self._writer = start_vital(self._write_forever, name="storage-write")
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
         if self._closing:
@@ -185,40 +183,6 @@ class SqliteDatabase:
         if self._closing:
             raise StorageError("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
-
-    def version(self, topic: str) -> int | None:
-        """A revision that changes with every commit, of any process, that announces *topic*; None if it is busy.
-
-        It takes microseconds: no thread, no waiting, and only pages that are always in memory. Only the event loop's
-        thread may call it. The newest revision is read once in each turn of the event loop. So a request may miss a
-        commit that another process made in the turn in which the request was answered.
-        """
-        if self._closing:
-            return None
-        try:
-            if not self._is_looked_up:
-                self._look_up_newest()
-            if topic not in self._versions:
-                self._versions[topic] = self._read_revision("SELECT revision FROM changes WHERE topic = ?", topic)
-            return self._versions[topic]
-        except sqlite3.Error:  # the caller reads the answer itself, and gets the error if it lasts
-            return None
-
-    def _look_up_newest(self) -> None:
-        """Read the newest revision, and drop all versions if anything was announced since the last one."""
-        newest = self._read_revision("SELECT max(revision) AS revision FROM changes")
-        if newest != self._newest_revision or len(self._versions) >= MAX_VERSIONS:
-            self._newest_revision = newest
-            self._versions.clear()
-        self._is_looked_up = True
-        asyncio.get_running_loop().call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        self._is_looked_up = False
-
-    def _read_revision(self, sql: str, *parameters: str) -> int:
-        rows = self._versioning.execute(sql, parameters).fetchall()
-        return (rows[0]["revision"] or 0) if rows else 0
 
     async def scrub(self) -> bool:
         """Overwrite all bytes of deleted rows in the database's files. Returns False if another process prevented it.
@@ -241,7 +205,6 @@ class SqliteDatabase:
     def watch(self, topic: str) -> Iterator[Watch]:
         first = not self._watches
         with self._watches.watch(topic) as watch:
-            self._is_looked_up = False  # an earlier commit of this turn woke nobody, so the next version() must see it
             if first:
                 self._queue.put(None)  # without watchers the writing thread sleeps until it is woken
             yield watch
@@ -254,7 +217,7 @@ class SqliteDatabase:
     def _join(self) -> None:
         self._writer.join()
         self._readers.shutdown()
-        for connection in (*self._reading, self._versioning, self._writing):
+        for connection in (*self._reading, self._writing):
             connection.close()
         self._scrubber.close()
 
@@ -327,6 +290,9 @@ class SqliteDatabase:
                 self._roll_back()
             self._retry_alone(batch, error)
             return
+        self._settle(batch)
+
+    def _settle(self, batch: Sequence[_Write[Any]]) -> None:
         for write in batch:
             write.settle()
         self._watches.wake({topic for write in batch for topic in write.topics})
@@ -388,8 +354,8 @@ def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
     return connection
 
 
-def _connect_to_read(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
-    connection = _connect(path, busy_s=busy_s)
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    connection = _connect(path)
     connection.execute("PRAGMA query_only = ON")
     return connection
 

@@ -88,14 +88,6 @@ class FileBlobs:
 
         return await self._run(prefixes)
 
-    async def keys(self) -> list[str]:
-        """The keys of all blobs, sorted."""
-
-        def keys() -> list[str]:
-            return sorted(path.relative_to(self._blobs).as_posix() for path in self._blobs.rglob("*") if path.is_file())
-
-        return await self._run(keys)
-
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
 

@@ -24,12 +24,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 
     Workers and the command line may still open it. Raises FolderInUse, or StorageError if nothing can be written there.
     """
-    try:
-        make_private(folder)
-        lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    except OSError as error:
-        problem = f"DATA_DIR {folder} cannot be used: {error.strerror}; it must be a folder that this user may write to"
-        raise StorageError(problem) from None
+    lock = _open_lock(folder)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,6 +37,15 @@ def claim_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)  # the kernel drops the lock with its last descriptor
+
+
+def _open_lock(folder: Path) -> int:
+    try:
+        make_private(folder)
+        return os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        problem = f"DATA_DIR {folder} cannot be used: {error.strerror}; it must be a folder that this user may write to"
+        raise StorageError(problem) from None
 
 
 @contextmanager

@@ -1,24 +1,21 @@
-"""Removes all bytes of deleted rows from the database's files: truncates the log and overwrites gaps in pages.
+"""Removes all bytes of deleted rows from the database's files.
 
-SQLite itself overwrites a deleted row in its place (secure_delete). slack.py explains what it leaves in gaps.
+SQLite itself overwrites a deleted row in its place (secure_delete). Copies are left in the log, which is truncated, and
+in the gaps of pages, which are overwritten. A page of a search tree has a gap between its list of cells and the cells.
+If SQLite moves a row to another page, a copy may stay in the gap of the first page, and outlive the row. SQLite never
+reads a gap. The format is fixed: https://www.sqlite.org/fileformat2.html, section 1.6.
 """
 
 import os
+import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from server.storage.sqlite.slack import HEADER_BYTES, MAX_PAGES, Layout, find_used_gaps, gap, layout
-
-READ_BYTES = 4 * 1024 * 1024
-
-
-class Connection(Protocol):
-    """The methods of a database connection that are used here."""
-
-    def execute(self, sql: str, /) -> Any: ...
-    def close(self) -> None: ...
+PAGES_READ = 1024  # at once
+LEAVES, INTERIORS = (10, 13), (2, 5)  # the first byte of a page of a search tree
+MAX_PAGES = 2 << 24  # in larger files the first byte of another kind of page may look like that of a search tree
 
 
 class Scrubber:
@@ -28,11 +25,14 @@ class Scrubber:
     of pages stays.
     """
 
-    def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
+    def __init__(self, path: Path, connect: Callable[[], Any]) -> None:
         self._log = path.with_name(f"{path.name}-wal")
         self._connect = connect
         # Kept open: closing a descriptor of an open database file would drop SQLite's locks on it (POSIX).
         self._file = path.open("r+b", buffering=0)
+        with closing(connect()) as connection:
+            (self._page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+            (self._mapped,) = connection.execute("PRAGMA auto_vacuum").fetchone()  # with maps that look like trees
 
     def close(self) -> None:
         """Close the file. Call it after the last connection was closed."""
@@ -46,12 +46,15 @@ class Scrubber:
 
     def find_used_gaps(self) -> list[int]:
         """The numbers of pages with data in their gaps. It may miss some that others write at the same time."""
-        shape = self._layout()
         found: list[int] = []
-        at = 0
-        while at < MAX_PAGES * shape.page_bytes and (data := os.pread(self._file.fileno(), READ_BYTES, at)):
-            found += find_used_gaps(data, shape, first_page=at // shape.page_bytes + 1)
-            at += READ_BYTES
+        for first in range(1, MAX_PAGES, PAGES_READ):
+            data = self._read(first, PAGES_READ)
+            for number, at in enumerate(range(0, len(data) - self._page_bytes + 1, self._page_bytes), first):
+                unused = self._gap(data, at, number)
+                if data.count(0, unused.start, unused.stop) != len(unused):
+                    found.append(number)
+            if len(data) < PAGES_READ * self._page_bytes:
+                break
         return found
 
     def overwrite_gaps(self, numbers: list[int]) -> bool:
@@ -74,12 +77,19 @@ class Scrubber:
             return True
 
     def _fill_with_zeros(self, numbers: list[int]) -> None:
-        shape = self._layout()
         for number in numbers:
-            at = (number - 1) * shape.page_bytes
-            unused = gap(os.pread(self._file.fileno(), shape.page_bytes, at), shape, number=number)
-            os.pwrite(self._file.fileno(), bytes(len(unused)), at + unused.start)
+            unused = self._gap(self._read(number, 1), 0, number)
+            os.pwrite(self._file.fileno(), bytes(len(unused)), (number - 1) * self._page_bytes + unused.start)
         os.fsync(self._file.fileno())
 
-    def _layout(self) -> Layout:
-        return layout(os.pread(self._file.fileno(), HEADER_BYTES, 0))
+    def _read(self, first: int, count: int) -> bytes:
+        return os.pread(self._file.fileno(), count * self._page_bytes, (first - 1) * self._page_bytes)
+
+    def _gap(self, data: bytes, at: int, number: int) -> range:
+        """Where in *data* page *number*, which begins at *at*, has its gap. Empty unless it is of a search tree."""
+        start = at + (100 if number == 1 else 0)  # the file's own header
+        kind, cells, content = struct.unpack_from(">BxxHH", data, start)
+        begin = start + (12 if kind in INTERIORS else 8) + 2 * cells
+        end = at + (content or 65536)
+        is_tree = kind in (*LEAVES, *INTERIORS) and not self._mapped
+        return range(begin, end) if is_tree and begin <= end <= at + self._page_bytes else range(0)

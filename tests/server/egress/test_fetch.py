@@ -14,7 +14,7 @@ from server.egress.guard import Egress
 from server.egress.targets import parse_target
 from server.model.errors import DiskFull
 from server.model.orders import Source
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
 from tests.server.storing import in_a_loop, storage_in
 

@@ -22,7 +22,7 @@ from server.model.erasures import ErasedPart, Erasure, ErasureReason
 from server.model.jobs import UNANSWERED_KEPT_MS
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.jobs.test_erasing import traces
 from tests.server.receiving import receiver
 from tests.server.running import Server

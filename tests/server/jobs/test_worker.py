@@ -17,7 +17,7 @@ from server.model.errors import DiskFailed, DiskFull
 from server.model.jobs import State
 from server.model.leases import Lease
 from server.model.orders import Order
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.serving import chunk
 from tests.server.storing import in_a_loop, quota
 from tests.server.working import MOST_S, PATIENT, Shop, gated_shop, shop, speak

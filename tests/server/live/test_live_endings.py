@@ -24,7 +24,7 @@ from server.model.errors import Refused
 from server.model.events import NewEvent
 from server.model.jobs import LIVE_GRACE_MS, Job, State
 from server.model.orders import Source
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import conversation, models
 from tests.server.serving import AppServer
 from tests.server.session_registries import begin_session, is_over, order, session_registry

@@ -10,7 +10,7 @@ from server.live.session_lease import SessionLease
 from server.model.errors import DiskFull
 from server.model.leases import LeaseLost, Renewal
 from server.storage import patience
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.storing import WORD, ManualClock, completion, in_a_loop, submit, types_of
 
 LEASE_S = 15.0

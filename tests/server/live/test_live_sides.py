@@ -11,7 +11,7 @@ from pipeline.words import Chunk, Segment, Word
 from server.live.resuming import MARGIN
 from server.model.events import NewEvent
 from server.model.jobs import State
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.session_registries import is_over, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
 

@@ -21,8 +21,8 @@ from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
-from server.storage.ports import Storage
 from server.storage.postgres.open import open_storage
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line

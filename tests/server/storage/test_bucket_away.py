@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from server.clock import now_ms
-from server.storage.ports import Storage
 from server.storage.s3 import open as opening
 from server.storage.s3.open import open_bucket
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from tests.server.buckets import BucketService
 from tests.server.serving import AppServer, chunk, serve, until, wav

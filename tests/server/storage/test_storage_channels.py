@@ -7,7 +7,7 @@ import pytest
 from server.model.bounds import MAX_CHANNELS
 from server.model.channels import Channel
 from server.model.errors import TooManyChannels
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.storage.test_storage_accounts import ACCOUNT, KEY
 from tests.server.storing import NOON, in_a_loop
 

@@ -260,44 +260,6 @@ def test_a_file_that_is_no_database_is_refused_by_name(tmp_path):
 
 
 @in_a_loop
-async def test_one_look_answers_all_that_waits_for_the_event_loop_and_nothing_that_comes_after(tmp_path):
-    async with open_database(tmp_path) as ours, open_database(tmp_path) as others:
-        before = ours.version("a")
-        await others.write(lambda tx: tx.announce("a"))
-        after = ours.version("a")
-        assert after != before
-        elsewhere = sqlite3.connect(tmp_path / "test.db")
-        with closing(elsewhere), elsewhere:
-            elsewhere.execute("INSERT OR REPLACE INTO changes (topic, at) VALUES ('a', 0)")
-        assert ours.version("a") == after  # it waited already when the look was made
-        came_later: list[int | None] = []
-        asyncio.get_running_loop().call_soon(lambda: came_later.append(ours.version("a")))
-        await asyncio.sleep(0)
-        assert came_later[0] not in (before, after)
-
-
-@in_a_loop
-async def test_who_looks_after_beginning_to_watch_sees_all_that_would_not_wake_it(tmp_path):
-    async with open_database(tmp_path) as ours:
-        before = ours.version("a")
-        elsewhere = sqlite3.connect(tmp_path / "test.db")
-        with closing(elsewhere), elsewhere:
-            elsewhere.execute("INSERT INTO changes (topic, at) VALUES ('a', 0)")
-        with ours.watch("a"):
-            assert ours.version("a") != before
-
-
-@in_a_loop
-async def test_a_version_is_another_one_after_its_own_announcements_alone(tmp_path):
-    async with open_database(tmp_path) as database:
-        await database.write(lambda tx: tx.announce("a"))
-        a, b = database.version("a"), database.version("b")
-        await database.write(lambda tx: tx.announce("b"))
-        assert database.version("a") == a
-        assert database.version("b") != b
-
-
-@in_a_loop
 async def test_what_is_announced_before_the_wait_but_after_the_watch_is_not_missed(tmp_path):
     async with open_database(tmp_path) as database:
         with database.watch("topic") as watch, database.watch("other") as other:

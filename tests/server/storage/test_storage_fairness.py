@@ -7,7 +7,7 @@ import pytest
 from server.model.jobs import JobError, State
 from server.model.orders import Source
 from server.model.outcomes import Outcome
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.storing import (
     CANCELED,
     LEASE_S,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from server.model.jobs import JobFilter, State
 from server.model.orders import Order, Source
-from server.storage.ports import Storage
+from server.storage.sql.storage import Storage
 from tests.server.storing import (
     HOUR,
     LEASE_S,

@@ -9,7 +9,8 @@ from server.model import deliveries
 from server.model.deliveries import FAILURES_COUNTED_MS, AddressHealth, Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.orders import Order
-from server.storage.ports import Storage
+from server.storage.sql.outbox import PAGE
+from server.storage.sql.storage import Storage
 from tests.server.storing import HOOK, NOON, ManualClock, claim, completion, failure, in_a_loop, submit
 
 BUSY_S = 30.0
@@ -192,66 +193,32 @@ async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
 
 
 @in_a_loop
-async def test_a_postponed_message_comes_due_later_without_an_attempt(backend, tmp_path):
+async def test_an_account_with_none_on_their_way_goes_before_older_messages_of_others(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
-        await end_job(storage)
-        [row] = await due(storage)
-        await storage.outbox.postpone(row.id, until=NOON + 5000)
-        assert await due(storage) == []
-        clock.advance(ms=5000)
-        assert [(again.id, again.attempts, again.tried) for again in await due(storage)] == [(row.id, (), 0)]
-
-
-@in_a_loop
-async def test_each_place_goes_to_the_account_with_the_fewest_on_their_way(backend, tmp_path):
-    """The busy account's backlog is older, and it still waits for the others."""
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        for account in ("acct_busy", "acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
+        for account in ("acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
             await end_job(storage, account=account)
             clock.advance(ms=1)
-        crowding = Crowding(per_host=99, per_account=99, accounts={"acct_busy": 1})
-        rows = await storage.outbox.claim_due(limit=5, busy_s=BUSY_S, crowding=crowding)
-        assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old", "acct_busy"]
+        crowding = Crowding(per_host=99, per_account=2, accounts={"acct_busy": 1})
+        rows = await storage.outbox.claim_due(limit=9, busy_s=BUSY_S, crowding=crowding)
+        assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old"]
 
 
 @in_a_loop
-async def test_of_accounts_with_equally_many_the_one_that_waited_longest_has_its_turn(backend, tmp_path):
+async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(backend, tmp_path):
+    """The line is longer than one look at the due messages."""
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
-        for account in ("acct_1", "acct_2", "acct_3"):
-            await end_job(storage, account=account)
-            clock.advance(ms=1)
-        crowding = Crowding(per_host=99, per_account=99, turns={"acct_1": 7, "acct_2": 3})
-        rows = await storage.outbox.claim_due(limit=2, busy_s=BUSY_S, crowding=crowding)
-        assert [row.account for row in rows] == ["acct_3", "acct_2"]
-
-
-@in_a_loop
-async def test_places_are_kept_for_accounts_that_have_nothing_on_their_way(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        for account in ("acct_1", "acct_1", "acct_1", "acct_1", "acct_2"):
-            await end_job(storage, account=account)
-            clock.advance(ms=1)
-        crowding = Crowding(per_host=99, per_account=99, kept=2)
-        rows = await storage.outbox.claim_due(limit=4, busy_s=BUSY_S, crowding=crowding)
-        assert [row.account for row in rows] == ["acct_1", "acct_2"]
-
-
-@in_a_loop
-async def test_behind_a_long_line_to_a_full_host_others_of_the_account_are_found(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        for number in range(80):
-            await end_job_for(storage, f"https://dead.example/{number}")
+        for number in range(PAGE + 5):
+            await end_job_for(storage, f"https://DEAD.example:8443/{number}")
         clock.advance(ms=1)
-        job_id = await end_job_for(storage, "https://fine.example/")
-        crowding = Crowding(per_host=3, per_account=99)
+        last = await end_job_for(storage, "https://fine.example/")
+        crowding = Crowding(per_host=3, per_account=99, hosts={"dead.example:8443": 1})
         rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
-        assert [row.host for row in rows] == ["dead.example"] * 3 + ["fine.example"]
-        assert rows[-1].job_id == job_id
+        assert [row.host for row in rows] == ["dead.example:8443"] * 2
+        crowding = replace(crowding, hosts={"dead.example:8443": 3})
+        rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
+        assert [row.job_id for row in rows] == [last]
 
 
 @pytest.mark.parametrize(
@@ -284,23 +251,6 @@ def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deliveries, bound, 2)
         check()
-
-
-@in_a_loop
-async def test_a_crowded_host_is_passed_over_and_holds_up_nobody_behind_it(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        for number in range(4):
-            job_id = await end_job_for(storage, f"https://DEAD.example:8443/{number}")
-            clock.advance(ms=1)
-        last = await end_job_for(storage, "https://fine.example/")
-        busy = Crowding(per_host=3, per_account=9, hosts={"dead.example:8443": 1})
-        rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
-        assert [row.host for row in rows] == ["dead.example:8443"] * 2 + ["fine.example"]
-        assert rows[-1].job_id == last
-        busy = Crowding(per_host=9, per_account=3, accounts={"acct_1": 2})
-        (row,) = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=busy)
-        assert row.job_id != job_id  # the older of the other two
 
 
 @in_a_loop

@@ -14,7 +14,7 @@ from server.model.jobs import State
 from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.database import WRITERS, PostgresTransaction
 from server.storage.postgres.open import open_storage
-from server.storage.sql.storage import SqlStorage
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
@@ -41,7 +41,7 @@ def url():
     return shared_cluster().new_database()
 
 
-async def count(storage: SqlStorage, table: str) -> int:
+async def count(storage: Storage, table: str) -> int:
     (row,) = await storage._database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
     return int(row["n"])
 
@@ -135,7 +135,7 @@ async def test_a_database_that_stops_is_reported_soon_and_used_again_when_it_is_
         assert await storage.jobs.get("job_b") is None
 
 
-async def until_back(storage: SqlStorage) -> None:
+async def until_back(storage: Storage) -> None:
     for _ in range(100):
         try:
             await storage.jobs.counts()
@@ -305,7 +305,7 @@ async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
         await until_one_leads(second)
 
 
-async def until_one_leads(*nodes: SqlStorage) -> None:
+async def until_one_leads(*nodes: Storage) -> None:
     async with asyncio.timeout(20):
         while not any(node.leads for node in nodes):  # noqa: ASYNC110  it is found out by a thread
             await asyncio.sleep(0.1)

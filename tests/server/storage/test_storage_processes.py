@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from server.storage.ports import Storage
 from server.storage.sql import leases
+from server.storage.sql.storage import Storage
 from server.storage.sqlite.database import SqliteDatabase
 from tests.server.storing import (
     LEASE_S,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from server.model.events import Event, NewEvent
 from server.model.leases import Lease
-from server.storage.job_store import EventLog
+from server.storage.sql.events import EventLog
 from server.streams.feed import KEPT, WOKEN_AT_ONCE
 from server.streams.following import Following
 from server.streams.partials import Partials
