@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.recognition.call_order import CallOrder
 from pipeline.recognition.engine import Engine
-from pipeline.recognition.scheduler import CallOrder, Scheduler
+from pipeline.recognition.scheduler import Scheduler
 
 ENGLISH = "en"
 
@@ -42,19 +43,19 @@ class ModelSet:
     def __init__(
         self,
         models: Sequence[KnownModel],
-        load: Callable[[str], Engine],
+        make_engine: Callable[[str], Engine],
         *,
         routes: Mapping[str, str] | None = None,
         memory: int | None = None,
     ) -> None:
         """Load none of the *models* yet; the first one is the default.
 
-        *load* makes the engine of a name, on a thread; it raises ModelUnavailable.
+        *make_engine* makes the engine of a name, on a thread; it raises ModelUnavailable.
         *routes* names the model of a language; every other language is heard by the default, or the next that knows it.
         *memory* is the most bytes of loaded models; the one that is wanted is loaded even if it alone takes more.
         """
         self.order = CallOrder()
-        self._load = load
+        self._make_engine = make_engine
         self._memory = memory
         self._places = {model.name: _Place(model) for model in models}
         self._routes = dict(routes or {})
@@ -93,18 +94,18 @@ class ModelSet:
         """Whether the model of *language* knows no other one, so that its answers show whether that one is spoken."""
         return len(self._places[self.name_for(language)].model.languages) == 1
 
-    async def hearing(self, language: str) -> Scheduler:
+    async def model_for(self, language: str) -> Scheduler:
         """Return the model of a language. Raises EngineFailed if there is none, or it cannot be loaded."""
         if language not in self._routes:
             raise EngineFailed(f"no model hears {language}")
-        return await self.loaded(self._routes[language])
+        return await self.load(self._routes[language])
 
-    async def detecting(self) -> Scheduler | None:
+    async def detector(self) -> Scheduler | None:
         """Return the model that detects languages: the one of the most languages; None if all know one language."""
         widest = max(self._places.values(), key=lambda place: len(place.model.languages))
-        return await self.loaded(widest.model.name) if len(widest.model.languages) > 1 else None
+        return await self.load(widest.model.name) if len(widest.model.languages) > 1 else None
 
-    async def loaded(self, name: str) -> Scheduler:
+    async def load(self, name: str) -> Scheduler:
         """Return the model called *name*, after loading it if need be. Raises EngineFailed if that is impossible."""
         place = self._places[name]
         place.used_at = time.monotonic()
@@ -113,7 +114,7 @@ class ModelSet:
                 if place.scheduler is None:
                     self._make_room(place)
                     try:
-                        place.engine = await asyncio.to_thread(self._load, name)
+                        place.engine = await asyncio.to_thread(self._make_engine, name)
                     except ModelUnavailable as error:
                         raise EngineFailed(f"the model {name} cannot be loaded: {error}") from error
                     place.scheduler = Scheduler(place.engine, self.order)

@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import Protocol
 
 from pipeline.audio import RATE, Samples, position
+from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.languages import likeliest
-from pipeline.recognition.scheduler import Urgency
 from pipeline.words import Word
 
 SURE = 0.7
@@ -57,7 +57,7 @@ class ModelQueue(Protocol):
     ) -> Mapping[str, float]: ...
 
 
-class Models(Protocol):
+class RoutedModels(Protocol):
     """The models that may hear windows. A model is loaded when it is asked for."""
 
     @property
@@ -74,11 +74,11 @@ class Models(Protocol):
         """Whether the model of *language* knows no other one, so that its answers show whether that one is spoken."""
         ...
 
-    async def hearing(self, language: str) -> ModelQueue:
+    async def model_for(self, language: str) -> ModelQueue:
         """Return the model of a language. Raises EngineFailed if it cannot be loaded."""
         ...
 
-    async def detecting(self) -> ModelQueue | None:
+    async def detector(self) -> ModelQueue | None:
         """Return the model that detects languages; None if all models together know one language."""
         ...
 
@@ -95,7 +95,7 @@ class _Found:
 class LanguageRouter:
     """Hears windows with the model of their language. It has the methods of one model's Scheduler."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: RoutedModels) -> None:
         self._models = models
 
     async def recognise(
@@ -111,7 +111,7 @@ class LanguageRouter:
         *newer* and *urgency* are those of Scheduler.recognise(). Raises EngineFailed, EngineTimeout.
         """
         if request.language is not None:
-            model = await self._models.hearing(request.language)
+            model = await self._models.model_for(request.language)
             return await model.recognise(request, tenant=tenant, urgency=urgency, newer=newer)
         caller = _Caller(self._models, tenant, urgency)
         allowed = request.languages & self._models.languages or self._models.languages
@@ -129,7 +129,7 @@ class LanguageRouter:
             span: await caller.check(asked, span, words_in(span, spans, result.words), result, allowed)
             for span in spans
         }
-        return joined(spans, answers)
+        return merge_answers(spans, answers)
 
 
 def _is_detected(request: DecodeRequest) -> bool:
@@ -146,7 +146,7 @@ def _is_detected(request: DecodeRequest) -> bool:
 class _Caller:
     """Asks the models on behalf of one stream or file."""
 
-    models: Models
+    models: RoutedModels
     tenant: str
     urgency: Urgency | None
 
@@ -164,7 +164,7 @@ class _Caller:
             asked = found
             return replace(found, language=language)
 
-        model = await self.models.hearing(language)
+        model = await self.models.model_for(language)
         known = replace(request, language=language)
         result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
         words = tuple(replace(word, language=language) for word in result.words)
@@ -243,7 +243,7 @@ class _Caller:
             group = list(several)
             run = group[0][0][0], group[-1][0][1]
             runs[run] = await self.hear(part_of(request, run), min((one for _, one in group), key=_probability))
-        return joined(list(runs), runs)
+        return merge_answers(list(runs), runs)
 
     async def hear(
         self, request: DecodeRequest, found: _Found, newer: Callable[[], DecodeRequest | None] | None = None
@@ -258,7 +258,7 @@ class _Caller:
 
     async def detect(self, request: DecodeRequest, span: tuple[int, int], allowed: frozenset[str]) -> _Found:
         """Detect the language of the speech in *span*, among those that are *allowed*."""
-        model = await self.models.detecting()
+        model = await self.models.detector()
         if model is None or len(allowed) == 1:
             return _Found(min(allowed), 1.0)
         urgency = self.urgency or (Urgency.FINAL if request.final else Urgency.PARTIAL)
@@ -321,7 +321,9 @@ def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
     return replace(request, samples=samples, start=start, prefix="", before=None)
 
 
-def joined(spans: Sequence[tuple[int, int]], answers: Mapping[tuple[int, int], RecognitionResult]) -> RecognitionResult:
+def merge_answers(
+    spans: Sequence[tuple[int, int]], answers: Mapping[tuple[int, int], RecognitionResult]
+) -> RecognitionResult:
     """Return one answer with the words that each utterance has in its own answer.
 
     The language of the whole, and its scores, are those of most words.

@@ -1,20 +1,7 @@
-"""Shares the loaded models among all sessions and files: which window is recognised next, and with which others.
+"""Shares one loaded model among all sessions and files: gives their windows to its engine, in calls on threads.
 
-Each loaded model has a Scheduler. All of them share one CallOrder, because they share the machine.
-
-Theory. A call cannot be interrupted, so a window waits for the calls that have begun, and everything else is a question
-of order:
-
-- As many calls of a model run at the same time as its engine has replicas, each on its own thread. A call takes one
-  replica's share of the machine, and the shares of all calls are never more than the whole. While people speak, files
-  may use only some of the replicas and only short calls, so that a live window seldom waits for a file.
-- When a call can start, the most urgent window of all models is taken: live windows before files, finals before
-  partials, then the one that has waited longest. Among files, the tenant comes first that has used the models least.
-- Other windows of the same bucket join the call; windows of files join only as long as the call stays short.
-- No window waits for a batch to fill. When more windows come than the model can take one by one, several are waiting at
-  the start of the next call, and so they form a batch.
-
-A Scheduler and its order belong to one event loop.
+All models of a machine share one CallOrder (call_order.py), which says what is called next. Both belong to one event
+loop.
 """
 
 import asyncio
@@ -26,11 +13,11 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Any
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, EngineTimeout
+from pipeline.recognition.call_order import CALL_SMOOTHING, CallOrder, Urgency, Work, fail, urgency_of
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
 
 MAX_WAITING = 4096
@@ -39,9 +26,6 @@ MAX_WAITING = 4096
 LONGEST_CALL_S = 300.0
 """A call that takes longer counts as hanging. Eight windows of 30 s on a large model and a slow machine take less."""
 
-STARVING_S = 3.0
-"""A file that has waited this long goes before live windows, once, so that live sessions never stop all files."""
-
 LATE_S = 1.0
 """No session is admitted while live windows wait longer than this, as a moving average of the longest wait.
 
@@ -49,39 +33,11 @@ An average of all waits hides load, because finals go first. The model's utilisa
 0.85 so many sessions were admitted that words were final after 38 s.
 """
 
-FILES_S = 2.0
-"""The longest that one call of files should take, because a person who begins to speak waits for its end.
-
-It has at least one window, however long that takes."""
-
-FILES_AMID_SPEECH_S = 0.5
-"""The same while people speak."""
-
-PAUSE_S = 30.0
-"""People count as speaking until no live window has come for this long."""
-
-CALL_SMOOTHING = 0.2
-"""The weight of the newest call in averages."""
-
-FORGETTING = 0.05
-"""The weight of a shorter wait in the average wait: one good moment does not mean that there is room for more."""
-
 MEMORY_S = 10.0
 """After this time the weight of work in the average utilisation has fallen to a third."""
 
-_ROUNDING = 1e-6
-"""Shares of the machine are fractions: three thirds may be a little more than one."""
-
 NICE = 10
 """The nice value of the threads that call the model: lower priority than the event loop."""
-
-
-class Urgency(IntEnum):
-    """How soon a window must be recognised; a lower number is more urgent."""
-
-    FINAL = 0  # a speaker has paused and waits for the last words
-    PARTIAL = 1  # the speaker goes on
-    BATCH = 2  # a file
 
 
 class Overloaded(EngineFailed):
@@ -108,142 +64,6 @@ class SchedulerStatistics:
     failures: int = 0
     behind_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
     utilisation: float = 0.0  # calls that run, as an average share of the replicas, 0..1
-
-
-@dataclass(slots=True, eq=False)
-class _Work:
-    """Work for a model, and the future that its caller waits for."""
-
-    scheduler: "Scheduler"  # of the model
-    run: Callable[[Sequence[Any]], Sequence[Any]]  # called with the items of all work in one call
-    item: Any
-    bucket: Hashable
-    urgency: Urgency
-    tenant: str
-    audio_s: float
-    since: float
-    newer: Callable[[], DecodeRequest | None] | None = None
-    done: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    def shares_call(self, first: "_Work") -> bool:
-        """Return whether this can be in one call with *first*."""
-        return self.scheduler is first.scheduler and self.bucket == first.bucket
-
-
-class CallOrder:
-    """The work of all models that waits, and the calls that run: one order for one machine."""
-
-    def __init__(self) -> None:
-        self.waiting: list[_Work] = []
-        self.fairness = _Fairness()
-        self.behind_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
-        self._calling: dict[asyncio.Task[None], _Work] = {}  # the calls that run, by their first work
-        self._spoken_at = -math.inf  # when the last live window came
-
-    def add(self, work: _Work) -> None:
-        """Let *work* wait, and start what can start."""
-        if work.urgency is not Urgency.BATCH:
-            self._spoken_at = work.since
-        self.fairness.enter(work.tenant)
-        self.waiting.append(work)
-        self.call_next()
-
-    def call_next(self) -> None:
-        """Start as many calls as may run, for the work that waits."""
-        while True:
-            first = min(self._callable, key=self._rank, default=None)
-            if first is None:
-                self.behind_s = 0.0
-                return
-            used = self._used + first.scheduler.share - _ROUNDING
-            if used > 1:
-                return
-            self._count_behind()
-            if first.urgency is Urgency.BATCH and self._people_speak and used > first.scheduler.file_share:
-                return
-            group = self._choose(first)
-            self.waiting = [work for work in self.waiting if work not in group]
-            group[0].scheduler.weigh()
-            calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
-            self._calling[calling] = group[0]
-
-    def running(self, scheduler: "Scheduler") -> int:
-        """Return how many calls of a model run."""
-        return sum(work.scheduler is scheduler for work in self._calling.values())
-
-    @property
-    def _callable(self) -> list[_Work]:
-        """The waiting work of models that can be called: each answers, and has a replica left."""
-        return [work for work in self.waiting if work.scheduler.answers]
-
-    @property
-    def _used(self) -> float:
-        """The part of the machine that calls use. A call that hangs is not counted."""
-        return sum(work.scheduler.share for work in self._calling.values() if work.scheduler.answers)
-
-    @property
-    def _people_speak(self) -> bool:
-        return time.monotonic() - self._spoken_at < PAUSE_S
-
-    def _choose(self, first: _Work) -> list[_Work]:
-        """Return the most urgent work and what shares its call, most urgent first."""
-        self._renew(first)
-        order = sorted(self.waiting, key=self._rank)
-        same = [first, *(work for work in order if work is not first and work.shares_call(first))]
-        files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first)]
-        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files]
-        group = group[: first.scheduler.max_batch]
-        for work in group[1:]:
-            self._renew(work)
-        # A renewed window may be of another bucket. It comes soon.
-        return [work for work in group if work.shares_call(first)]
-
-    def _file_windows(self, first: _Work) -> int:
-        """Return how many windows of files may be in the call of *first*."""
-        window_s = first.scheduler.file_window_s
-        if not window_s:  # it is not known how long they take
-            return 1 if self._people_speak else first.scheduler.max_batch
-        soon = int((FILES_AMID_SPEECH_S if self._people_speak else FILES_S) / window_s)
-        return max(soon, first.urgency is Urgency.BATCH)
-
-    @staticmethod
-    def _renew(work: _Work) -> None:
-        """Replace a window by the newest one of the same stream, at the same place in the queue."""
-        try:
-            newest = work.newer() if work.newer is not None else None
-        except Exception as error:  # noqa: BLE001  report it to this stream only: others share the call
-            _fail(work, error)
-            return
-        if newest is not None:
-            work.item, work.bucket = newest, work.scheduler.bucket(newest)
-            work.urgency, work.audio_s = _urgency(newest), len(newest.samples) / RATE
-
-    def _rank(self, work: _Work) -> tuple[float, float, float]:
-        """Return the key by which waiting work is sorted, the most urgent first."""
-        if work.urgency is not Urgency.BATCH:
-            return (work.urgency, 0.0, work.since)
-        starving = time.monotonic() - max(work.since, self.fairness.last_batch) > STARVING_S
-        starving = starving and not any(call.urgency is Urgency.BATCH for call in self._calling.values())
-        return (-1.0 if starving else work.urgency, self.fairness.time_used(work.tenant), work.since)
-
-    async def _call(self, group: Sequence[_Work]) -> None:
-        """Run one call, and start what can start after it."""
-        try:
-            await group[0].scheduler.call(group)
-        finally:
-            calling = asyncio.current_task()
-            assert calling is not None
-            del self._calling[calling]
-            self.call_next()
-
-    def _count_behind(self) -> None:
-        """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
-        since = [work.since for work in self.waiting if work.urgency is not Urgency.BATCH]
-        if not since:
-            self.behind_s = 0.0
-            return
-        more_s = time.monotonic() - min(since) - self.behind_s
-        self.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
 
 
 class Scheduler:
@@ -276,10 +96,10 @@ class Scheduler:
         *newer*: called when the turn of *request* comes; a newer request that it returns is answered instead.
         """
         if urgency is None:
-            urgency = _urgency(request)
+            urgency = urgency_of(request)
         audio_s = len(request.samples) / RATE
         bucket, now = self.bucket(request), time.monotonic()
-        work = _Work(self, self._engine.recognise, request, bucket, urgency, tenant, audio_s, now, newer)
+        work = Work(self, self._engine.recognise, request, bucket, urgency, tenant, audio_s, now, newer)
         result: RecognitionResult = await self._submit(work)
         return result
 
@@ -288,7 +108,7 @@ class Scheduler:
     ) -> Mapping[str, float]:
         """Return the probability of each language for all *windows*. Raises EngineFailed, EngineTimeout."""
         audio_s = sum(map(len, windows)) / RATE
-        work = _Work(self, self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
+        work = Work(self, self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
         found: Mapping[str, float] = await self._submit(work)
         return found
 
@@ -330,12 +150,12 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Whether no work of this model waits and no call runs."""
-        return not self._order.running(self) and all(work.scheduler is not self for work in self._order.waiting)
+        return not self._order.count_running(self) and all(work.scheduler is not self for work in self._order.waiting)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         return self._engine.bucket(request)
 
-    async def _submit(self, work: _Work) -> Any:
+    async def _submit(self, work: Work) -> Any:
         if self._closed:
             raise EngineFailed("the recogniser was closed")
         if self._hanging:
@@ -349,7 +169,7 @@ class Scheduler:
             if work in self._order.waiting:
                 self._order.waiting.remove(work)
 
-    async def call(self, group: Sequence[_Work]) -> None:
+    async def call(self, group: Sequence[Work]) -> None:
         """Call the engine with the items of *group*, and give each its answer. The order calls this."""
         began = time.monotonic()
         items = [work.item for work in group]
@@ -360,7 +180,7 @@ class Scheduler:
                 self._hanging += 1
                 late = EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s")
                 for work in group:
-                    _fail(work, late)
+                    fail(work, late)
                 self._fail_waiting(late)
                 self._order.call_next()  # other models can be called
                 await asyncio.wait({answering})  # until it comes back, if ever, nothing else can be asked
@@ -373,10 +193,10 @@ class Scheduler:
         """Fail all work that waits for this model."""
         for work in self._order.waiting:
             if work.scheduler is self:
-                _fail(work, error)
+                fail(work, error)
         self._order.waiting = [work for work in self._order.waiting if work.scheduler is not self]
 
-    def _answer(self, group: Sequence[_Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
+    def _answer(self, group: Sequence[Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
         error = answering.exception()
         if error is None:
             for work, answer in zip(group, answering.result(), strict=True):
@@ -389,15 +209,15 @@ class Scheduler:
             failure.__cause__ = error
             error = failure
         for work in group:
-            _fail(work, error)
+            fail(work, error)
 
     @property
     def _utilisation(self) -> float:
-        busy = self._order.running(self) * self.share
+        busy = self._order.count_running(self) * self.share
         weight = 1 - math.exp(-(time.monotonic() - self._weighed_at) / MEMORY_S)
         return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)
 
-    def _count_call(self, group: Sequence[_Work], began: float) -> None:
+    def _count_call(self, group: Sequence[Work], began: float) -> None:
         self.weigh()
         now = time.monotonic()
         self._numbers.calls += 1
@@ -422,37 +242,6 @@ class Scheduler:
 
     def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[Mapping[str, float]]:
         return [self._engine.detect_language(windows) for windows in items]
-
-
-class _Fairness:
-    """How much time of the model each tenant has used. A new tenant starts at the level of the tenant served last."""
-
-    def __init__(self) -> None:
-        self.last_batch = time.monotonic()
-        self._used: dict[str, float] = {}
-        self._reached = 0.0  # the level of the tenant served last
-
-    def enter(self, tenant: str) -> None:
-        self._used[tenant] = max(self._used.get(tenant, 0.0), self._reached)
-
-    def time_used(self, tenant: str) -> float:
-        return self._used.get(tenant, 0.0)
-
-    def spend(self, tenant: str, model_s: float) -> None:
-        self._reached = max(self._reached, self._used.get(tenant, 0.0))
-        self._used[tenant] = self._used.get(tenant, 0.0) + model_s
-        if len(self._used) > MAX_WAITING:  # a tenant below the level would start anew at it, so it can be forgotten
-            self._used = {name: used for name, used in self._used.items() if used > self._reached}
-
-
-def _urgency(request: DecodeRequest) -> Urgency:
-    """Return the urgency of a live window."""
-    return Urgency.FINAL if request.final else Urgency.PARTIAL
-
-
-def _fail(work: _Work, error: Exception) -> None:
-    if not work.done.done():
-        work.done.set_exception(error)
 
 
 def lower_priority() -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipeline.audio import RATE, Samples
+from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.scheduler import Scheduler, Urgency
+from pipeline.recognition.scheduler import Scheduler
 
 
 @dataclass

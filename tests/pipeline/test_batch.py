@@ -17,9 +17,10 @@ from pipeline.decode_queue import BATCHES_AHEAD
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.decode import TRUNCATED
 from pipeline.ingest.isolation import Isolation
+from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler, Urgency
+from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Transcript
 
 MINUTES = 4

@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.errors import EngineFailed, EngineTimeout
-from pipeline.recognition.scheduler import CallOrder, Overloaded, Scheduler, Urgency
+from pipeline.recognition.call_order import CallOrder, Urgency
+from pipeline.recognition.scheduler import Overloaded, Scheduler
 from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls, window
 
 

@@ -5,8 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
+from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
+from pipeline.recognition.scheduler import Overloaded, Scheduler
 from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls
 
 
@@ -26,6 +27,7 @@ clock = Clock()
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the scheduler's time; it moves only with *clock*."""
     monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
+    monkeypatch.setattr("pipeline.recognition.call_order.time", clock)
 
 
 class Speakers:
@@ -236,4 +238,4 @@ def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> No
 
 
 def under_way(scheduler: Scheduler) -> int:
-    return scheduler._order.running(scheduler)
+    return scheduler._order.count_running(scheduler)
