@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar, Unpack
 from pipeline.documents.stored import pack_chunk
 from pipeline.words import Chunk
 from server.model.errors import OutcomeUnknown, StorageBusy
-from server.model.events import Event, NewEvent
+from server.model.events import NewEvent
 from server.model.jobs import JobError
 from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
@@ -50,6 +50,7 @@ class HeldLease:
         self.job = lease.job
         self.lease = lease
         self.until = requested_at + lease_s
+        self.last_seq = lease.last_seq  # of the log, to which only the holder of the lease writes
         self._jobs = jobs
         self._lease_s = lease_s
 
@@ -75,19 +76,19 @@ class HeldLease:
         """Store *chunk* and its events, and renew the lease, in one commit."""
         body, lease_s, requested_at = pack_chunk(chunk), self._lease_s, 0.0
 
-        def keep(lease: Lease) -> Awaitable[bool]:
+        def keep(lease: Lease) -> Awaitable[int | None]:
             nonlocal requested_at
             requested_at = time.monotonic()
             return self._jobs.checkpoint(
                 lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
             )
 
-        await self._write(keep, timely=True)
+        self.last_seq = await self._write(keep, timely=True)
         self.until = requested_at + lease_s
 
-    async def log(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Append *events* to the job's log; returns them with their numbers."""
-        return await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
+    async def log(self, events: Sequence[NewEvent]) -> None:
+        """Append *events* to the job's log."""
+        self.last_seq = await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
 
     async def note(self, **facts: Unpack[JobFacts]) -> None:
         """See JobStore.note()."""

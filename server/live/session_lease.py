@@ -40,5 +40,5 @@ class SessionLease(HeldLease):
         if lease.epoch != self.lease.epoch + 1:  # another process had the job and may have written more words
             await self._jobs.release(lease, delay_s=0.0, error=None, count=False)
             return False
-        self.lease, self.until = lease, requested_at + self._lease_s
+        self.lease, self.until, self.last_seq = lease, requested_at + self._lease_s, lease.last_seq
         return True

@@ -7,7 +7,7 @@ when a lease ends.
 Instants are milliseconds since 1970 UTC.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol, Unpack
 
 from server.model.accounts import Quota
@@ -19,7 +19,7 @@ from server.model.outcomes import Artifact, Outcome
 
 
 class JobStore(Protocol):
-    """Jobs with their chunks and artifacts. A write under a lost lease changes nothing and returns False."""
+    """Jobs with their chunks and artifacts. A write under a lost lease changes nothing and returns False or None."""
 
     async def begin(self, key: IdempotencyKey) -> str | None:
         """Reserve *key* until submit() or abandon(), or return the id of the job that an earlier request made with it.
@@ -70,11 +70,17 @@ class JobStore(Protocol):
 
     async def checkpoint(
         self, lease: Lease, *, index: int, body: bytes, events: Sequence[NewEvent], progress: float, lease_s: float
-    ) -> bool:
-        """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0."""
+    ) -> int | None:
+        """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0.
 
-    async def log(self, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
-        """Append events under the lease; None if it is lost. Many logs may share one commit."""
+        Returns the number of the log's last event; None if the lease is lost.
+        """
+
+    async def log(self, lease: Lease, events: Sequence[NewEvent]) -> int | None:
+        """Append events under the lease. Returns the number of the last; None if the lease is lost.
+
+        Many logs may share one commit.
+        """
 
     async def note(self, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
         """Record what became known while working: stage, format, length, the blob of the fetched audio."""
@@ -166,9 +172,9 @@ class EventLog(Protocol):
     async def last(self, stream: str) -> int:
         """The number of the last event; 0 if the stream is empty or unknown."""
 
-    def tail(self, stream: str, *, after: int) -> AsyncIterator[Event]:
+    def tail(self, stream: str, *, after: int) -> AsyncGenerator[Event]:
         """Every event after number *after*, then new ones as they come, without gaps or repetitions.
 
-        It ends after the last event of a job, or when the job is deleted. A caller may cancel the wait for an event,
-        for example to send a keep-alive, and wait again: no event is lost.
+        It ends after the last event of a job, or when the job is deleted. Events that this process commits come without
+        being read back. While the database is away, it waits. Close it when it is not read to its end.
         """
