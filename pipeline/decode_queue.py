@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pipeline.audio import LONGEST_JOB, Samples
+from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.ingest.packing import DecodeJob, Packed, Passed
 from pipeline.recognition.engine import TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.scheduler import Urgency
 
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
+MAX_SPAN = position(300)
+"""The most audio between the first and the last waiting item. Other channels of the file are decoded together with this
+one, and their jobs fill the memory meanwhile."""
 ENGLISH = "en"  # of translations
 
 
@@ -35,8 +38,9 @@ class _QueuedItem:
 class DecodeQueue:
     """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
 
-    The language of all jobs is detected in the first 30 s of speech, unless it is known. In a multilingual file it is
-    detected in each job. The language of one job is a hint for the next, so jobs are recognised one after the other.
+    Unless the language of all jobs is known, it is detected in the first 30 s of speech, or in less after MAX_SPAN. In
+    a multilingual file it is detected in each job. The language of one job is a hint for the next, so jobs are
+    recognised one after the other.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class DecodeQueue:
             self._start_next()
         elif self.language is not None:
             self._start(queued)
-        elif sum(len(job.samples) for job in self._unstarted_jobs()) >= LONGEST_JOB:
+        elif self._is_long or sum(len(job.samples) for job in self._unstarted_jobs()) >= LONGEST_JOB:
             await self.start_all()
 
     async def start_all(self) -> None:
@@ -96,6 +100,8 @@ class DecodeQueue:
 
     @property
     def full(self) -> bool:
+        if self._is_long:
+            return True
         if self._multilingual:
             return sum(isinstance(queued.item, DecodeJob) for queued in self._items) >= self._max_jobs
         return sum(queued.answer is not None for queued in self._items) >= self._max_jobs
@@ -126,6 +132,12 @@ class DecodeQueue:
             answer.cancel()
         if answers:
             await asyncio.wait(answers)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the waiting items span MAX_SPAN."""
+        ends = [one.item.end if isinstance(one.item, DecodeJob) else one.item.at for one in self._items]
+        return bool(ends) and ends[-1] - ends[0] >= MAX_SPAN
 
     def _unstarted_jobs(self) -> Iterator[DecodeJob]:
         return (queued.item for queued in self._items if isinstance(queued.item, DecodeJob) and queued.answer is None)
