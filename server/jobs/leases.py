@@ -13,7 +13,7 @@ from pipeline.documents.stored import pack_chunk
 from pipeline.words import Chunk
 from server.model.errors import OutcomeUnknown, StorageBusy
 from server.model.events import NewEvent
-from server.model.jobs import JobError
+from server.model.jobs import Job, JobError
 from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
 from server.storage.job_store import JobStore
@@ -94,19 +94,15 @@ class HeldLease:
         """See JobStore.note()."""
         await self._write(lambda lease: self._jobs.note(lease, **facts))
 
-    async def finish(self, outcome: Outcome) -> None:
+    async def finish(self, outcome: Outcome) -> Job:
         """See JobStore.finish()."""
-        await self._write(lambda lease: self._jobs.finish(lease, outcome))
+        return await self._write(lambda lease: self._jobs.finish(lease, outcome))
 
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
         """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
         await self._write(
             lambda lease: self._jobs.release(lease, delay_s=delay_s, error=error, count=error is not None)
         )
-
-    async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Call *ask* until it answers, while the lease lasts. It is called again if the database is away or busy."""
-        return await patiently(ask, check=self.check, despite=self.despite)
 
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
         """Call *write* with the lease and return its answer. Raises LeaseLost if the answer is None or False.

@@ -221,7 +221,7 @@ async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
     async def pour() -> None:
         async for data in request.stream():
             for at in range(0, len(data), PIECE_BYTES):
-                if not await seat.take(data[at : at + PIECE_BYTES]):
+                if not await seat.write(data[at : at + PIECE_BYTES]):
                     return
 
     await until_first(pour(), live.over.wait(), seat.lost.wait())

@@ -101,7 +101,7 @@ class LiveSockets:
                 raise finished_refusal()
             else:
                 _check_length(data, live)
-                await seat.take(data)
+                await seat.write(data)
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""

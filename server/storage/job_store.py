@@ -87,8 +87,8 @@ class JobStore(Protocol):
 
     async def renew(self, lease: Lease, *, lease_s: float) -> Renewal: ...
 
-    async def finish(self, lease: Lease, outcome: Outcome) -> bool:
-        """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit.
+    async def finish(self, lease: Lease, outcome: Outcome) -> Job | None:
+        """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit. Returns the job.
 
         The account gets its allowance back if outcome.return_quota is set and no client can have read a word, which
         means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.

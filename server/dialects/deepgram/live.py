@@ -91,7 +91,7 @@ class _Conversation:
         if len(data) > MAX_MESSAGE_BYTES:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
-        await self.session.seat.take(data)
+        await self.session.seat.write(data)
         await self._send(self.results.advance(self.session.heard_s))
 
     async def _do(self, text: str) -> None:

@@ -253,7 +253,7 @@ class _Conversation:
             await self._hang_up(self._call)
         call = self._call or await self._dial()
         call.taken += len(data)
-        await call.session.seat.take(data)
+        await call.session.seat.write(data)
 
     async def _commit(self) -> None:
         await self.socket.take_order()

@@ -119,12 +119,9 @@ def renew(tx: Transaction, lease: Lease, *, lease_s: float) -> Renewal:
     return Renewal.OK if row["cancel_requested_at"] is None else Renewal.CANCEL_REQUESTED
 
 
-def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
+def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> Job | None:
     row = _find_lease(tx, lease)
-    if row is None:
-        return False
-    end(tx, row, CAUSES[outcome.state], outcome)
-    return True
+    return None if row is None else end(tx, row, CAUSES[outcome.state], outcome)
 
 
 def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
