@@ -26,8 +26,8 @@ from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.routes.parts import RouteGroup
-from server.routes.requests import (
+from server.requests.parts import RouteGroup
+from server.requests.request import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
     JOB,

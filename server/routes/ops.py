@@ -15,7 +15,7 @@ from server.http.openapi import document
 from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, json_response
 from server.http.problems import Problem
 from server.http.schema_parts import ref
-from server.routes.parts import RouteGroup
+from server.requests.parts import RouteGroup
 from server.routes.response_cache import CachedResponse
 
 ALIVE = CachedResponse(b'{"status":"ok"}')

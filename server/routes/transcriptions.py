@@ -17,15 +17,15 @@ from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import raise_ordered_limit
 from server.model.jobs import Submitted
 from server.model.received import Received
-from server.routes.parts import RouteGroup
-from server.routes.requests import (
+from server.requests.parts import RouteGroup
+from server.requests.request import (
     IDEMPOTENCY_KEY,
     JOB,
     JOB_POLL_S,
     deliver_results,
     query_seconds,
 )
-from server.routes.uploads import FILE_CODES, receive_upload
+from server.requests.uploads import FILE_CODES, receive_upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from server.model.ids import Prefix
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
-from server.routes.parts import RouteGroup
-from server.routes.requests import own_job
+from server.requests.parts import RouteGroup
+from server.requests.request import own_job
 from server.webhooks.delivery_slots import Crowded, crowding_refusal
 
 MAX_BODY = 10_000

@@ -24,8 +24,8 @@ from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import Order
-from server.routes.parts import RouteParts
-from server.routes.uploads import FILE_CODES, receive_upload
+from server.requests.parts import RouteParts
+from server.requests.uploads import FILE_CODES, receive_upload
 
 RAW = "application/octet-stream"
 

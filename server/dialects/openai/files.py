@@ -37,8 +37,8 @@ from server.http.schema_parts import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.parts import RouteParts
-from server.routes.uploads import FILE_CODES, receive_upload
+from server.requests.parts import RouteParts
+from server.requests.uploads import FILE_CODES, receive_upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from server.jobs.orders import ParsedRequest
 from server.model.ids import Prefix
 from server.model.jobs import IdempotencyKey, Submitted
 from server.model.received import Received
-from server.routes.parts import RouteParts
-from server.routes.requests import ACCEPTING_CODES, check_query, idempotency_key_of
+from server.requests.parts import RouteParts
+from server.requests.request import ACCEPTING_CODES, check_query, idempotency_key_of
 
 FILE_CODES = (
     *ACCEPTING_CODES,
