@@ -30,7 +30,7 @@ FILE_CODES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class UploadBody:
     """A body that has arrived. Its members are still to be parsed."""
 
     received: Received
@@ -46,7 +46,7 @@ class Upload:
 @asynccontextmanager
 async def receive_upload(
     parts: RouteParts, request: Request, caller: Caller, *, raw: bool = False
-) -> AsyncIterator[Upload]:
+) -> AsyncIterator[UploadBody]:
     """Receive the body. While the block lasts, the caller has one of its places and its Idempotency-Key is reserved.
 
     With *raw* the body is the audio itself, unless it is JSON. A stored file is deleted after the block, unless it
@@ -67,4 +67,4 @@ async def receive_upload(
             raw=raw,
         ) as received,
     ):
-        yield Upload(received, parts.acceptance, caller, key)
+        yield UploadBody(received, parts.acceptance, caller, key)

@@ -46,7 +46,12 @@ async def wait_until(tasks: list["asyncio.Task[None]"], holds) -> None:
 
 async def wait_until_all_wait(view: Following, readers: list["asyncio.Task[None]"]) -> None:
     """Wait until every reader has everything and waits for more."""
-    await wait_until(readers, lambda: sum(len(feed._waiting) for feed in view.feeds.values()) == len(readers))
+
+    def all_wait() -> bool:
+        feeds = view.feeds.values()
+        return all(feed.started for feed in feeds) and sum(len(feed._waiting) for feed in feeds) == len(readers)
+
+    await wait_until(readers, all_wait)
 
 
 @in_a_loop
@@ -220,6 +225,7 @@ async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path)
         view, lease = follow(with_stores(storage, events=log), Partials()), await start_session(storage)
         await say(storage, lease, 10)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
+        await wait_until(readers, lambda: log.reads > 0)
         await wait_until_all_wait(view, readers)
         assert log.reads == 1
         for _ in range(3):
