@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Concatenate, Literal, ParamSpec, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
 
-from benchmarks.live_scores import Truth
-from benchmarks.tracks import Track
+from benchmarks.tracks import Track, Truth
 from pipeline.audio import RATE, Samples
 
 Condition: TypeAlias = Callable[[Sequence[Track], int], list[Track]]
+How = ParamSpec("How")
 
 FULL_SCALE = 32767
 LOUDEST = 0.99  # of full scale, so that a variant can be kept as a file of 16-bit samples
@@ -47,91 +47,83 @@ BETWEEN_DB = -70.0  # noise of a joined track, relative to full scale
 FADE_S = 0.005  # at both ends of a clip in a joined track
 
 
+def of_each_clip(vary: Callable[Concatenate[Track, int, How], Track]) -> Callable[..., list[Track]]:
+    """Return a condition that varies one clip after the other, with a seed and the keywords of *vary*."""
+
+    def condition(clips: Sequence[Track], seed: int, *args: How.args, **how: How.kwargs) -> list[Track]:
+        return [vary(clip, seed, *args, **how) for clip in clips]
+
+    return condition
+
+
 def clean(clips: Sequence[Track], _seed: int) -> list[Track]:
     return list(clips)
 
 
-def noisy(clips: Sequence[Track], seed: int, *, colour: Literal["white", "pink"], snr_db: float) -> list[Track]:
+@of_each_clip
+def noisy(clip: Track, seed: int, *, colour: Literal["white", "pink"], snr_db: float) -> Track:
     """Add steady noise, *snr_db* dB below the level of the speech."""
-
-    def disturb(clip: Track) -> Track:
-        loudness = speech_level(clip.samples) * 10 ** (-snr_db / 20)
-        noise = loudness * _noise(len(clip.samples), colour, _chance(clip, seed))
-        return replace(clip, samples=_within_scale(clip.samples + noise))
-
-    return [disturb(clip) for clip in clips]
+    loudness = speech_level(clip.samples) * 10 ** (-snr_db / 20)
+    noise = loudness * _noise(len(clip.samples), colour, _chance(clip, seed))
+    return replace(clip, samples=_within_scale(clip.samples + noise))
 
 
-def in_a_room(clips: Sequence[Track], seed: int) -> list[Track]:
+@of_each_clip
+def in_a_room(clip: Track, seed: int) -> Track:
     """Add the echoes of a small room with hard walls. The direct sound and the word times do not move.
 
     The echoes are noise that decays by 60 dB in RT60_S, and the clip becomes longer by that time.
     """
-
-    def disturb(clip: Track) -> Track:
-        first, last = round(ECHO_FROM_S * RATE), round(RT60_S * RATE)
-        echoes = _chance(clip, seed).standard_normal(last) * 10 ** (-3 * np.arange(last) / last)
-        echoes[:first] = 0.0
-        echoes *= 10 ** (-DIRECT_TO_ECHO_DB / 20) / np.linalg.norm(echoes)
-        echoes[0] = 1.0
-        length = len(clip.samples) + last
-        quick = _quick(length)
-        both = np.fft.irfft(np.fft.rfft(clip.samples, quick) * np.fft.rfft(echoes, quick), quick)
-        return replace(clip, samples=_within_scale(both[:length]))
-
-    return [disturb(clip) for clip in clips]
+    first, last = round(ECHO_FROM_S * RATE), round(RT60_S * RATE)
+    echoes = _chance(clip, seed).standard_normal(last) * 10 ** (-3 * np.arange(last) / last)
+    echoes[:first] = 0.0
+    echoes *= 10 ** (-DIRECT_TO_ECHO_DB / 20) / np.linalg.norm(echoes)
+    echoes[0] = 1.0
+    length = len(clip.samples) + last
+    quick = _quick(length)
+    both = np.fft.irfft(np.fft.rfft(clip.samples, quick) * np.fft.rfft(echoes, quick), quick)
+    return replace(clip, samples=_within_scale(both[:length]))
 
 
-def at_pace(clips: Sequence[Track], _seed: int, *, factor: float) -> list[Track]:
+@of_each_clip
+def at_pace(clip: Track, _seed: int, *, factor: float) -> Track:
     """Make the speech *factor* times as fast at the same pitch. Word times are good to about 10 ms."""
-
-    def disturb(clip: Track) -> Track:
-        moved = tuple(replace(word, start=word.start / factor, end=word.end / factor) for word in clip.truth)
-        return replace(clip, samples=_within_scale(_stretch(clip.samples, factor)), truth=moved)
-
-    return [disturb(clip) for clip in clips]
+    moved = tuple(replace(word, start=word.start / factor, end=word.end / factor) for word in clip.truth)
+    return replace(clip, samples=_within_scale(_stretch(clip.samples, factor)), truth=moved)
 
 
-def at_level(clips: Sequence[Track], _seed: int, *, db: float) -> list[Track]:
+@of_each_clip
+def at_level(clip: Track, _seed: int, *, db: float) -> Track:
     """Record the clips *db* dB louder in 16 bits: below 0 from far away or with a low gain, above it clipped."""
-
-    def disturb(clip: Track) -> Track:
-        louder = np.clip(clip.samples * 10 ** (db / 20), -LOUDEST, LOUDEST)
-        return replace(clip, samples=np.asarray(np.round(louder * FULL_SCALE) / FULL_SCALE, np.float32))
-
-    return [disturb(clip) for clip in clips]
+    louder = np.clip(clip.samples * 10 ** (db / 20), -LOUDEST, LOUDEST)
+    return replace(clip, samples=np.asarray(np.round(louder * FULL_SCALE) / FULL_SCALE, np.float32))
 
 
-def with_jumps(clips: Sequence[Track], _seed: int, *, db: float) -> list[Track]:
+@of_each_clip
+def with_jumps(clip: Track, _seed: int, *, db: float) -> Track:
     """Record every other two seconds *db* dB louder."""
-
-    def disturb(clip: Track) -> Track:
-        raised = np.arange(len(clip.samples)) // (2 * RATE) % 2 == 1
-        return replace(clip, samples=np.where(raised, clip.samples * 10 ** (db / 20), clip.samples).astype(np.float32))
-
-    return [disturb(clip) for clip in clips]
+    raised = np.arange(len(clip.samples)) // (2 * RATE) % 2 == 1
+    return replace(clip, samples=np.where(raised, clip.samples * 10 ** (db / 20), clip.samples).astype(np.float32))
 
 
-def with_offset(clips: Sequence[Track], _seed: int, *, offset: float) -> list[Track]:
+@of_each_clip
+def with_offset(clip: Track, _seed: int, *, offset: float) -> Track:
     """Add a direct offset, as a bad sound card does."""
-    return [replace(clip, samples=np.clip(clip.samples + np.float32(offset), -LOUDEST, LOUDEST)) for clip in clips]
+    return replace(clip, samples=np.clip(clip.samples + np.float32(offset), -LOUDEST, LOUDEST))
 
 
-def by_telephone(clips: Sequence[Track], seed: int) -> list[Track]:
+@of_each_clip
+def by_telephone(clip: Track, seed: int) -> Track:
     """Reduce the sound to a telephone's: 300 to 3400 Hz, 8000 samples a second, G.711 mu-law; then back to RATE.
 
     The line makes each clip quieter by up to LINE_DB before mu-law, which decides how coarse it is, and louder after.
     """
-
-    def disturb(clip: Track) -> Track:
-        length = _quick(len(clip.samples))
-        spectrum = np.fft.rfft(clip.samples, length) * _band(np.fft.rfftfreq(length, 1 / RATE))
-        level = 10 ** (-_chance(clip, seed).uniform(0.0, LINE_DB) / 20)
-        narrow = _by_mulaw(level * _within_scale(np.fft.irfft(spectrum, length)[::2]))
-        wide = 2 / level * np.fft.irfft(np.fft.rfft(narrow), length)
-        return replace(clip, samples=_within_scale(wide[: len(clip.samples)]))
-
-    return [disturb(clip) for clip in clips]
+    length = _quick(len(clip.samples))
+    spectrum = np.fft.rfft(clip.samples, length) * _band(np.fft.rfftfreq(length, 1 / RATE))
+    level = 10 ** (-_chance(clip, seed).uniform(0.0, LINE_DB) / 20)
+    narrow = _by_mulaw(level * _within_scale(np.fft.irfft(spectrum, length)[::2]))
+    wide = 2 / level * np.fft.irfft(np.fft.rfft(narrow), length)
+    return replace(clip, samples=_within_scale(wide[: len(clip.samples)]))
 
 
 def short(clips: Sequence[Track], seed: int) -> list[Track]:
@@ -174,13 +166,6 @@ PIECES = ("short alone", "cut anywhere")
 """Conditions that take clips apart. The others change how a clip sounds, or join clips."""
 
 
-FIXED = (
-    "clean", "pace 0.9", "pace 1.1", "pace 1.35", "30 dB quieter", "45 dB quieter", "clipped by 24 dB",
-    "jumps of 30 dB", "offset 0.2",
-)  # fmt: skip
-"""Conditions in which nothing is random: every seed gives the same."""
-
-
 def string_together(
     clips: Sequence[Track], seed: int, length_s: float, *, pauses_s: tuple[float, float] = PAUSES_S
 ) -> Track:
@@ -207,20 +192,6 @@ def string_together(
         at += len(said.samples) + round(chance.uniform(*pauses_s) * RATE)
         left_out = 0
     return Track(f"joined {seed}", clips[0].language, _within_scale(samples), tuple(truth))
-
-
-def string_in_condition(condition: str, clips: Sequence[Track], seed: int, length_s: float) -> Track:
-    """Return a joined track in one of CONDITIONS. Noise and rooms apply to the whole track; cut clips are joined.
-
-    Another pace makes the track longer or shorter. Raises ValueError for "cut anywhere", because cut words cannot be
-    told apart on a joined track.
-    """
-    if condition == "cut anywhere":
-        raise ValueError(f"no track can be joined in the condition {condition!r}")
-    if condition in PIECES:
-        return string_together(CONDITIONS[condition](clips, seed), seed, length_s)
-    track = string_together(clips, seed, length_s)
-    return track if condition == "joined" else CONDITIONS[condition]([track], seed)[0]
 
 
 def speech_level(samples: Samples) -> float:

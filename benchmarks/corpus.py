@@ -1,13 +1,14 @@
 """Word errors and speed on a folder of speech of your own, compared with other programs that use the same weights.
 
     .venv/bin/python -m benchmarks.corpus LibriSpeech/test-clean              # prints a line for each system
-    .venv/bin/python -m benchmarks.corpus recordings --model small --live     # and live words: errors and latency
+    .venv/bin/python -m benchmarks.corpus recordings --model small --language de --live
     .venv/bin/python -m benchmarks.corpus recordings --ggml ggml-tiny.en.bin  # and whisper.cpp, by pywhispercpp
     .venv/bin/python -m benchmarks.corpus recordings --write                  # writes results/corpus.json
 
 The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt is in the folder of its .flac files, or audio
-files each with a .txt of the same name, or both; folders in it are searched too. Words are compared in lower case and
-without punctuation, and numbers as they are written: texts that write 12 count an error where a system writes twelve.
+files each with a .txt of the same name, or both; folders in it are searched too. Words are compared as OpenAI's
+normaliser for Whisper writes them and jiwer counts them: in lower case, without punctuation, and in English with
+numbers as figures and contractions in full. Intervals are of 95 % over recordings.
 
 A system's speed counts its start, which is a second or two for a small model: short folders show it lower than it is.
 Live words are those of sessions at the speed of speech, one after the other, on a clock that counts the model's CPU
@@ -18,7 +19,6 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,12 @@ import soundfile
 from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
 from benchmarks.choices import bundled_model
 from benchmarks.file_scores import RecognitionResult
+from benchmarks.intervals import interval
 from benchmarks.latency import Bench, final_words, place_words
 from benchmarks.live_scores import Shown
 from benchmarks.measure import write
-from benchmarks.said import text_of
 from benchmarks.scoring import spoken_words, word_errors
 from benchmarks.tracks import Track
-from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError
 from pipeline.ingest.containers import DecodeLimits
@@ -69,29 +68,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help=f"of speech: {LAYOUTS}")
     parser.add_argument("--model", help="a Whisper model's folder or name (default: the bundled tiny.en)")
     parser.add_argument("--ggml", type=Path, metavar="PATH", help="a model of whisper.cpp; needs pywhispercpp")
+    parser.add_argument("--language", help="of the speech, for comparing words (default: en for models named .en)")
     parser.add_argument("--live", action="store_true", help="also our live words; takes longer")
     parser.add_argument("--write", action="store_true", help="write results/corpus.json of this checkout")
     given = parser.parse_args(arguments)
     clips = list(recordings_in(given.folder))
     model = given.model or bundled_model()
+    language = given.language or ("en" if Path(model).name.endswith(".en") or given.model is None else None)
     others = {} if given.ggml is None else {WHISPER_CPP: by_whisper_cpp(given.ggml)}
     seconds = sum(map(length_s, clips))
     try:
-        systems = dict(rows(clips, seconds, model, others, live=given.live))
+        systems = dict(rows(clips, seconds, model, others, language=language, live=given.live))
     except PipelineError as error:
         raise SystemExit(f"a recording of {given.folder} cannot be heard: {error}") from error
     if given.write:
         name = Path(model).name if given.model else BUNDLED
-        about = {"model": name, "recordings": len(clips), "seconds": round(seconds, 1)}
+        about = {"model": name, "language": language, "recordings": len(clips), "seconds": round(seconds, 1)}
         print(write("corpus", {**about, "systems": systems}))
 
 
 def recordings_in(folder: Path) -> Iterator[Clip]:
     """Yield the recordings of a folder, by name. Raises SystemExit if it has none, or one that lacks its audio."""
     clips = [
-        clip for path in sorted(folder.rglob("*.txt")) for clip in (chapter if _is_chapter(path) else single)(path)
+        clip
+        for path in sorted(folder.rglob("*.txt"))
+        for clip in (chapter if path.name.endswith(CHAPTER) else single)(path)
     ]
-    if not any(words(clip.text) for clip in clips):
+    if not any(spoken_words(clip.text) for clip in clips):
         raise SystemExit(f"{folder} has no recordings with words: it must hold {LAYOUTS}")
     yield from clips
 
@@ -114,15 +117,8 @@ def single(path: Path) -> Iterator[Clip]:
             yield Clip(audio, _read(path))
 
 
-def words(text: str) -> list[str]:
-    """Return the words of *text* in lower case, without punctuation. An apostrophe within a word stays."""
-    return [
-        word for part in spoken_words(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) if (word := part.strip("'"))
-    ]
-
-
 def rows(
-    clips: Sequence[Clip], seconds: float, model: str, others: dict[str, Hears], *, live: bool
+    clips: Sequence[Clip], seconds: float, model: str, others: dict[str, Hears], *, language: str | None, live: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Print and yield the figures of each system. Raises PipelineError for a recording that cannot be decoded."""
     paths = [clip.path for clip in clips]
@@ -131,32 +127,34 @@ def rows(
         began_s = time.monotonic()
         heard = hears(paths)
         speed = round(seconds / (time.monotonic() - began_s), 1)
-        figures = errors(clips, map(text_of, heard)) | {"audio_s_per_s": speed}
+        figures = errors(clips, (result.text for result in heard), language) | {"audio_s_per_s": speed}
         print(f"{name} {line(figures)}  {speed} s of audio a second", flush=True)
         yield name, figures
     if live:
         texts, commit_s = by_us_live(clips, model)
-        figures = errors(clips, texts) | {"commit_s": commit_s}
+        figures = errors(clips, texts, language) | {"commit_s": commit_s}
         print(f"{LIVE} {line(figures)}", *(f"{share} {commit_s[share]:.2f} s" for share in ("p50", "p95") if commit_s))
         yield LIVE, figures
 
 
-def errors(clips: Sequence[Clip], texts: Iterable[str]) -> dict[str, Any]:
-    """Return how many words were said, how many of them came out wrong, and the share of these."""
-    said = [words(clip.text) for clip in clips]
-    wrong = sum(word_errors(these, words(text)) for these, text in zip(said, texts, strict=True))
-    count = sum(map(len, said))
-    return {"words": count, "errors": wrong, "wer": round(wrong / count, 4)}
+def errors(clips: Sequence[Clip], texts: Iterable[str], language: str | None) -> dict[str, Any]:
+    """Return how many words were said, how many of them came out wrong, the share of these, and its interval."""
+    said = [spoken_words(clip.text, language) for clip in clips]
+    wrong = [word_errors(these, spoken_words(text, language)) for these, text in zip(said, texts, strict=True)]
+    counts = list(map(len, said))
+    share = round(sum(wrong) / sum(counts), 4)
+    return {"words": sum(counts), "errors": sum(wrong), "wer": share, "interval": interval(wrong, counts)}
 
 
 def line(figures: dict[str, Any]) -> str:
-    return f"words {figures['words']} wer {100 * figures['wer']:.1f} %"
+    extent = figures["interval"] and " ({:.1f} to {:.1f})".format(*(100 * end for end in figures["interval"]))
+    return f"words {figures['words']} wer {100 * figures['wer']:.1f} %{extent or ''}"
 
 
 def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, float]]:
     """Return our live text of each recording, and percentiles of how late its right words are final, in seconds."""
     engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
-    bench = Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, time.process_time))
+    bench = Bench(engine, VoiceDetector())
     sessions: list[list[TimedEvent]] = []
     scores = bench.one_by_one((_track(clip, bench) for clip in clips), sessions)
     engine.close()
@@ -165,8 +163,7 @@ def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, 
 
 def _track(clip: Clip, bench: Bench) -> Track:
     samples = decode_file(clip.path)
-    said = " ".join(words(clip.text))
-    return Track(clip.path.name, "", samples, place_words(said, bench.offline(samples)) if said else ())
+    return Track(clip.path.name, "", samples, place_words(clip.text, bench.offline(samples)))
 
 
 def by_whisper_cpp(ggml: Path) -> Hears:
@@ -208,10 +205,6 @@ def decode_file(path: Path) -> Samples:
             return np.concatenate([np.zeros(0, np.float32), *chunks])
     except PipelineError as error:
         raise SystemExit(f"{path} cannot be heard: {error}") from error
-
-
-def _is_chapter(path: Path) -> bool:
-    return path.name.endswith(CHAPTER)
 
 
 def _head(path: Path) -> bytes:

@@ -7,28 +7,25 @@ benchmarks/results/disturbances.json.
 """
 
 import argparse
-import re
+import resource
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
 
-from benchmarks.measure import ROOT, write
+from benchmarks.children import child
+from benchmarks.measure import write
 from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measure_readers, readers, speak_in_process
-from benchmarks.serving import Serving, serving
-from server.transport.acceptor import raise_descriptor_limit
+from benchmarks.serving import serving
 
-JOIN_S = 10.0
-JOIN_STEPS = 100  # in which they come
-AT_ONCE = 16  # requests of this process
+JOIN_S, JOIN_STEPS = 10.0, 100
 LIMITS = {**MANY, "live_sessions = 100\n": "live_sessions = 10000\n"}
 
 
@@ -36,114 +33,76 @@ LIMITS = {**MANY, "live_sessions = 100\n": "live_sessions = 10000\n"}
 class Place:
     """A server, and the session whose words are read."""
 
-    server: Serving
+    base: str
+    key: str
     job: str
 
-    @property
-    def address(self) -> tuple[str, int]:
-        host, port = self.server.base.removeprefix("http://").split(":")
-        return host, int(port)
-
     def open_reader(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
-        """Return the connection of a new reader of *job*, else of the session, once the answer has begun.
+        """Return the connection of a new reader of *job*, or of the session. The answer has not begun.
 
         *kept_bytes* is the size of its receive buffer.
         """
-        connection = self.send_request(job=job, kept_bytes=kept_bytes)
-        check_answer(connection)
-        return connection
-
-    def send_request(self, *, job: str | None = None, kept_bytes: int | None = None) -> socket.socket:
-        """Return the same without waiting for the answer."""
+        host, port = self.base.removeprefix("http://").split(":")
         connection = socket.socket()
         if kept_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept_bytes)
-        connection.connect(self.address)
-        request = WAYS["SSE"].format(job=job or self.job, key=self.server.key, host=self.address[0])
-        connection.sendall(request.encode())
+        connection.connect((host, int(port)))
+        connection.sendall(WAYS["SSE"].format(job=job or self.job, key=self.key, host=host).encode())
         return connection
 
+    @contextmanager
+    def slow_reader(self) -> Iterator[None]:
+        """Hold one reader that takes nothing."""
+        with begun(self.open_reader(kept_bytes=2048)):
+            yield
 
-def check_answer(connection: socket.socket) -> None:
-    """Wait until the answer begins. Raises SystemExit if it is a refusal."""
+    @contextmanager
+    def elsewhere(self, act: str, number: int) -> Iterator[None]:
+        """Let *number* readers come and go ("pass") or join within JOIN_S ("join"), in a process of their own."""
+        where = ("--base", self.base, "--job", self.job, "--key", self.key)
+        with child("disturbances", f"--{act}", str(number), *where) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield
+
+    @contextmanager
+    def other_sessions(self, number: int) -> Iterator[None]:
+        """Hold a reader on each of *number* other sessions, which get a moment of silence from time to time."""
+        over, key = threading.Event(), {"Authorization": f"Bearer {self.key}"}
+        with httpx.Client(base_url=f"{self.base}/v1", timeout=60, headers=key) as client, ExitStack() as stack:
+            jobs = [client.post("/live", json={}).raise_for_status().json()["job_id"] for _ in range(number)]
+
+            def keep_open() -> None:
+                audio = {"Content-Type": "application/octet-stream"}
+                while not over.wait(QUIET_EVERY_S / number):
+                    jobs.append(jobs.pop(0))
+                    client.post(f"/jobs/{jobs[0]}/audio", content=bytes(320), headers=audio).raise_for_status()
+
+            for job in tuple(jobs):
+                stack.enter_context(begun(self.open_reader(job=job)))
+            keeping = threading.Thread(target=keep_open)
+            keeping.start()
+            try:
+                yield
+            finally:
+                over.set()
+                keeping.join()
+
+
+def begun(connection: socket.socket) -> socket.socket:
+    """Return *connection* once the answer begins. Raises SystemExit if it is a refusal."""
     if not connection.recv(12).startswith(ANSWERED):
         raise SystemExit("a reader was refused")
-
-
-@contextmanager
-def hold_slow_reader(place: Place) -> Iterator[None]:
-    """Hold one reader that takes nothing."""
-    with place.open_reader(kept_bytes=2048):
-        yield
-
-
-@contextmanager
-def hold_visitors(place: Place, number: int) -> Iterator[None]:
-    """Let *number* readers come and go, in a process of their own."""
-    with run_elsewhere(place, "--pass", number):
-        yield
-
-
-@contextmanager
-def hold_other_sessions(place: Place, number: int) -> Iterator[None]:
-    """Hold a reader on each of *number* other sessions, which get a moment of silence from time to time."""
-    over, key = threading.Event(), {"Authorization": f"Bearer {place.server.key}"}
-    audio = {**key, "Content-Type": "application/octet-stream"}
-    limits = httpx.Limits(max_connections=AT_ONCE)
-    with (
-        httpx.Client(base_url=place.server.base, timeout=60, limits=limits) as client,
-        ThreadPoolExecutor(AT_ONCE) as threads,
-        ExitStack() as stack,
-    ):
-
-        def open_job(_number: int) -> str:
-            return str(client.post("/v1/live", json={}, headers=key).raise_for_status().json()["job_id"])
-
-        def keep_open(jobs: list[str]) -> None:
-            while not over.wait(QUIET_EVERY_S / len(jobs)):
-                jobs.append(jobs.pop(0))
-                client.post(f"/v1/jobs/{jobs[0]}/audio", content=bytes(320), headers=audio).raise_for_status()
-
-        jobs = list(threads.map(open_job, range(number)))
-        keeping = threads.submit(keep_open, list(jobs))
-        for job in jobs:
-            stack.enter_context(place.open_reader(job=job))
-        try:
-            yield
-        finally:
-            over.set()
-            keeping.result()
-
-
-@contextmanager
-def let_readers_join(place: Place, number: int) -> Iterator[None]:
-    """Let *number* readers join within JOIN_S from now on, in a process of their own."""
-    with run_elsewhere(place, "--join", number):
-        yield
-
-
-@contextmanager
-def run_elsewhere(place: Place, act: str, number: int) -> Iterator[None]:
-    """Run *act* for *number* readers in another process of this program, while the block lasts."""
-    where = ("--base", place.server.base, "--job", place.job, "--key", place.server.key)
-    command = [sys.executable, "-m", "benchmarks.disturbances", act, str(number), *where]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield
-    finally:
-        process.kill()
-        process.wait()
+    return connection
 
 
 def come_and_go(place: Place, number: int) -> None:
     """Hold *number* readers, and replace the oldest one by a new one again and again, until killed."""
-    held = [place.open_reader() for _ in range(number)]
+    held = [begun(place.open_reader()) for _ in range(number)]
     print("begun", flush=True)
     while True:
         held.pop(0).close()
-        held.append(place.open_reader())
+        held.append(begun(place.open_reader()))
 
 
 def join(place: Place, number: int) -> None:
@@ -153,12 +112,9 @@ def join(place: Place, number: int) -> None:
     begin = time.monotonic()
     while True:
         share = min(1.0, (time.monotonic() - begin) / JOIN_S)
-        new = [place.send_request() for _ in range(round(number * share) - len(held))]
-        for one in new:
-            check_answer(one)
-            one.setblocking(False)
-        held += new
+        held += [begun(one) for one in [place.open_reader() for _ in range(round(number * share) - len(held))]]
         for one in held:
+            one.setblocking(False)
             try:
                 one.recv(262_144)
             except BlockingIOError:
@@ -166,33 +122,23 @@ def join(place: Place, number: int) -> None:
         time.sleep(JOIN_S / JOIN_STEPS)
 
 
-def subscribers(server: Serving) -> int:
-    """Return how many readers the server has now."""
-    found = re.search(r"^scribewire_subscribers (\S+)", server.metrics(), re.MULTILINE)
-    return int(float(found[1])) if found else 0
-
-
 def report(given: argparse.Namespace) -> dict[str, Any]:
-    settings = {"ENGINE": "scripted", "MAX_CONNECTIONS_PER_ADDRESS": "100000"}
     others: dict[str, Callable[[Place], AbstractContextManager[None]]] = {
         "undisturbed": lambda _: nullcontext(),
-        "a reader that takes nothing": hold_slow_reader,
-        f"{given.passing} readers that come and go": lambda place: hold_visitors(place, given.passing),
-        f"a reader on each of {given.sessions} sessions": lambda place: hold_other_sessions(place, given.sessions),
-        f"{given.joining} that join within {JOIN_S:g} s": lambda place: let_readers_join(place, given.joining),
+        "a reader that takes nothing": Place.slow_reader,
+        f"{given.passing} readers that come and go": partial(Place.elsewhere, act="pass", number=given.passing),
+        f"a reader on each of {given.sessions} sessions": partial(Place.other_sessions, number=given.sessions),
+        f"{given.joining} that join within {JOIN_S:g} s": partial(Place.elsewhere, act="join", number=given.joining),
     }
     rows: list[dict[str, Any]] = []
-    with serving(LIMITS, **settings) as server:
+    with serving(LIMITS, ENGINE="scripted", MAX_CONNECTIONS_PER_ADDRESS="100000") as server:
         for name, disturbance in others.items():
             with (
                 speak_in_process(server) as job,
                 readers(given.calm, "SSE", server.base, job=job, key=server.key) as calm,
-                disturbance(Place(server, job)),
+                disturbance(Place(server.base, server.key, job)),
             ):
-                row = {"name": name, **measure_readers(server.pid, calm, given.seconds)}
-                row["readers"] = subscribers(server)
-            late_s = row["late_s"]["p95"] - (rows[0]["late_s"]["p95"] if rows else row["late_s"]["p95"])
-            rows.append({**row, "later_p95_s": round(late_s, 3)})
+                rows.append({"name": name, **measure_readers(server.pid, calm, given.seconds)})
             print(rows[-1], flush=True)
     return {"seconds": given.seconds, "calm": given.calm, "beside": rows}
 
@@ -208,11 +154,11 @@ def main() -> int:
     for name in ("pass", "join", "base", "job", "key"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    raise_descriptor_limit()
-    acts = {"pass": come_and_go, "join": join}
-    for name, act in acts.items():
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each reader is one
+    for name, act in {"pass": come_and_go, "join": join}.items():
         if (number := getattr(given, name)) is not None:
-            act(Place(Serving(given.base, given.key, 0, ROOT), given.job), int(number))
+            act(Place(given.base, given.key, given.job), int(number))
     result = report(given)
     if not given.no_write:
         print(write("disturbances", result))

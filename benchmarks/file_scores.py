@@ -1,13 +1,13 @@
-"""Scores the recognition of whole files: word errors, and errors of word times. Pure, and quick to import."""
+"""Scores the recognition of whole files: word errors, and errors of word times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from benchmarks.live_scores import Shown, timed_tokens, within_edges
-from benchmarks.scoring import matches, word_errors
+from benchmarks.intervals import interval
+from benchmarks.live_scores import Shown, plain
+from benchmarks.measure import spread
+from benchmarks.scoring import matches, spoken_words, without_cut_words, word_errors
 from benchmarks.tracks import Track
 
 
@@ -18,31 +18,47 @@ class RecognitionResult:
     words: Sequence[Shown]
     language: str | None
 
+    @property
+    def text(self) -> str:
+        """The words as they are shown: a word brings the space before it, if it has one."""
+        return "".join(word.text for word in self.words).strip()
+
 
 def row(answers: Sequence[tuple[Track, RecognitionResult]]) -> dict[str, Any]:
-    """Return the figures of one group."""
-    errors = words = wrong = 0
-    starts: list[float] = []
-    ends: list[float] = []
+    """Return the figures of one group of tracks: word errors in all and of each clip, and seconds of the word times.
+
+    Where nothing was said: only how many words were heard.
+    """
+    errors = [clip_errors(track, answer.text) for track, answer in answers]
+    words = [len(spoken_words(track.text, track.language)) for track, _ in answers]
+    about: dict[str, Any] = {"clips": len(answers), "seconds": round(sum(track.seconds for track, _ in answers))}
+    if not sum(words):
+        return {**about, "words out of nothing": sum(errors)}
+    starts, ends = time_errors(answers)
+    return {
+        **about,
+        "words": sum(words),
+        "errors": sum(errors),
+        "wer": round(sum(errors) / sum(words), 4),
+        "interval": interval(errors, words),
+        "start_s": spread(starts),
+        "end_s": spread(ends),
+        "each": {track.name: pair for (track, _), pair in zip(answers, zip(errors, words, strict=True), strict=True)},
+    }
+
+
+def clip_errors(track: Track, text: str) -> int:
+    said, heard = spoken_words(track.text, track.language), spoken_words(text, track.language)
+    return word_errors(said, without_cut_words(said, heard, track.edges))
+
+
+def time_errors(answers: Sequence[tuple[Track, RecognitionResult]]) -> tuple[list[float], list[float]]:
+    """Return how far starts and ends of the words that were heard right are from where they were said, in seconds."""
+    starts, ends = list[float](), list[float]()
     for track, answer in answers:
-        said, heard = timed_tokens(track.truth, track.language), timed_tokens(answer.words, track.language)
-        heard = heard[within_edges([word.text for word in said], [word.text for word in heard], track.edges)]
-        errors += word_errors([word.text for word in said], [word.text for word in heard])
-        words += len(said)
-        wrong += bool(said) and answer.language != track.language
-        for left, right in matches([word.text for word in said], [word.text for word in heard]):
-            for errors_s, known, found in (
-                (starts, said[left].start, heard[right].start),
-                (ends, said[left].end, heard[right].end),
-            ):
-                if known is not None and found is not None:
-                    errors_s.append(abs(found - known))
-    seconds = round(sum(track.seconds for track, _ in answers))
-    if not words:
-        return {"clips": len(answers), "seconds": seconds, "words out of nothing": errors}
-    figures: dict[str, Any] = {"clips": len(answers), "seconds": seconds, "words": words, "wer": errors / words}
-    figures |= {"wrong languages": wrong}
-    for name, values in (("start", starts), ("end", ends)):
-        for share in (50, 95) if values else ():
-            figures[f"{name} p{share} ms"] = round(1000 * float(np.percentile(values, share)))
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+        for left, right in matches(plain(track.truth), plain(answer.words)):
+            said, heard = track.truth[left], answer.words[right]
+            if heard.start is not None and heard.end is not None:
+                starts.append(abs(heard.start - said.start))
+                ends.append(abs(heard.end - said.end))
+    return starts, ends

@@ -314,12 +314,12 @@ def floods(server: Serving) -> list[Flood]:
 
 
 @contextmanager
-def two_nodes() -> Iterator[tuple[Serving, Serving]]:
-    """Start two nodes of one service. Both know the operator's key."""
+def two_nodes(**settings: str) -> Iterator[tuple[Serving, Serving]]:
+    """Start two nodes of one service with the scripted engine. Both know the operator's key."""
     with (
         tempfile.TemporaryDirectory() as name,
         bucket_service(Path(name)) as bucket,
-        start_cluster(Path(name), bucket, ENGINE="scripted") as cluster,
+        start_cluster(Path(name), bucket, ENGINE="scripted", **settings) as cluster,
     ):
         made = []
         for node in cluster.nodes:

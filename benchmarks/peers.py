@@ -1,46 +1,151 @@
-"""Live words compared with other servers: python -m benchmarks.peers [--sessions 1 8] [--systems ...] [--rounds 1]
+"""Live words over the network, of this server and of one that repeats transcribe(): python -m benchmarks.peers
 
-    .venv/bin/python -m benchmarks.peers --systems scribewire "LocalAgreement over transcribe()"
-    .venv/bin/python -m benchmarks.peers --model tests/speech/tiny-whisper --speech made
+    .venv/bin/python -m benchmarks.peers                                  # 1 and 8 sessions; writes results/peers.json
+    .venv/bin/python -m benchmarks.peers --systems scribewire --sessions 4 --seconds 60 --no-write
 
-Each server runs as its users start it, with the same model, machine and audio, one after the other. Audio is sent over
-its WebSocket at the speed of speech. Other servers are installed into virtual environments under --venvs if they are
-missing. Writes benchmarks/results/peers.json.
+Both servers have the same model, machine and audio, one after the other. Audio is sent over the server's WebSocket at
+the speed of speech. The other server is benchmarks/local_agreement.py, a baseline that was written here.
 """
 
 import argparse
 import asyncio
 import itertools
+import random
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
 from benchmarks.choices import Choices, add_choices, choices_of
-from benchmarks.driving import Crowd, Opener, random_starts
-from benchmarks.measure import ROOT, write
+from benchmarks.live_scores import Scores, Seen
+from benchmarks.measure import ROOT, cpu_s, rss_mb, spread, write
 from benchmarks.serving import serving
-from benchmarks.tracks import LONG_S, WARM_UP_S, Track
-from benchmarks.wires import LocalAgreement, Scribewire, WhisperLive, WhisperLiveKit, Wire
+from benchmarks.tracks import Track
+from benchmarks.wires import LocalAgreement, Scribewire, Wire
+from pipeline.audio import RATE
 
 START_S = 120.0
-WARMING_S = 5.0  # of audio before anything is measured: models load with the first session, in some servers
+WARMING_S = 5.0  # of audio before anything is measured
+WARM_UP_S = 20.0  # at the start of many sessions at once, in which words count for accuracy alone
+LENGTH_S = 140.0
 HERE = "127.0.0.1"
-WEB = ("fastapi", "uvicorn", "websockets", "python-multipart", "soundfile")
-PACKAGES = {
-    # What a server imports on the way measured here; its other requirements stay out.
-    "whisper-live": ("whisper-live==0.10.0", "faster-whisper==1.2.0", "scipy", "prometheus-client", "requests", *WEB),
-    "whisperlivekit": ("whisperlivekit==0.2.26", "faster-whisper==1.2.1", "librosa", "tiktoken", *WEB),
-}
-TORCH = "torch==2.13.0"
+FRAME_S = 0.032
+LATEST_SENDER_S = 0.05
+READY_S = 60
+TAIL_S = 30  # after the last audio, for all that is still to come
+SAMPLE_S = 1.0  # between two looks at the server's memory
+
+
+Opener = Callable[[Track], Awaitable[Wire]]
+
+
+@dataclass
+class Sessions:
+    """All sessions of one run and their results."""
+
+    open: Opener
+    pid: int  # of the server
+    since_s: float = 0.0  # words that end earlier count for accuracy alone
+    scores: Scores = field(default_factory=Scores)
+    sender_late_s: list[float] = field(default_factory=list)
+    audio_s: float = 0.0
+    unfinished: int = 0  # closed, or silent, before they said that they were over
+    rss_mb: list[float] = field(default_factory=list)
+
+    async def run(self, tracks: Sequence[Track], apart_s: Sequence[float]) -> dict[str, Any]:
+        """Run one session for each track; each starts at its own second."""
+        before, cpu = cpu_s(self.pid), 0.0
+        watching = asyncio.create_task(self._watch())
+        async with asyncio.TaskGroup() as tasks:
+            sent = [asyncio.Event() for _ in tracks]
+            for track, delay_s, done in zip(tracks, apart_s, sent, strict=True):
+                tasks.create_task(self._session(track, delay_s, done))
+            for done in sent:
+                await done.wait()
+            cpu = cpu_s(self.pid) - before  # what a server does after the last audio is not the price of live words
+        watching.cancel()
+        late = spread(self.sender_late_s)
+        return {
+            "sessions": len(tracks),
+            "unfinished": self.unfinished,
+            **self.scores.table(),
+            "audio_s": round(self.audio_s),
+            "cpu_per_audio_s": round(cpu / max(1.0, self.audio_s), 4),
+            "rss_mb": round(max(self.rss_mb)),
+            "sender_late_s": late,
+            "void": late.get("p99", 0.0) > LATEST_SENDER_S,
+        }
+
+    async def _watch(self) -> None:
+        while True:
+            self.rss_mb.append(rss_mb(self.pid))
+            await asyncio.sleep(SAMPLE_S)
+
+    async def _session(self, track: Track, delay_s: float, sent: asyncio.Event) -> None:
+        await asyncio.sleep(delay_s)
+        seen: list[Seen] = []
+        try:
+            wire = await self.open(track)
+            async with connect(wire.url, max_size=None, compression=None, ping_interval=None) as connection:
+                finished = await self._speak(connection, wire, track, seen, sent)
+        finally:
+            sent.set()
+        self.unfinished += not finished
+        self.audio_s += len(track.samples) / RATE
+        self.scores.add(track.truth, seen, offline=track.offline, since=self.since_s, language=track.language)
+
+    async def _speak(
+        self, connection: ClientConnection, wire: Wire, track: Track, seen: list[Seen], sent: asyncio.Event
+    ) -> bool:
+        """Send one track. Return whether the server said that it is finished, or closed after the end of the audio."""
+        finished = False
+        if wire.hello is not None:
+            await connection.send(wire.hello)
+        while not wire.ready:
+            wire.read(str(await asyncio.wait_for(connection.recv(), READY_S)), 0.0)
+        began = asyncio.get_running_loop().time()
+        reading = asyncio.create_task(_read(connection, wire, began, seen))
+        with suppress(ConnectionClosed):  # what was heard until then counts, and that it is not over
+            await self._send(connection, wire, track, began)
+            sent.set()
+            await connection.send(wire.goodbye)
+            await asyncio.wait({reading}, timeout=TAIL_S)
+            finished = reading.done()
+        reading.cancel()
+        await asyncio.wait({reading})
+        broken = None if reading.cancelled() else reading.exception()
+        if broken is not None and not isinstance(broken, ConnectionClosed):
+            raise broken
+        return finished and broken is None
+
+    async def _send(self, connection: ClientConnection, wire: Wire, track: Track, began: float) -> None:
+        loop = asyncio.get_running_loop()
+        size = round(FRAME_S * RATE)
+        for at in range(0, len(track.samples), size):
+            frame = track.samples[at : at + size]
+            due = began + (at + len(frame)) / RATE
+            await asyncio.sleep(due - loop.time())
+            self.sender_late_s.append(loop.time() - due)
+            await connection.send(wire.frame(frame))
+
+
+async def _read(connection: ClientConnection, wire: Wire, began: float, seen: list[Seen]) -> None:
+    """Read messages until the server says that it is finished, or closes."""
+    loop = asyncio.get_running_loop()
+    async for message in connection:
+        new = wire.read(str(message), loop.time() - began)
+        if new is not None:
+            seen.append(new)
+        if wire.over:
+            break
 
 
 @dataclass(frozen=True)
@@ -51,12 +156,12 @@ class Started:
     open: Opener
 
 
-System = Callable[[str, Path], AbstractContextManager[Started]]
-"""Starts a server on a model's folder; the path is where virtual environments are."""
+System = Callable[[str], AbstractContextManager[Started]]
+"""Starts a server on a model's folder."""
 
 
 @contextmanager
-def scribewire(model: str, _venvs: Path) -> Iterator[Started]:
+def scribewire(model: str) -> Iterator[Started]:
     with serving(ENGINE="whisper", WHISPER_MODEL=model) as server:
 
         async def open_wire(track: Track) -> Wire:
@@ -66,7 +171,7 @@ def scribewire(model: str, _venvs: Path) -> Iterator[Started]:
 
 
 @contextmanager
-def local_agreement(model: str, _venvs: Path) -> Iterator[Started]:
+def local_agreement(model: str) -> Iterator[Started]:
     with process(sys.executable, "-m", "benchmarks.local_agreement", model, "PORT") as (pid, port):
 
         async def open_wire(track: Track) -> Wire:
@@ -75,42 +180,7 @@ def local_agreement(model: str, _venvs: Path) -> Iterator[Started]:
         yield Started(pid, open_wire)
 
 
-@contextmanager
-def whisper_live(model: str, venvs: Path, **options: bool) -> Iterator[Started]:
-    script = (
-        "import sys; from whisper_live.server import TranscriptionServer as Server; "
-        f"Server().run({HERE!r}, int(sys.argv[1]), 'faster_whisper', {model!r}, max_clients=1000, **{options})"
-    )
-    with process(str(install_peer(venvs, "whisper-live")), "-c", script, "PORT") as (pid, port):
-        numbers = itertools.count()
-
-        async def open_wire(track: Track) -> Wire:
-            return WhisperLive(f"ws://{HERE}:{port}", track.language, model, f"session {next(numbers)}")
-
-        yield Started(pid, open_wire)
-
-
-@contextmanager
-def whisperlivekit(model: str, venvs: Path) -> Iterator[Started]:
-    server = str(install_peer(venvs, "whisperlivekit").with_name("whisperlivekit-server"))
-    options = ("--backend", "faster-whisper", "--backend-policy", "localagreement", "--pcm-input", "--lan", "en")
-    with process(server, "--host", HERE, "--port", "PORT", "--model_dir", model, *options) as (pid, port):
-
-        async def open_wire(_track: Track) -> Wire:
-            return WhisperLiveKit(f"ws://{HERE}:{port}/asr")
-
-        yield Started(pid, open_wire)
-
-
-OURS = "scribewire"
-SYSTEMS: dict[str, System] = {
-    OURS: scribewire,
-    "LocalAgreement over transcribe()": local_agreement,
-    "whisper-live, one model": partial(whisper_live, single_model=True),
-    "whisper-live, batched": partial(whisper_live, batch_enabled=True),
-    "whisper-live, a model each": whisper_live,
-    "whisperlivekit, LocalAgreement": whisperlivekit,
-}
+SYSTEMS: dict[str, System] = {"scribewire": scribewire, "LocalAgreement over transcribe()": local_agreement}
 
 
 @contextmanager
@@ -141,64 +211,12 @@ def _listens(port: int, running: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
-def install_peer(venvs: Path, name: str) -> Path:
-    """Return the Python of a peer's virtual environment, which is created if it is missing."""
-    peer, *needed = PACKAGES[name]
-    python = venvs / name / "bin" / "python"
-    stamp = venvs / name / "installed"
-    if not stamp.exists() or stamp.read_text() != f"{TORCH} {PACKAGES[name]}":
-        print(f"installing {name} ...", flush=True)
-        subprocess.run((sys.executable, "-m", "venv", "--clear", str(venvs / name)), check=True)
-        pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        for what in ((TORCH,), needed, ("--no-deps", peer)):
-            subprocess.run((*pip, *what), check=True)
-        stamp.write_text(f"{TORCH} {PACKAGES[name]}")
-    return python
-
-
 async def measure(started: Started, choices: Choices, sessions: int, length_s: float) -> dict[str, Any]:
     """Run one long track alone, or many at once. The first seconds only warm the server up."""
-    await Crowd(started.open, started.pid).run(choices.tracks(1, WARMING_S), [0.0])
-    if sessions == 1:
-        return await Crowd(started.open, started.pid).run(choices.tracks(1, length_s), [0.0])
-    crowd = Crowd(started.open, started.pid, since_s=WARM_UP_S)
-    return await crowd.run(choices.tracks(sessions, length_s), random_starts(sessions))
-
-
-def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the median of the rounds of each system, and the ratios of the others to Scribewire."""
-    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["system"], row["sessions"]), []).append(row)
-    medians = {key: _median(group) for key, group in groups.items()}
-    return {
-        "rounds": max(map(len, groups.values())),
-        "systems": [{"system": name, **row} for (name, _), row in medians.items()],
-        "scribewire_to": {
-            f"{name}, {count} session{'s' * (count > 1)}": _ratios(medians[OURS, count], row)
-            for (name, count), row in medians.items()
-            if name != OURS and (OURS, count) in medians
-        },
-    }
-
-
-def _median(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    first = rows[0]
-    if isinstance(first, dict):
-        return {name: _median([row[name] for row in rows]) for name in first if name != "system"}
-    return first if isinstance(first, bool) else round(statistics.median(rows), 4)
-
-
-def _ratios(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
-    return {
-        "commit p50": round(ours["commit_s"]["p50"] / theirs["commit_s"]["p50"], 2),
-        "commit p95": round(ours["commit_s"]["p95"] / theirs["commit_s"]["p95"], 2),
-        "first seen p50": round(ours["first_seen_s"]["p50"] / theirs["first_seen_s"]["p50"], 2),
-        "CPU": round(ours["cpu_per_audio_s"] / theirs["cpu_per_audio_s"], 2),
-        "memory": round(ours["rss_mb"] / theirs["rss_mb"], 2),
-        "erasure": round(ours["erasure"] / max(theirs["erasure"], 1e-9), 2),
-        "WER minus theirs": round(ours["wer"] - theirs["wer"], 3),
-    }
+    await Sessions(started.open, started.pid).run(choices.tracks(1, WARMING_S), [0.0])
+    starts = random.Random(1)
+    together = Sessions(started.open, started.pid, since_s=WARM_UP_S if sessions > 1 else 0.0)
+    return await together.run(choices.tracks(sessions, length_s), [starts.random() for _ in range(sessions)])
 
 
 def main() -> None:
@@ -206,22 +224,19 @@ def main() -> None:
     add_choices(parser)
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS), metavar="NAME")
     parser.add_argument("--sessions", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=LONG_S, help="length of each session")
+    parser.add_argument("--seconds", type=float, default=LENGTH_S, help="length of each session")
     parser.add_argument("--no-write", action="store_true", help="print only")
-    parser.add_argument("--venvs", type=Path, default=Path(tempfile.gettempdir()) / "scribewire-peers")
-    args = parser.parse_args()
-    choices = choices_of(args)
-
+    given = parser.parse_args()
+    choices = choices_of(given)
     rows: list[dict[str, Any]] = []
-    for _, sessions, name in itertools.product(range(args.rounds), args.sessions, args.systems):
-        with SYSTEMS[name](choices.model, args.venvs) as started:
-            row = asyncio.run(measure(started, choices, sessions, args.seconds))
+    for sessions, name in itertools.product(given.sessions, given.systems):
+        with SYSTEMS[name](choices.model) as started:
+            row = asyncio.run(measure(started, choices, sessions, given.seconds))
         rows.append({"system": name, **row})
-        shown = ("sessions", "commit_s", "first_seen_s", "wer", "said_twice", "cpu_per_audio_s", "rss_mb", "void")
+        shown = ("sessions", "commit_s", "first_seen_s", "wer", "interval", "cpu_per_audio_s", "rss_mb", "void")
         print(f"{name:>34}  " + "  ".join(f"{key} {row[key]}" for key in shown), flush=True)
-        if not args.no_write:  # after each run, because a run takes long: what is measured is kept
-            write(choices.result("peers"), {**choices.about(), **summary(rows)})
+    if not given.no_write:
+        print(write("peers", {"model": choices.name, "systems": rows}))
 
 
 if __name__ == "__main__":

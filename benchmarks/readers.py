@@ -27,10 +27,9 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import connect
 
-from benchmarks.children import address_of, child
+from benchmarks.children import address_of, child, raise_descriptor_limit
 from benchmarks.measure import cpu_s, own_rss_mb, spread, write
 from benchmarks.serving import Serving, serving
-from server.transport.acceptor import raise_descriptor_limit
 
 SECOND = 32_000  # bytes of audio
 PIECE_S = 0.1

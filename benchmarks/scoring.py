@@ -1,50 +1,50 @@
-"""Counts the word errors between what was said and what was recognised, for benchmarks and tests."""
+"""Counts word errors with published tools: OpenAI's normaliser for Whisper, and jiwer's alignment of words."""
 
 from collections.abc import Sequence
 
-import numpy as np
+from jiwer import process_words
+from whisper_normalizer.basic import BasicTextNormalizer
+from whisper_normalizer.english import EnglishTextNormalizer
 
-from benchmarks.normalising import tokens
+_ENGLISH, _ANY_LANGUAGE = EnglishTextNormalizer(), BasicTextNormalizer()
 
 
 def spoken_words(text: str, language: str | None = None) -> list[str]:
-    """Return the words of *text* in lower case, without punctuation, and normalised if they are English."""
-    return [token.text for token in tokens(text.split(), language)]
+    """Return the words of *text* in the form in which they are compared.
+
+    *language*: English ("en", "en-GB") gets numbers as figures, contractions in full and American spelling. Every other
+    language, or None, only gets lower case without punctuation.
+    """
+    english = language is not None and language.partition("-")[0] == "en"
+    normalised: str = (_ENGLISH if english else _ANY_LANGUAGE)(text)
+    return normalised.split()
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
-    """Return how many words of *heard* must be inserted, deleted or replaced to get *said* (Levenshtein distance)."""
-    return int(_distances(said, heard)[-1, -1])
+    """Return how many words of *heard* must be inserted, deleted or replaced to get *said*. No word has a space."""
+    found = process_words(" ".join(said), " ".join(heard))
+    return int(found.substitutions + found.deletions + found.insertions)
 
 
 def matches(said: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of indices of equal words, in order, along one of the cheapest ways from *heard* to *said*."""
-    distances = _distances(said, heard)
-    pairs: list[tuple[int, int]] = []
-    row, column = len(said), len(heard)
-    while row and column:
-        replaced = int(said[row - 1] != heard[column - 1])
-        if distances[row, column] == distances[row - 1, column - 1] + replaced:
-            row, column = row - 1, column - 1
-            if not replaced:
-                pairs.append((row, column))
-        elif distances[row, column] == distances[row - 1, column] + 1:
-            row -= 1
-        else:
-            column -= 1
-    return pairs[::-1]
+    """Return the pairs of indices of equal words, in order, on the alignment with the fewest errors."""
+    [chunks] = process_words(" ".join(said), " ".join(heard)).alignments
+    return [
+        (chunk.ref_start_idx + at, chunk.hyp_start_idx + at)
+        for chunk in chunks
+        if chunk.type == "equal"
+        for at in range(chunk.ref_end_idx - chunk.ref_start_idx)
+    ]
 
 
-def _distances(said: Sequence[str], heard: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return a table whose entry [i, j] is the distance between the first i words said and the first j heard."""
-    numbers = {word: number for number, word in enumerate({*said, *heard})}
-    columns = np.array([numbers[word] for word in heard], dtype=np.int64)
-    steps = np.arange(len(heard) + 1)
-    distances = np.empty((len(said) + 1, len(heard) + 1), dtype=np.int64)
-    distances[0] = steps
-    for row, word in enumerate(said, start=1):
-        above = distances[row - 1]
-        best = np.concatenate(([row], np.minimum(above[1:] + 1, above[:-1] + (columns != numbers[word]))))
-        # An insertion costs 1 a word: the running minimum of (best - column) + column.
-        distances[row] = np.minimum.accumulate(best - steps) + steps
-    return distances
+def without_cut_words(said: Sequence[str], heard: Sequence[str], edges: tuple[int, int]) -> Sequence[str]:
+    """Return *heard* without words at its ends that a cut went through, where that makes fewer errors.
+
+    *edges* are the numbers of words cut at the start and at the end: hearing them is no error, nor is missing them.
+    """
+    parts = [
+        heard[before : max(before, len(heard) - after)]
+        for before in range(edges[0] + 1)
+        for after in range(edges[1] + 1)
+    ]
+    return min(parts, key=lambda part: word_errors(said, part))

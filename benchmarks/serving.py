@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import httpx
 from benchmarks.measure import ROOT
 
 START_S = 60
-LOOP_LAG = "scribewire_loop_lag_seconds"
 
 
 @dataclass(frozen=True)
@@ -35,35 +34,21 @@ class Serving:
 
 
 @contextmanager
-def serving(
-    limits: Mapping[str, str] | None = None, *, program: str = "server", root: Path = ROOT, **settings: str
-) -> Iterator[Serving]:
-    """Start a server on a free port with an empty data folder. *limits* replaces parts of server/limits.toml.
+def serving(limits: Mapping[str, str] | None = None, *, kept: Path | None = None, **settings: str) -> Iterator[Serving]:
+    """Start a server on a free port.
 
-    *program* is the module whose command "serve" it is, *root* the folder with its code.
+    *limits*: parts of server/limits.toml, each with what takes its place.
+    *kept*: the folder of its data, which may be that of an earlier server; None: an empty one that is deleted.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        text = (root / "server" / "limits.toml").read_text()
-        for old, new in (limits or {}).items():
-            if old not in text:
-                raise SystemExit(f"server/limits.toml has no {old!r}")
-            text = text.replace(old, new)
-        (Path(folder) / "limits.toml").write_text(text)
+    with nullcontext(str(kept)) if kept else tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "limits.toml").write_text(replaced_limits(limits or {}))
         ours = {"DATA_DIR": f"{folder}/data", "PORT": "0", "LIMITS_FILE": f"{folder}/limits.toml", **settings}
         temporary = Path(folder) / "tmp"
-        temporary.mkdir()
-        log = Path(folder) / "log"
+        temporary.mkdir(exist_ok=True)
+        variables = {"TMPDIR": str(temporary), **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()}}
+        command, log = [sys.executable, "-m", "server", "serve"], Path(folder) / "log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", program, "serve"],
-                cwd=root,
-                stderr=file,
-                env={
-                    **os.environ,
-                    "TMPDIR": str(temporary),
-                    **{f"SCRIBEWIRE_{name}": value for name, value in ours.items()},
-                },
-            )
+            process = subprocess.Popen(command, cwd=ROOT, stderr=file, env={**os.environ, **variables})
         try:
             base, key = _address(log), Path(folder) / "data" / "operator-key"
             yield Serving(base, key.read_text().strip() if key.exists() else "", process.pid, Path(folder))
@@ -72,16 +57,14 @@ def serving(
             process.wait(60)
 
 
-def buckets(metrics: str, name: str = LOOP_LAG) -> dict[float, float]:
-    """Return a histogram: the upper edge of each bucket and the observations up to it."""
-    found = re.findall(rf'{name}_bucket\{{le="([^"]+)"\}} (\S+)', metrics)
-    return {float(edge.replace("+Inf", "inf")): float(count) for edge, count in found}
-
-
-def percentile(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float:
-    """Return the upper edge of the bucket with the percentile of the observations between the two readings."""
-    counts = {edge: after[edge] - before[edge] for edge in after}
-    return next(edge for edge, count in sorted(counts.items()) if count >= share * counts[float("inf")])
+def replaced_limits(limits: Mapping[str, str]) -> str:
+    """Return server/limits.toml with each part that *limits* names replaced. Raises SystemExit for an unknown part."""
+    text = (ROOT / "server" / "limits.toml").read_text()
+    for old, new in limits.items():
+        if old not in text:
+            raise SystemExit(f"server/limits.toml has no {old!r}")
+        text = text.replace(old, new)
+    return text
 
 
 def _address(log: Path) -> str:

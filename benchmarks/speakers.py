@@ -5,11 +5,8 @@
     .venv/bin/python -m benchmarks.speakers --meetings FOLDER --people FOLDER
 
 benchmarks/talks.py makes the recordings, in two halves. DER is simpleder's, without a collar and with overlap. Words
-are those that Whisper tiny.en recognises, and the right speaker of a word is who speaks most of it. A pause of half a
-second ends a segment, whose speaker is that of most of its words. Live sessions learn words a second after they were
-said; a segment is judged by the labels that readers know then, and all else by the labels at the end. Next to both
-stands what many servers do: a mean of the embeddings of each speaker's segments, and a new speaker where none is as
-alike as 0.55.
+are those that Whisper tiny.en recognises, and the right speaker of a word is who speaks most of it. Live sessions learn
+words a second after they were said, and are judged by the labels at the end.
 """
 
 import argparse
@@ -17,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,17 +30,11 @@ from pipeline.attribution import SpeakerTimes
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engines.models import BUNDLED
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
-from pipeline.speakers.embedding import HOP
-from pipeline.speakers.frames import unit
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.windows import SHORTEST, SpeakerModels
+from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import SpeakerTurn, Word
 
-MEAN = 0.55
-"""The cosine from which a segment is a known speaker's, where each speaker has one mean."""
-
-PAUSE = RATE // 2  # between two segments
 LAST = RATE  # how long after a word live sessions know it
 
 Words: TypeAlias = Sequence[Word]
@@ -57,7 +47,6 @@ class Answer:
 
     turns: Sequence[SpeakerTurn]
     labels: Labels  # of the words, at the end
-    at_close: Labels | None = None  # of the segments, when they close; None: as at the end
     most: int = 0  # labels that were in use at one time
 
 
@@ -69,19 +58,17 @@ def as_file(models: SpeakerModels, samples: Samples, words: Words) -> Answer:
     diarizer.receive(samples)
     diarizer.end()
     turns = speaker_turns({None: diarizer}, SpeakerOptions())
-    return _answer(turns, words)
+    times = SpeakerTimes(turns)
+    return Answer(turns, [times.speaker_of(word) for word in words])
 
 
 def as_stream(models: SpeakerModels, samples: Samples, words: Words) -> Answer:
     speakers = LiveSpeakers(models, SpeakerOptions(), {None: 0})
     known: Labels = []
-    at_close: Labels = []
-    closing, most = segments(words), 0
+    most = 0
     for start in range(0, len(samples) + 2 * LAST, RATE // 5):
         while len(known) < len(words) and words[len(known)].end + LAST <= start:
             known.append(speakers.label(words[len(known)], None))
-        while closing and words[closing[0][-1]].end + LAST <= start:
-            at_close.append(_majority(known, words, closing.pop(0)))
         for run in speakers.listen({None: samples[start : start + RATE // 5]}):
             known[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
         most = max(most, len({*known} - {None}))
@@ -89,55 +76,13 @@ def as_stream(models: SpeakerModels, samples: Samples, words: Words) -> Answer:
     labels: Labels = [None] * len(words)
     for run in runs:
         labels[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
-    return Answer(turns, labels, at_close, most)
-
-
-def by_means(models: SpeakerModels, samples: Samples, words: Words) -> Answer:
-    """Give each segment the speaker whose mean is most alike."""
-    sums: list[Any] = []
-    turns: list[SpeakerTurn] = []
-    for numbers in segments(words):
-        start, end = words[numbers[0]].start, words[numbers[-1]].end
-        voice = models.voice_of(samples[start : max(end, start + SHORTEST * HOP)])
-        likeness = [float(unit(known) @ voice) for known in sums]
-        if max(likeness, default=-1.0) < MEAN:
-            sums.append(np.zeros_like(voice))
-            likeness.append(1.0)
-        speaker = int(np.argmax(likeness))
-        sums[speaker] = sums[speaker] + voice
-        turns.append(SpeakerTurn(f"S{speaker + 1}", start, max(end, start + 1)))
-    answer = _answer(turns, words)
-    return Answer(turns, answer.labels, [_majority(answer.labels, words, one) for one in segments(words)])
+    return Answer(turns, labels, most)
 
 
 SYSTEMS: Mapping[str, Callable[[SpeakerModels, Samples, Words], Answer]] = {
     "files": as_file,
     "live": as_stream,
-    "one mean for each speaker": by_means,
 }
-
-
-def segments(words: Words) -> list[list[int]]:
-    """Return the numbers of the words of each segment."""
-    found: list[list[int]] = [[0]] if words else []
-    for number, (before, word) in enumerate(pairwise(words), start=1):
-        if word.start - before.end >= PAUSE:
-            found.append([])
-        found[-1].append(number)
-    return found
-
-
-def _answer(turns: Sequence[SpeakerTurn], words: Words) -> Answer:
-    times = SpeakerTimes(turns)
-    return Answer(turns, [times.speaker_of(word) for word in words])
-
-
-def _majority(labels: Labels, words: Words, numbers: Sequence[int]) -> str | None:
-    spoken: dict[str, int] = {}
-    for number in numbers:
-        if (label := labels[number]) is not None:
-            spoken[label] = spoken.get(label, 0) + words[number].end - words[number].start
-    return max(spoken, key=lambda label: spoken[label], default=None)
 
 
 @dataclass(slots=True)
@@ -150,8 +95,6 @@ class Score:
     parts_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("miss", "false_alarm", "confusion"), 0.0))
     words: int = 0
     words_right: int = 0
-    segments: int = 0
-    segments_right: int = 0
     two: int = 0  # of recordings of one voice, those that had two labels, if only for a while
     cpu_s: float = 0.0
     audio_s: float = 0.0
@@ -169,12 +112,6 @@ class Score:
         true = true_speakers(talk, words)
         self.words += len(words)
         self.words_right += most_agreeing(zip(true, answer.labels, strict=True))
-        each = segments(words)
-        closed = answer.at_close
-        if closed is None:
-            closed = [_majority(answer.labels, words, one) for one in each]
-        self.segments += len(each)
-        self.segments_right += most_agreeing(zip((_majority(true, words, one) for one in each), closed, strict=True))
         self.cpu_s += cpu_s
         self.audio_s += len(talk.samples) / RATE
 
@@ -189,7 +126,6 @@ class Score:
             "numbers of voices right": self.numbers_right,
             "words": self.words,
             "words right": self.words_right / max(1, self.words),
-            "segments right when they close": self.segments_right / max(1, self.segments),
             "CPU s a second": self.cpu_s / self.audio_s,
         }
         return {name: round(value, 4) if isinstance(value, float) else value for name, value in shown.items()}
@@ -213,7 +149,7 @@ def most_agreeing(pairs: Iterable[tuple[str | None, str | None]]) -> int:
     return int(counts[linear_sum_assignment(-counts)].sum())
 
 
-def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *, show: bool) -> dict[str, Score]:
+def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System) -> dict[str, Score]:
     """Return the score of each group, of all conversations together, and of all in which two speak at once."""
     scores: dict[str, Score] = {}
     for talk, words in zip(talks, heard, strict=True):
@@ -222,10 +158,6 @@ def score_system(talks: Sequence[Talk], heard: Sequence[Words], hear: System, *,
         cpu_s = time.process_time() - began
         for name in dict.fromkeys((talk.group, *(("conversations",) if talk.group != "meetings" else ()))):
             scores.setdefault(name, Score()).add(talk, words, answer, cpu_s)
-        if show:
-            one = Score()
-            one.add(talk, words, answer, cpu_s)
-            print(talk.group, talk.voices, "voices,", len({turn.speaker for turn in answer.turns}), "found", one.row())
     return scores
 
 
@@ -258,7 +190,6 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--meetings", type=Path, default=SPEECH / "meetings", metavar="FOLDER")
     parser.add_argument("--people", type=Path, metavar="FOLDER", help="with a folder of clips of each: held apart")
-    parser.add_argument("--show", action="store_true", help="print the figures of each recording")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     models = SpeakerModels()
@@ -272,7 +203,7 @@ def main() -> None:
         result[kind] = {
             name: {
                 group: score.row()
-                for group, score in score_system(talks, heard, partial(SYSTEMS[name], models), show=given.show).items()
+                for group, score in score_system(talks, heard, partial(SYSTEMS[name], models)).items()
             }
             for name in given.systems
         }

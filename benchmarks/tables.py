@@ -1,206 +1,217 @@
-"""The results as tables: python -m benchmarks.tables writes benchmarks/README.md from benchmarks/results/*.json.
+"""Writes the figures of results/*.json into benchmarks/README.md and README.md: python -m benchmarks.tables
 
-It also writes the figures of highlights.FRONT into the README of the repository. No number in these tables is typed
-by hand. Whatever a benchmark writes is shown: the numbers of a group as one line of a table, groups of groups as
-tables of their own. Live words are measured in sixty ways, of which LIVE is shown. Results on people come first, then
-the small test model's.
+A page has `<!-- NAME -->` and `<!-- end -->` around each table, and NAME is one of TABLES. All else is written by hand.
 """
 
-import ast
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
-
-from benchmarks import highlights
+from typing import Any, TypeAlias
 
 HERE = Path(__file__).parent
-HEAD = """# Measured
+PAGES = (HERE / "README.md", HERE.parent / "README.md")
 
-Made by `python -m benchmarks.tables` from `results/*.json`; each result names its machine, versions and commit. The
-machines were shared and busy: compare what stands in one table, not across them.
-
-Whisper `tiny.en` recognises recordings of people, in the conditions that `conditions.py` makes of them: "clean" are the
-clips as they are, "short alone" utterances of 1 to 4 s sent one by one, "cut anywhere" pieces cut at any sample,
-"joined" a track on which all of them speak. Other models and recordings: `--model` and `--clips` of every benchmark.
-
-To judge on speech of your own, or on LibriSpeech, give its folder: `python -m benchmarks.corpus FOLDER` prints words,
-word errors and speed of this server, of both ways of faster-whisper and, with `--ggml`, of whisper.cpp, and with
-`--live` errors and latency of live words. The folder has LibriSpeech's layout, or audio files with a `.txt` of the same
-name next to each. Words are compared in lower case without punctuation; nothing is written without `--write`.
-"""
-MADE = """
-# The small test model
-
-It knows a few hundred words of made voices and nothing else. Its figures show how the program behaves, not how well
-speech is recognised.
-"""
-LIVE = {
-    "sessions": "streams at once",
-    "finished": "of these, how many said at the end that they had said everything",
-    "refused": "how many were not let in",
-    "commit_s p50": "seconds from the end of a word in the audio to the event that makes it final for its reader",
-    "commit_s p95": "",
-    "first_seen_s p50": "the same for the first event that shows the word at all",
-    "first_partial_s p50": "from the beginning of an utterance to the next event that shows words; of servers that "
-    "show old words again, a lower bound",
-    "first_commit_s p50": "the same to its first final word",
-    "final_s p50": "from the end of an utterance's last word to the event that closes it",
-    "final_beyond_endpointing_s p50": "that, less the 0.5 s of silence that end an utterance",
-    "laal_s": "length-adaptive average lagging of final words, utterance by utterance, as a reader sees it",
-    "laal_unaware_s": "the same as if no computation took time: what the policy alone waits for",
-    "words": "words that were said; numbers count as one, however they are written",
-    "wer": "word errors of the final words, as a share of the words that were said",
-    "wer_gap": "that, minus what the same engine gets wrong when it has the whole recording",
-    "coverage": "share of the words said that came out right: latency is that of these",
-    "said_twice": "words that repeat their neighbours and were not said, as happens where a window was cut",
-    "said_twice_offline": "the same in what the engine makes of the whole recording",
-    "lost_first_s": "words in the first second of an utterance that the engine knows from the whole recording and that "
-    "never came",
-    "lost_last_s": "the same in the last second of an utterance",
-    "coverage_of_offline": "words that came out right, as a share of those of the whole recording",
-    "lost_at_end": "words of the last 1.5 s that the engine knows from the whole recording and that never came",
-    "start_error_s p50": "how far the start of a word is from where it was spoken, where the server gives times",
-    "end_error_s p50": "and its end",
-    "erasure": "words shown and taken back, for each final word (normalised erasure)",
-    "retractions": "final words that changed later",
-    "cpu_per_audio_s": "CPU seconds of the server and all its processes, for each second of audio",
-    "rss_mb": "most memory of all these processes, in MiB",
-    "rss_mb_rise_per_min": "how much it grew each minute over the second half of the run",
-    "loop_lag_p99_ms_at_most": "how late the server's event loop wakes up",
-}
-"""The columns that tables of live words show, and what they mean."""
-
-COLUMNS = ("what", "figure", "measured on")
-BEGIN, END = "<!-- made by python -m benchmarks.tables -->", "<!-- end -->"
-
-ABOUT = ("machine",)
+Row: TypeAlias = Mapping[str, Any]
 
 
-def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return benchmarks/README.md: the highlights, all results, and the small test model's under their own heading."""
-    made = {name for name, result in results.items() if result.get("speech") == "made"}
-    first = "".join(section(name, result) for name, result in results.items() if name not in made)
-    last = "".join(section(name, result) for name, result in results.items() if name in made)
-    short = "\n".join(("\n## In short\n", *table(COLUMNS, highlights.rows(results)), ""))
-    return HEAD + short + meanings() + first + (MADE + last if last else "")
+class Spread(dict[str, float]):
+    """Percentiles of seconds, which a page shows as half of the values and 95 % of them."""
+
+    def __format__(self, spec: str) -> str:
+        return f"{self['p50']:{spec or '.2f'}}/{self['p95']:{spec or '.2f'}} s"
 
 
-def front_page(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return *text*, the README of the repository, with the figures of highlights.front() between BEGIN and END."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    lines = table(COLUMNS, highlights.front(results))
-    return "\n".join((before + begin, *lines, end + after))
-
-
-def meanings() -> str:
-    """Return the meanings of the columns of live words. PCM frames of 32 ms are sent when their end would be spoken."""
-    lines = [f"- `{name}`: {meaning}" for name, meaning in LIVE.items() if meaning]
-    return "\n".join(("\nOf live words:\n", *lines, ""))
-
-
-def section(name: str, result: Mapping[str, Any]) -> str:
-    picture = [f"\n![{name}](results/{name}.svg)"] if (HERE / "results" / f"{name}.svg").exists() else []
-    lines = [f"\n## {name}\n", f"{purpose(name)}\n", *about(result), *picture, ""]
-    body = {key: value for key, value in result.items() if key not in ABOUT}
-    return "\n".join([*lines, *tables(body), ""])
-
-
-def purpose(name: str) -> str:
-    """Return the first line of the docstring of the benchmark or script that the name of a result begins with."""
-    program = f"{name.partition('-')[0]}.py"
-    source = HERE / program
-    if not source.exists():
-        source = HERE.parent / "scripts" / program
-    return (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0].partition(": python ")[0]
-
-
-def about(result: Mapping[str, Any]) -> Iterator[str]:
-    for key in ABOUT:
-        if key in result:
-            yield f"- {key}: {text_of_value(result[key])}"
-
-
-def text_of_value(value: Any) -> str:
-    return (
-        ", ".join(f"{name} {text_of_value(part)}" for name, part in value.items())
-        if isinstance(value, dict)
-        else str(value)
-    )
-
-
-def tables(body: Mapping[str, Any], title: str = "") -> Iterator[str]:
-    """Yield numbers as a two-column table, groups of numbers as rows of one table, and deeper groups one by one."""
-    scalars = {key: value for key, value in body.items() if not isinstance(value, dict) and not is_rows(value)}
-    rows = [(key, flat(value)) for key, value in body.items() if isinstance(value, dict) and is_row(value)]
-    for value in body.values():
-        if is_rows(value):
-            rows += [(label(item), flat(item)) for item in value]
-    if title and (scalars or rows):
-        yield f"\n### {title}\n"
-    if scalars:
-        yield from table(("", "value"), scalars.items())
-        yield ""
-    if rows:
-        columns = list(dict.fromkeys(column for _, row in rows for column in row))
-        if "commit_s p50" in columns:
-            columns = [column for column in LIVE if column in columns]
-        yield from table(("", *columns), ((key, *(row.get(column, "") for column in columns)) for key, row in rows))
-        yield ""
-    for key, value in body.items():
-        if isinstance(value, dict) and not is_row(value):
-            yield from tables(value, f"{title}: {key}" if title else key)
-
-
-def is_rows(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-
-
-def is_row(value: Mapping[str, Any]) -> bool:
-    """Return whether *value* fits one line: numbers and texts, or one level of them (percentiles)."""
-    return all(
-        not isinstance(item, dict | list)
-        or (isinstance(item, dict) and all(not isinstance(deep, dict | list) for deep in item.values()))
-        for item in value.values()
-    ) and not all(isinstance(item, dict) for item in value.values())
-
-
-def flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in row.items():
-        if isinstance(value, dict):
-            found |= {f"{key} {inner}": deep for inner, deep in value.items()}
-        elif not isinstance(value, list):
-            found[key] = value
-    return found
-
-
-def label(item: Mapping[str, Any]) -> str:
-    return next((str(item[key]) for key in ("file", "name", "model", "system") if key in item), "")
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(cell(value) for value in row) + " |"
-
-
-def cell(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(cell, value))
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value).replace("|", "\\|")
+# fmt: off
+IN_SHORT = (
+    ("a live word is final after its end (half of the words/95 %)",
+     ("1 session {peers[systems][0][commit_s]}, 8 sessions {peers[systems][2][commit_s]}; on a slow processor "
+      "{held-back[live][0][commit_s]} and {held-back[live][1][commit_s]}"),
+     "peers"),
+    ("the same with each `latency`, and wrong words of 545",
+     "; ".join(f"{name} {{latency-choices[{name}][all conditions][commit_s]}}, "
+               f"{{latency-choices[{name}][all conditions][wer]:.1%}}" for name in ("low", "balanced", "accurate")),
+     "latency-choices"),
+    ("wrong words of files: ten clips of four people, 237 words, in 17 conditions (intervals of 95 %)",
+     ("{accuracy[compared][all conditions but joined][scribewire]:.1%} "
+      "({accuracy[compared][all conditions but joined][interval][0]:.1%} to "
+      "{accuracy[compared][all conditions but joined][interval][1]:.1%}), faster-whisper's `transcribe()` "
+      "{accuracy[compared][all conditions but joined][faster-whisper transcribe()]:.1%}; difference "
+      "{accuracy[compared][all conditions but joined][interval of the difference][0]:+.1%} to "
+      "{accuracy[compared][all conditions but joined][interval of the difference][1]:+.1%}"),
+     "accuracy"),
+    ("**worse than `transcribe()`**: clips of other people joined to one file; the ten on a telephone",
+     ("joined {held-back[word errors][4][scribewire]:.1%} and {held-back[word errors][4][transcribe()]:.1%}; French "
+      "with `base` {held-back[word errors][6][scribewire]:.1%} and {held-back[word errors][6][transcribe()]:.1%}; "
+      "telephone {accuracy[compared][telephone][scribewire]:.1%} and "
+      "{accuracy[compared][telephone][faster-whisper transcribe()]:.1%}"),
+     "held-back"),
+    ("CPU time of 11 min of speech as a file",
+     ("{throughput[systems][ours][cpu_s]} s; faster-whisper batched {throughput[systems][batched][cpu_s]} s, "
+      "`transcribe()` {throughput[systems][sequential][cpu_s]} s. Without AVX-512 batched is quicker than ours"),
+     "throughput"),
+    ("who speaks, 18 made conversations of 2 to 4 voices that nothing was chosen on",
+     ("{speakers[held apart][files][conversations][words right]:.0%} of the words with the right speaker, live "
+      "{speakers[held apart][live][conversations][words right]:.0%}; DER "
+      "{speakers[held apart][files][conversations][DER]:.0%} and {speakers[held apart][live][conversations][DER]:.0%}"),
+     "speakers"),
+)
+# fmt: on
+"""The figures of the front page, at most six, and what is lost among them: what, figure, the result of the machine."""
 
 
 def main() -> None:
-    results = {path.stem: json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))}
-    (HERE / "README.md").write_text(page(results))
-    front = HERE.parent / "README.md"
-    front.write_text(front_page(front.read_text(), results))
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text()))
 
+
+def with_tables(page: str) -> str:
+    """Return *page* with each table made anew. Raises KeyError for a name that is not in TABLES."""
+
+    def made(found: re.Match[str]) -> str:
+        head, template, rows, measured = TABLES[found[1]]
+        lines = (head, re.sub(r"[^|]+", " --- ", head).strip(), *(template.format_map(row) for row in rows()))
+        where = (f"\nMeasured on {machine(measured)}.",) if measured else ()
+        return "\n".join((f"<!-- {found[1]} -->", *(f"| {line} |" for line in lines), *where, "<!-- end -->"))
+
+    return re.sub(r"<!-- ([a-z ]+) -->\n.*?<!-- end -->", made, page, flags=re.DOTALL)
+
+
+@cache
+def results() -> dict[str, Any]:
+    read = partial(json.loads, object_hook=lambda one: Spread(one) if "p50" in one else one)
+    return {path.stem: read(path.read_text()) for path in (HERE / "results").glob("*.json")}
+
+
+def machine(name: str) -> str:
+    about = results()[name]["machine"]
+    cpu = about["cpu"].replace("(R)", "").removesuffix(" Processor")
+    return f"{about['cores']} cores, {cpu}, {about['date']}, {about['commit']}"
+
+
+def in_short() -> Iterator[Row]:
+    for what, figure, name in IN_SHORT:
+        yield {"what": what, "figure": figure.format_map(results()), "machine": machine(name)}
+
+
+def named(rows: Mapping[str, Row]) -> Iterator[Row]:
+    for name, row in rows.items():
+        yield {"name": name, **row}
+
+
+def accuracy() -> Iterator[Row]:
+    for row in named(results()["accuracy"]["compared"]):
+        extents = {name: extent(row[name]) for name in ("interval", "interval of the difference")}
+        yield {**row, **extents}
+
+
+def extent(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in interval))
+
+
+def throughput() -> Iterator[Row]:
+    for row in named(results()["throughput"]["systems"]):
+        yield {**row, "rss_mb": row["peak_rss_mb"], "audio_s": 660, "machine": machine("throughput")}
+    for row in results()["held-back"]["cost of the joined 357 s"]:
+        yield {**row, "audio_s": 357, "machine": machine("held-back")}
+
+
+def latency_choices() -> Iterator[Row]:
+    for name in ("low", "balanced", "accurate"):
+        yield {"name": name, **results()["latency-choices"][name]["all conditions"]}
+
+
+def speakers() -> Iterator[Row]:
+    for half, group in (("held apart", "conversations"), ("development", "conversations"), ("meetings", "meetings")):
+        for how in ("files", "live"):
+            yield {
+                "what": group if group == half else f"{group}, {half}",
+                "how": how,
+                **results()["speakers"][half][how][group],
+            }
+
+
+def floods() -> Iterator[Row]:
+    """Yield the worst of the floods of each kind: at the server that is flooded, and at another node."""
+    ours, other = (dict(results()[name]["floods"]) for name in ("floods", "floods-cluster"))
+    for kind in dict.fromkeys(name.partition(",")[0] for name in ours):
+        rows = [[row for name, row in found.items() if name.startswith(f"{kind},")] for found in (ours, other)]
+        yield {"kind": kind, "one": worst(rows[0]), "two": worst(rows[1])}
+    both = ([results()[name]["undisturbed"]] for name in ("floods", "floods-cluster"))
+    yield dict(zip(("kind", "one", "two"), ("(no flood)", *map(worst, both)), strict=True))
+
+
+def worst(rows: Sequence[Row]) -> str:
+    p95, longest = (max(row["healthz_ms"][name] for row in rows) for name in ("p95", "longest"))
+    return f"{p95:.1f}/{longest:.1f} ms | {max(row['live']['lag_s']['p95'] for row in rows):.2f} s"
+
+
+def soak() -> Iterator[Row]:
+    for name in ("soak", "soak-attacked"):
+        row = results()[name]
+        done = sum(row["done"].values()) - sum(row["done"][event] for event in ("kill", "stop", "full disk"))
+        hours, faults = row["plan"]["seconds"] / 3600, len(row["faults"])
+        yield {**row, "name": name, "all": done, "hours": hours, "wrong": faults, "machine": machine(name)}
+
+
+# fmt: off
+TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], str]] = {
+    "in short": ("what, with Whisper `tiny.en` | figure | measured on", "{what} | {figure} | {machine}", in_short, ""),
+    "accuracy": (
+        "condition | clips | words | ours | `transcribe()` | difference",
+        ("{name} | {clips} | {words} | {scribewire:.1%}{interval} | {faster-whisper transcribe():.1%} | "
+         "{difference:+.1%}{interval of the difference}"),
+        accuracy, "accuracy"),
+    "held back": (
+        "recordings | ours | `transcribe()`",
+        "{name} | {scribewire:.1%} | {transcribe():.1%}",
+        lambda: results()["held-back"]["word errors"], "held-back"),
+    "throughput": (
+        "system | file, s | CPU, s | time, s | memory, MB | measured on",
+        "{name} | {audio_s} | {cpu_s} | {wall_s} | {rss_mb:.0f} | {machine}",
+        throughput, ""),
+    "peers": (
+        "system | sessions | words | wrong | final after, 50/95 % | CPU s a second of audio | memory, MB",
+        "{system} | {sessions} | {words} | {wer:.1%} | {commit_s} | {cpu_per_audio_s:.2f} | {rss_mb}",
+        lambda: results()["peers"]["systems"], "peers"),
+    "live": (
+        "condition | words | wrong | the whole recording | final after, 50/95 % | shown after, 50/95 % | erasure",
+        "{name} | {words} | {wer:.1%} | {wer_offline:.1%} | {commit_s} | {first_seen_s} | {erasure:.2f}",
+        lambda: named(results()["latency"]["balanced"]), "latency"),
+    "latency choices": (
+        "`latency` | words | wrong | final after, 50/95 % | erasure | CPU s a second of audio",
+        "{name} | {words} | {wer:.1%} | {commit_s} | {erasure:.2f} | {cpu_per_audio_s:.2f}",
+        latency_choices, "latency-choices"),
+    "speakers": (
+        "recordings | how | words | right speaker | DER | number of voices right | CPU s a second",
+        ("{what} | {how} | {words} | {words right:.1%} | {DER:.1%} | {numbers of voices right} of {recordings} | "
+         "{CPU s a second:.3f}"),
+        speakers, "speakers"),
+    "crowd": (
+        "sessions | nodes | cores a session | words late, 50/95 %",
+        "{sessions} | {nodes} | {cores_a_session:.3f} | {late_s}",
+        lambda: results()["crowd"]["sessions"], "crowd"),
+    "readers": (
+        "readers | late, 50/95 % | cores | CPU us an event and reader",
+        "{system} | {late_s} | {cores:.2f} | {cpu_us_per_event}",
+        lambda: results()["readers"]["readers"], "readers"),
+    "disturbances": (
+        "beside 20 readers | words late, 50/95 % | cores",
+        "{name} | {late_s:.3f} | {cores:.2f}",
+        lambda: results()["disturbances"]["beside"], "disturbances"),
+    "floods": (
+        "flood | one machine: wait, 95 %/longest | words late, 95 % | the other node: wait | words late",
+        "{kind} | {one} | {two}",
+        floods, "floods"),
+    "soak": (
+        "soak | hours | done | kills, stops, full disks | faults | memory more an hour | measured on",
+        ("{name} | {hours:g} | {all} | {done[kill]}, {done[stop]}, {done[full disk]} | {wrong} | "
+         "{growth[rss_mb][per_hour]} MB | {machine}"),
+        soak, ""),
+}
+"""The head of each table, the form of its rows, what gives them, and the result whose machine stands below it."""
+# fmt: on
 
 if __name__ == "__main__":
     main()

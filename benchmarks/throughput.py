@@ -9,21 +9,19 @@ process and its descendants from start to end, so both include loading.
 """
 
 import argparse
-import asyncio
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import soundfile
 
+from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
 from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
@@ -34,59 +32,7 @@ from pipeline.audio import RATE
 SHORT_MIN = 5  # the file that memory is compared with
 SAMPLE_S = 0.05  # between two looks at memory
 
-Words: TypeAlias = list[tuple[str, float, float]]
-
-
-def ours(path: Path, model: str) -> Words:
-    from pipeline.batch import Batch, BatchOptions  # noqa: PLC0415  each process loads what it measures
-    from pipeline.ingest.isolation import Isolation  # noqa: PLC0415  as above
-    from pipeline.ingest.vad import VoiceDetector  # noqa: PLC0415  as above
-    from pipeline.recognition.engines.load import EngineSettings, load  # noqa: PLC0415  as above
-    from pipeline.recognition.scheduler import Scheduler  # noqa: PLC0415  as above
-
-    async def words(stack: ExitStack) -> Words:
-        engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
-        batch = Batch(
-            engine=engine,
-            recogniser=stack.enter_context(closing(Scheduler(engine))),
-            voice=VoiceDetector(),
-            isolation=stack.enter_context(closing(Isolation())),
-            threads=stack.enter_context(ThreadPoolExecutor(2)),
-        )
-        found: Words = []
-        async for chunk in batch.transcribe(path, BatchOptions(tenant="file")):
-            for segment in chunk.segments:
-                found += [(word.text, word.start / RATE, word.end / RATE) for word in segment.words]
-        return found
-
-    with ExitStack() as stack:
-        return asyncio.run(words(stack))
-
-
-def transcribe_batched(path: Path, model: str) -> Words:
-    from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  as above
-
-    pipeline = BatchedInferencePipeline(WhisperModel(model, device="cpu", compute_type="int8"))
-    segments, _ = pipeline.transcribe(str(path), batch_size=8, word_timestamps=True)
-    return _words(segments)
-
-
-def sequential(path: Path, model: str) -> Words:
-    from faster_whisper import WhisperModel  # noqa: PLC0415  as above
-
-    segments, _ = WhisperModel(model, device="cpu", compute_type="int8").transcribe(str(path), word_timestamps=True)
-    return _words(segments)
-
-
-def _words(segments: Iterable[Any]) -> Words:
-    return [(word.word, float(word.start), float(word.end)) for segment in segments for word in segment.words or ()]
-
-
-SYSTEMS: dict[str, Callable[[Path, str], Words]] = {
-    "ours": ours,
-    "batched": transcribe_batched,
-    "sequential": sequential,
-}
+SYSTEMS: Mapping[str, Callable[[str], Hears]] = {"ours": by_us, "batched": by_batched, "sequential": by_transcribe}
 
 
 def main() -> None:
@@ -99,14 +45,14 @@ def main() -> None:
     given = parser.parse_args()
     choices = choices_of(given)
     if given.only:
-        words = SYSTEMS[given.only[0]](Path(given.only[1]), choices.model)
-        print(json.dumps({"cpu_s": cpu_s(), "words": words}))
+        [heard] = SYSTEMS[given.only[0]](choices.model)([Path(given.only[1])])
+        print(json.dumps({"cpu_s": cpu_s(), "words": [(word.text, word.start, word.end) for word in heard.words]}))
         return
     with tempfile.TemporaryDirectory() as folder:
         result = compare_systems(Path(folder), choices, given.minutes, given.rounds)
     print(json.dumps(result, indent=1))
     if not given.no_write:
-        print(write(choices.result("throughput"), result))
+        print(write("throughput", result))
 
 
 def compare_systems(folder: Path, choices: Choices, minutes: float, rounds: int) -> dict[str, Any]:
@@ -124,7 +70,7 @@ def compare_systems(folder: Path, choices: Choices, minutes: float, rounds: int)
     rows = {name: median_run(several, track.seconds) for name, several in runs.items()}
     memory = statistics.median(run("ours", short, choices, brief)["peak_rss_mb"] for _ in range(rounds))
     return {
-        **choices.about(),
+        "model": choices.name,
         "audio_s": round(track.seconds),
         "rounds": rounds,
         "systems": rows,
@@ -153,8 +99,9 @@ def run(system: str, path: Path, choices: Choices, track: Track) -> dict[str, fl
         out.seek(0)
         answer = json.loads(out.read())
     heard = row([(track, RecognitionResult([Shown(*word) for word in answer["words"]], track.language))])
-    figures = {name: heard[name] for name in heard if name == "wer" or name.endswith(" ms")}
-    return {"wall_s": wall_s, "cpu_s": answer["cpu_s"], "peak_rss_mb": peak, "words": len(answer["words"]), **figures}
+    figures = {name: heard[name] for name in ("words", "wer")}
+    figures |= {f"{edge}_error_s": heard[f"{edge}_s"].get("p95", 0.0) for edge in ("start", "end")}
+    return {"wall_s": wall_s, "cpu_s": answer["cpu_s"], "peak_rss_mb": peak, **figures}
 
 
 def _resident(pid: int) -> float:
@@ -167,7 +114,7 @@ def _resident(pid: int) -> float:
 def median_run(runs: list[dict[str, float]], audio_s: float) -> dict[str, Any]:
     middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     return {
-        **{name: round(value, 4 if name == "wer" else 1) for name, value in middle.items()},
+        **{name: round(value, 1 if value > 1 else 4) for name, value in middle.items()},
         "audio_s_per_cpu_s": round(audio_s / middle["cpu_s"], 1),
         "audio_s_per_s": round(audio_s / middle["wall_s"], 1),
     }

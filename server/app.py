@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from starlette.routing import Router
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from estimator import Estimator
@@ -28,7 +28,6 @@ from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
-from server.http.paths import Paths
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Housekeeping
@@ -253,12 +252,12 @@ def build_routes(
         tags={dialect.name: dialect.summary for dialect in dialects},
         schemas=ORDER_SCHEMAS | {name: schema for dialect in dialects for name, schema in dialect.schemas.items()},
     ).operations()
-    routes = [*LiveSockets(parts).routes(), *(socket for _, made in built for socket in made.sockets)]
-    sockets = Router(routes, redirect_slashes=False, default=not_found)
+    sockets = [*LiveSockets(parts).routes(), *(socket for _, made in built for socket in made.sockets)]
     entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
-    socket_paths = [route.path for route in routes]
+    socket_paths = [route.path for route in sockets]
     entry_points += [("WS", path) for path in socket_paths]
-    return Paths(_resources(operations, socket_paths, parts.access), sockets), tuple(entry_points)
+    routes = [*_resources(operations, socket_paths, parts.access), *sockets]
+    return Router(routes, redirect_slashes=False, default=not_found), tuple(entry_points)
 
 
 def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]:
@@ -282,10 +281,12 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
     ]
 
 
-def _resources(operations: list[Operation], socket_paths: list[str], access: AccessControl) -> dict[str, ASGIApp]:
+def _resources(operations: list[Operation], socket_paths: list[str], access: AccessControl) -> list[Route]:
+    """The route of every path. Those without parameters come first, because the first that fits is taken."""
+
     def resource(path: str) -> Resource:
         rows = [row for row in operations if row.endpoint.path == path]
         return Resource(rows, access, has_socket=path in socket_paths)
 
     paths = dict.fromkeys([*(operation.endpoint.path for operation in operations), *socket_paths])
-    return {path: resource(path) for path in paths}
+    return [Route(path, resource(path)) for path in sorted(paths, key=lambda path: "{" in path)]

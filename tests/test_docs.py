@@ -10,15 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.accounts.limits import Limits
-from server.accounts.plans import BUILT_IN
-from server.config import VARIABLES
-from server.http.codes import CODES
-from server.model.jobs import JOB_CODES, TERMINAL
+from scripts import reference
+from server.model.jobs import TERMINAL
 from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
-SETTINGS = (ROOT / "server" / "settings.md").read_text(encoding="utf-8")
 WIRE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
 GUIDES = [
     ROOT / "README.md",
@@ -69,24 +65,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
-def test_every_variable_is_documented_with_its_default() -> None:
-    for variable in VARIABLES:
-        default = f"`{variable.default}`" if variable.default else ""
-        assert f"| {variable.name} | {default} | {variable.meaning} |" in SETTINGS
-
-
-def test_every_error_code_is_documented_with_its_status() -> None:
-    for code, (status, _) in CODES.items():
-        assert f"| {status} | `{code}` |" in WIRE
-    for code in JOB_CODES:
-        assert f"`{code}`" in WIRE
-
-
-def test_every_route_is_documented(server: Server) -> None:
-    document = httpx.get(server.base + "/openapi.json").json()
-    for path, operations in document["paths"].items():
-        for method in operations:
-            assert f"`{method.upper()} {path}`" in WIRE
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_the_tables_of_settings_plans_routes_and_codes_are_those_of_the_code(page: str, server: Server) -> None:
+    openapi = httpx.get(server.base + "/openapi.json").json()
+    shown = (ROOT / page).read_text(encoding="utf-8")
+    assert shown == reference.renewed(page, openapi), "make them anew with: .venv/bin/python -m scripts.reference"
 
 
 def test_every_event_is_documented() -> None:
@@ -96,16 +79,6 @@ def test_every_event_is_documented() -> None:
         sent |= set(re.findall(r'_log\(\w+, "([a-z_.]+)"', path.read_text(encoding="utf-8")))
     assert {"word", "segment", "job.status", "job.progress"} <= sent
     assert [name for name in sorted(sent) if f"`{name}`" not in WIRE] == []
-
-
-def test_the_plans_are_documented() -> None:
-    plans = Limits.from_toml(BUILT_IN.read_text()).plans
-    row = "| requests per minute | 30 per address | " + " | ".join(
-        str(plan.requests_per_minute) for plan in plans.values()
-    )
-    assert row in SETTINGS
-    assert f"| transcriptions per month | | {plans['free'].transcriptions_per_month} |" in SETTINGS
-    assert f"| audio per file | | {plans['free'].audio_minutes_per_file} min |" in SETTINGS
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if not any(word in block for word in NOT_TRIED)])
@@ -167,27 +140,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "estimator",
-        "pipeline",
-        "pipeline/ingest",
-        "pipeline/recognition",
-        "pipeline/text",
-        "server/live",
-        "server/dialects/deepgram",
-        "server/dialects/openai",
-        "server/storage",
-    ],
-)
-def test_a_folders_readme_names_each_of_its_files(folder: str) -> None:
-    place = ROOT / folder
-    text = (place / "README.md").read_text(encoding="utf-8")
-    others = [page.parent for page in place.rglob("README.md") if page.parent != place]
-    files = [path for path in place.rglob("*.py") if not any(path.is_relative_to(other) for other in others)]
-    names = sorted({path.name for path in files} - {"__init__.py"})
-    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)] == []
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in PAGES if page.name == "README.md"])
+def test_every_python_file_that_a_readme_names_exists(page: str) -> None:
+    files = [path.as_posix() for place in (*PLACES, "scripts", "tests") for path in (ROOT / place).rglob("*.py")]
+    named = set(re.findall(r"[\w/]*\w\.py\b", (ROOT / page).read_text(encoding="utf-8")))
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name.lstrip('/')}") for path in files)] == []
 
 
 def test_every_file_that_the_security_page_names_exists() -> None:

@@ -101,13 +101,14 @@ def milliseconds(position: int) -> int:
 
 
 def cues(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
-    """Return runs of words, each in order of its starts, as cues of *shape* that never overlap. Each word appears once.
+    """Return cues of *shape* that never overlap, with each word once.
+
+    *runs*: words in order of their starts. No cue has words of two runs, so a further run changes only the end of the
+    last cue.
+    *duration*: no cue ends later, but for words without length, which get 1 ms each.
 
     A cue starts with its first word. It ends with its last word, or later if it needs time to be read and silence
-    follows. It never ends after *duration*, after the start of the next cue, or longer than max_cue_s after its start.
-    Words without length or at equal times get 1 ms each, one after the other; only these may end after *duration*.
-    Words wider than a line are cut into parts. No cue has words of two runs: when a run is added, the cues before it
-    stay as they are, but for the end of the last one.
+    follows, but before the next cue and at most max_cue_s after its start. Words wider than a line are cut into parts.
     """
     found: list[Cue] = []
     for words in runs:

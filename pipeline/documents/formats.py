@@ -14,10 +14,8 @@ from pipeline.audio import seconds
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, columns, cues, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
+from pipeline.documents.service_v1 import SCHEMA
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
-
-SCHEMA = "service_v1"
-"""The name of the JSON file's schema, which service_v1.json in this folder describes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class OutputFormat:
 
 
 def service_v1(transcript: Transcript, heading: Heading) -> bytes:
-    """Return the transcript as UTF-8 JSON of the schema service_v1, with `words` only if the heading asks for it."""
+    """Return the transcript as UTF-8 JSON of the type ServiceV1, with `words` only if the heading asks for it."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "job_id": heading.job_id,
@@ -148,9 +146,10 @@ def growing_vtt(
 ) -> bytes:
     """Return WebVTT of a recording of which the first *duration* samples are known.
 
-    When more segments follow, the cues stay as they are, but for the end of the last one. If voices are distinguished,
-    *speakers* has the speaker of each word that has one yet, and a cue gets the voice that speaks most of its words.
-    Speakers do not change how cues are cut, because the label of a word may still change.
+    *speakers*: the speaker of each word that has one yet. A cue gets the voice of most of its words. Speakers do
+    not change how cues are cut, because the label of a word may still change.
+
+    When more segments follow, the cues stay as they are, but for the end of the last one.
     """
     if speakers is None:
         return _webvtt(_cues(segments, duration, shape, growing=True))

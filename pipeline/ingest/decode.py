@@ -358,9 +358,9 @@ def _hole(at_s: float | None, due_s: float | None) -> int:
 
 
 def _is_off(at_s: float | None, due_s: float) -> bool:
-    """Return whether the time stamp *at_s* of a frame counts, because it differs much from *due_s*, the expected time.
+    """Return whether the time stamp *at_s* of a frame differs so much from the expected time *due_s* that it counts.
 
-    Otherwise the expected time counts, so that small differences add up: if each lost packet of 20 ms were ignored, all
+    Otherwise the expected time counts, so that small differences add up. If each lost packet of 20 ms were ignored, all
     later words would be early.
     """
     return at_s is not None and not -OVERLAP <= position(at_s - due_s) < HOLE

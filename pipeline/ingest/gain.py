@@ -133,9 +133,10 @@ def levels_db(windows: Windows) -> list[float]:
 def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
     """Return the samples of one request with quiet speech raised and a constant offset removed.
 
-    Returns the same object if nothing changes. *spans* has the indices between which somebody speaks, some of them
-    perhaps outside the samples; if it is empty, all samples count as speech. The gain at each place is that which the
-    loudest speech within _AROUND needs. So a distant voice is raised, and a close one in the same window is not.
+    *spans*: starts and ends of speech, as indices, which may lie outside the samples. If empty, all counts as speech.
+
+    Each place gets the gain that the loudest speech within _AROUND needs. So a distant voice is raised, and a close one
+    in the same window is not. Returns the same object if nothing changes.
     """
     offset = float(np.mean(samples)) if len(samples) else 0.0
     if abs(offset) > _OFFSET:

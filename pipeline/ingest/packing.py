@@ -29,13 +29,17 @@ AROUND = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingOptions:
-    """All lengths in samples. decisions.md has the measurements behind the numbers."""
+    """All lengths in samples. Word errors are of the small test model."""
 
     segmenter: SegmenterOptions = field(default_factory=SegmenterOptions)
-    target: int = position(10)  # encoding a long window costs more per second than a short one
+    # Encoding a long window costs more per second than a short one. 5 s made more jobs for the same words; with 15 and
+    # 20 s word errors rose from 6 to 9 %.
+    target: int = position(10)
     longest: int = LONGEST_JOB  # the engine accepts no more
     pause: int = position(2)  # longer silence costs encoding and makes models invent words
-    lead: int = position(1)  # audio of a job before its speech: voice detectors miss first words that recognisers find
+    # Audio of a job before its speech: voice detectors miss soft first words that recognisers find. By telephone 5.3 %
+    # instead of 7.8 % of 474 words were wrong, for nothing, because the window is as long anyway.
+    lead: int = position(1)
 
     def __post_init__(self) -> None:
         """Raise ValueError if jobs could exceed *longest* with these options."""

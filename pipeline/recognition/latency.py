@@ -11,7 +11,8 @@ or because a second hypothesis has it too.
 - *accurate* treats the whole stream as an opening. Every word waits, and every window is recognised as carefully as a
   final.
 
-Readers see waiting words as partials. decisions.md has the measurements.
+Readers see waiting words as partials. Of 835 words in conditions on which nothing was chosen, low had 15 wrong (final
+after 0.45 s in the median), balanced 14 (0.67 s), accurate 6 (3.05 s).
 """
 
 from dataclasses import replace
@@ -25,7 +26,11 @@ SETTLED, STEP = position(2.7), position(1)
 """With ACCURATE a word waits at most as long as both together and a short pause: 4 s."""
 
 OPENING, SURE, FIRST_SURE = position(4), 0.55, 0.45
-"""With BALANCED: the length of an opening, and the probability from which a word, or the first word, does not wait."""
+"""With BALANCED: the length of an opening, and the probability from which a word, or the first word, does not wait.
+
+If nothing waits, 10 of 20 starts of one recording had a wrong word; if every word waits, p95 of short sessions is
+3.4 s. The first word is mostly right where it is doubtful: how a text begins is unclear, not what was said.
+"""
 
 PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
 """The silence that ends a turn in an opening, with BALANCED and with ACCURATE. Shorter pauses are common there."""
@@ -37,7 +42,7 @@ EVER = 1 << 62
 def with_latency(options: StreamOptions, latency: str, *, patient: bool = False) -> StreamOptions:
     """Return *options* with the numbers of one of LATENCIES.
 
-    *patient*: nobody waits for the end of a turn, so turns may end later, and with BALANCED first words may be final
+    *patient*: nobody waits for the end of a turn, so turns may end later; with BALANCED also first words may be final
     later.
     """
     agreement, turns = options.agreement, options.turns

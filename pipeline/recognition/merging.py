@@ -68,8 +68,10 @@ CHANGE = 0.01
 def merge(first: Sequence[Word], again: Sequence[Word], span: Span, *, near: int = NEAR) -> tuple[Word, ...]:
     """Return the words of the *first* hypothesis, changed by the words of the second one, *again*, in *span*.
 
-    Both are in order, and so is the result; a word that reaches into the next one is shortened. Words of *again* around
-    *span* help to align and are not inserted. *near* is how far apart both hypotheses may place the same word.
+    *span*: words of *again* outside it help to align, but are not inserted.
+    *near*: how far apart both hypotheses may place the same word.
+
+    Both are in order, and so is the result. A word that reaches into the next one is shortened.
     """
     first = _with_crowded_words_moved(first, again, span)
     here = [at for at, word in enumerate(first) if word.end >= span[0] - REACH and word.start <= span[1] + REACH]
@@ -113,10 +115,12 @@ def _end_of_crowd(words: Sequence[Word], begin: int) -> int:
 def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -> tuple[list[Word], int]:
     """Return those of *words* that come after the final ones, and how many whole words come before them.
 
-    *committed* are the last final words, and *end* is the position before which no word becomes final any more. Each
-    place between two units of *words* gets a point for each word of *committed* that comes before it, in order, and MET
-    if the last of them ends there. It loses two points for each second between it and *end*. The new words begin at the
-    place with the most points. A word in which nobody pauses counts as no longer than it can take.
+    *committed*: the last final words.
+    *end*: the position before which no word becomes final any more.
+
+    Each place between two units of *words* gets a point for each word of *committed* before it, in order, and MET if
+    the last of them ends there. It loses two points for each second between it and *end*. New words begin at the place
+    with the most points. A word without a pause in it counts as no longer than it can take.
     """
     tail = units_of(committed[-TAIL:])
     units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in words])

@@ -1,17 +1,20 @@
-"""Shares one loaded model among all sessions and files: decides which window is recognised next, and with which others.
+"""Shares the loaded models among all sessions and files: which window is recognised next, and with which others.
+
+Each loaded model has a Scheduler. All of them share one CallOrder, because they share the machine.
 
 Theory. A call cannot be interrupted, so a window waits for the calls that have begun, and everything else is a question
 of order:
 
-- As many calls run at the same time as the engine has replicas, each on its own thread. While people speak, files may
-  use only some of the replicas and only short calls, so that a live window seldom waits for a file.
-- When a call can start, the most urgent window is taken: live windows before files, finals before partials, then the
-  one that has waited longest. Among files, the tenant comes first that has used the model least.
+- As many calls of a model run at the same time as its engine has replicas, each on its own thread. A call takes one
+  replica's share of the machine, and the shares of all calls are never more than the whole. While people speak, files
+  may use only some of the replicas and only short calls, so that a live window seldom waits for a file.
+- When a call can start, the most urgent window of all models is taken: live windows before files, finals before
+  partials, then the one that has waited longest. Among files, the tenant comes first that has used the models least.
 - Other windows of the same bucket join the call; windows of files join only as long as the call stays short.
 - No window waits for a batch to fill. When more windows come than the model can take one by one, several are waiting at
   the start of the next call, and so they form a batch.
 
-A Scheduler belongs to one event loop.
+A Scheduler and its order belong to one event loop.
 """
 
 import asyncio
@@ -40,7 +43,11 @@ STARVING_S = 3.0
 """A file that has waited this long goes before live windows, once, so that live sessions never stop all files."""
 
 LATE_S = 1.0
-"""No session is admitted while live windows wait longer than this, as a moving average of the longest wait."""
+"""No session is admitted while live windows wait longer than this, as a moving average of the longest wait.
+
+An average of all waits hides load, because finals go first. The model's utilisation rises too late: with a limit of
+0.85 so many sessions were admitted that words were final after 38 s.
+"""
 
 FILES_S = 2.0
 """The longest that one call of files should take, because a person who begins to speak waits for its end.
@@ -64,6 +71,9 @@ LANGUAGE_WINDOWS = 8
 
 MEMORY_S = 10.0
 """After this time the weight of work in the average utilisation has fallen to a third."""
+
+_ROUNDING = 1e-6
+"""Shares of the machine are fractions: three thirds may be a little more than one."""
 
 NICE = 10
 """The nice value of the threads that call the model: lower priority than the event loop."""
@@ -105,8 +115,9 @@ class SchedulerStatistics:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """Work for the model, and the future that its caller waits for."""
+    """Work for a model, and the future that its caller waits for."""
 
+    scheduler: "Scheduler"  # of the model
     run: Callable[[Sequence[Any]], Sequence[Any]]  # called with the items of all work in one call
     item: Any
     bucket: Hashable
@@ -117,23 +128,142 @@ class _Work:
     newer: Callable[[], DecodeRequest | None] | None = None
     done: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    def shares_call(self, first: "_Work") -> bool:
+        """Return whether this can be in one call with *first*."""
+        return self.scheduler is first.scheduler and self.bucket == first.bucket
+
+
+class CallOrder:
+    """The work of all models that waits, and the calls that run: one order for one machine."""
+
+    def __init__(self) -> None:
+        self.waiting: list[_Work] = []
+        self.fairness = _Fairness()
+        self.behind_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
+        self._calling: dict[asyncio.Task[None], _Work] = {}  # the calls that run, by their first work
+        self._spoken_at = -math.inf  # when the last live window came
+
+    def add(self, work: _Work) -> None:
+        """Let *work* wait, and start what can start."""
+        if work.urgency is not Urgency.BATCH:
+            self._spoken_at = work.since
+        self.fairness.enter(work.tenant)
+        self.waiting.append(work)
+        self.call_next()
+
+    def call_next(self) -> None:
+        """Start as many calls as may run, for the work that waits."""
+        while True:
+            first = min(self._callable, key=self._rank, default=None)
+            if first is None:
+                self.behind_s = 0.0
+                return
+            used = self._used + first.scheduler.share - _ROUNDING
+            if used > 1:
+                return
+            self._count_behind()
+            if first.urgency is Urgency.BATCH and self._people_speak and used > first.scheduler.file_share:
+                return
+            group = self._choose(first)
+            self.waiting = [work for work in self.waiting if work not in group]
+            group[0].scheduler.weigh()
+            calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
+            self._calling[calling] = group[0]
+
+    def running(self, scheduler: "Scheduler") -> int:
+        """Return how many calls of a model run."""
+        return sum(work.scheduler is scheduler for work in self._calling.values())
+
+    @property
+    def _callable(self) -> list[_Work]:
+        """The waiting work of models that can be called: each answers, and has a replica left."""
+        return [work for work in self.waiting if work.scheduler.answers]
+
+    @property
+    def _used(self) -> float:
+        """The part of the machine that calls use. A call that hangs is not counted."""
+        return sum(work.scheduler.share for work in self._calling.values() if work.scheduler.answers)
+
+    @property
+    def _people_speak(self) -> bool:
+        return time.monotonic() - self._spoken_at < PAUSE_S
+
+    def _choose(self, first: _Work) -> list[_Work]:
+        """Return the most urgent work and what shares its call, most urgent first."""
+        self._renew(first)
+        order = sorted(self.waiting, key=self._rank)
+        same = [first, *(work for work in order if work is not first and work.shares_call(first))]
+        files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first)]
+        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files]
+        group = group[: first.scheduler.max_batch]
+        for work in group[1:]:
+            self._renew(work)
+        # A renewed window may be of another bucket. It comes soon.
+        return [work for work in group if work.shares_call(first)]
+
+    def _file_windows(self, first: _Work) -> int:
+        """Return how many windows of files may be in the call of *first*."""
+        window_s = first.scheduler.file_window_s
+        if not window_s:  # it is not known how long they take
+            return 1 if self._people_speak else first.scheduler.max_batch
+        soon = int((FILES_AMID_SPEECH_S if self._people_speak else FILES_S) / window_s)
+        return max(soon, first.urgency is Urgency.BATCH)
+
+    @staticmethod
+    def _renew(work: _Work) -> None:
+        """Replace a window by the newest one of the same stream, at the same place in the queue."""
+        try:
+            newest = work.newer() if work.newer is not None else None
+        except Exception as error:  # noqa: BLE001  report it to this stream only: others share the call
+            _fail(work, error)
+            return
+        if newest is not None:
+            work.item, work.bucket = newest, work.scheduler.bucket(newest)
+            work.urgency, work.audio_s = _urgency(newest), len(newest.samples) / RATE
+
+    def _rank(self, work: _Work) -> tuple[float, float, float]:
+        """Return the key by which waiting work is sorted, the most urgent first."""
+        if work.urgency is not Urgency.BATCH:
+            return (work.urgency, 0.0, work.since)
+        starving = time.monotonic() - max(work.since, self.fairness.last_batch) > STARVING_S
+        starving = starving and not any(call.urgency is Urgency.BATCH for call in self._calling.values())
+        return (-1.0 if starving else work.urgency, self.fairness.time_used(work.tenant), work.since)
+
+    async def _call(self, group: Sequence[_Work]) -> None:
+        """Run one call, and start what can start after it."""
+        try:
+            await group[0].scheduler.call(group)
+        finally:
+            calling = asyncio.current_task()
+            assert calling is not None
+            del self._calling[calling]
+            self.call_next()
+
+    def _count_behind(self) -> None:
+        """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
+        since = [work.since for work in self.waiting if work.urgency is not Urgency.BATCH]
+        if not since:
+            self.behind_s = 0.0
+            return
+        more_s = time.monotonic() - min(since) - self.behind_s
+        self.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
+
 
 class Scheduler:
     """Gives the windows of all tenants to one engine, in calls that run on threads."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, order: CallOrder | None = None) -> None:
+        """*order* is that of the other models on this machine. None: there is no other model."""
         self._engine = engine
+        self._order = order or CallOrder()
         self._longest_call_s = LONGEST_CALL_S
         self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
-        self._waiting: list[_Work] = []
-        self._calling: dict[asyncio.Task[None], Urgency] = {}  # the calls that run
-        self._hanging = 0  # how many of them have taken too long
-        self._fairness = _Fairness()
+        self._hanging = 0  # how many calls have taken too long
         self._numbers = SchedulerStatistics()
         self._weighed_at = time.monotonic()
-        self._spoken_at = -math.inf  # when the last live window came
-        self._file_window_s = 0.0  # the average time of the model for one window of a file; 0: unknown
         self._closed = False
+        self.file_window_s = 0.0
+        """The average time of the model for one window of a file; 0: unknown."""
 
     async def recognise(
         self,
@@ -143,16 +273,16 @@ class Scheduler:
         urgency: Urgency | None = None,
         newer: Callable[[], DecodeRequest | None] | None = None,
     ) -> RecognitionResult:
-        """Return what is recognised in *request*. Without *urgency* it is a live window. May be cancelled.
+        """Return what is recognised in *request*. May be cancelled. Raises EngineFailed, EngineTimeout.
 
-        *newer* is called when the turn of *request* comes. If it returns a newer request of the same stream, that one
-        is answered instead. Raises EngineFailed, EngineTimeout.
+        *urgency*: left out, that of a live window.
+        *newer*: called when the turn of *request* comes; a newer request that it returns is answered instead.
         """
         if urgency is None:
             urgency = _urgency(request)
         audio_s = len(request.samples) / RATE
-        bucket = self._engine.bucket(request)
-        work = _Work(self._engine.recognise, request, bucket, urgency, tenant, audio_s, time.monotonic(), newer)
+        bucket, now = self.bucket(request), time.monotonic()
+        work = _Work(self, self._engine.recognise, request, bucket, urgency, tenant, audio_s, now, newer)
         result: RecognitionResult = await self._submit(work)
         return result
 
@@ -163,111 +293,64 @@ class Scheduler:
         """
         windows = windows[:LANGUAGE_WINDOWS]
         audio_s = sum(map(len, windows)) / RATE
-        work = _Work(self._detect, windows, object(), Urgency.BATCH, tenant, audio_s, time.monotonic())
+        work = _Work(self, self._detect, windows, object(), Urgency.BATCH, tenant, audio_s, time.monotonic())
         found: tuple[str, float] = await self._submit(work)
         return found
 
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the model could take *growth* times as many live windows as in the last seconds."""
-        if self._hanging or self._numbers.behind_s * growth > LATE_S:
+        if self._hanging or self._order.behind_s * growth > LATE_S:
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     def statistics(self) -> SchedulerStatistics:
-        return replace(self._numbers, waiting=len(self._waiting), utilisation=self._utilisation)
+        waiting = sum(work.scheduler is self for work in self._order.waiting)
+        behind_s, utilisation = self._order.behind_s, self._utilisation
+        return replace(self._numbers, waiting=waiting, behind_s=behind_s, utilisation=utilisation)
 
     def close(self) -> None:
         """Refuse more work, and fail what waits with EngineFailed. Waits for the calls that run, unless one hangs."""
         self._closed = True
-        for work in self._waiting:
-            _fail(work, EngineFailed("the recogniser was closed"))
-        self._waiting.clear()
+        self._fail_waiting(EngineFailed("the recogniser was closed"))
         self._threads.shutdown(wait=not self._hanging, cancel_futures=True)
+
+    @property
+    def share(self) -> float:
+        """The part of the machine that one call uses."""
+        return 1 / self._engine.replicas
+
+    @property
+    def file_share(self) -> float:
+        """The part of the machine that must be enough for all calls while people speak, if files are to be called."""
+        return self._engine.file_replicas_amid_speech * self.share
+
+    @property
+    def max_batch(self) -> int:
+        return self._engine.max_batch
+
+    @property
+    def answers(self) -> bool:
+        """Whether the model can be called: it is not closed, and no call of it hangs."""
+        return not self._closed and not self._hanging
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        return self._engine.bucket(request)
 
     async def _submit(self, work: _Work) -> Any:
         if self._closed:
             raise EngineFailed("the recogniser was closed")
         if self._hanging:
             raise EngineTimeout("the recogniser does not answer")
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._order.waiting) >= MAX_WAITING:
             raise Overloaded("too many windows wait for the recogniser")
-        if work.urgency is not Urgency.BATCH:
-            self._spoken_at = work.since
-        self._fairness.enter(work.tenant)
-        self._waiting.append(work)
-        self._call_next()
+        self._order.add(work)
         try:
             return await work.done
         finally:
-            if work in self._waiting:
-                self._waiting.remove(work)
+            if work in self._order.waiting:
+                self._order.waiting.remove(work)
 
-    def _call_next(self) -> None:
-        """Start as many calls as may run, for the work that waits."""
-        while not self._closed and not self._hanging:
-            if self._has_room(Urgency.FINAL):
-                self._count_behind()
-            if not self._waiting or not any(map(self._has_room, Urgency)):
-                return
-            group = self._choose()
-            if not self._has_room(group[0].urgency):
-                return
-            self._waiting = [work for work in self._waiting if work not in group]
-            self._weigh()
-            calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
-            self._calling[calling] = group[0].urgency
-
-    def _has_room(self, urgency: Urgency) -> bool:
-        """Return whether one more call of this urgency may start."""
-        return len(self._calling) < (self._most_file_calls if urgency is Urgency.BATCH else self._engine.replicas)
-
-    @property
-    def _most_file_calls(self) -> int:
-        """A call of files starts only while fewer calls than this run."""
-        spoken = time.monotonic() - self._spoken_at < PAUSE_S
-        return self._engine.file_replicas_amid_speech if spoken else self._engine.replicas
-
-    def _choose(self) -> list[_Work]:
-        """Return the most urgent work and what shares its call, most urgent first."""
-        now = time.monotonic()
-        order = sorted(self._waiting, key=lambda work: self._rank(work, now))
-        first = order[0]
-        self._renew(first)
-        same = [work for work in order if work.bucket == first.bucket]
-        files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first, now)]
-        group = [work for work in same if work.urgency is not Urgency.BATCH or work in files][: self._engine.max_batch]
-        for work in group[1:]:
-            self._renew(work)
-        # A renewed window may be of another bucket. It comes soon.
-        return [work for work in group if work.bucket == first.bucket]
-
-    def _file_windows(self, first: _Work, now: float) -> int:
-        """Return how many windows of files may be in the call of *first*."""
-        spoken = now - self._spoken_at < PAUSE_S
-        if not self._file_window_s:  # it is not known how long they take
-            return 1 if spoken else self._engine.max_batch
-        soon = int((FILES_AMID_SPEECH_S if spoken else FILES_S) / self._file_window_s)
-        return max(soon, first.urgency is Urgency.BATCH)
-
-    def _renew(self, work: _Work) -> None:
-        """Replace a window by the newest one of the same stream, at the same place in the queue."""
-        try:
-            newest = work.newer() if work.newer is not None else None
-        except Exception as error:  # noqa: BLE001  report it to this stream only: others share the call
-            _fail(work, error)
-            return
-        if newest is not None:
-            work.item, work.bucket = newest, self._engine.bucket(newest)
-            work.urgency, work.audio_s = _urgency(newest), len(newest.samples) / RATE
-
-    def _rank(self, work: _Work, now: float) -> tuple[float, float, float]:
-        """Return the key by which waiting work is sorted, the most urgent first."""
-        if work.urgency is not Urgency.BATCH:
-            return (work.urgency, 0.0, work.since)
-        starving = now - max(work.since, self._fairness.last_batch) > STARVING_S
-        starving = starving and Urgency.BATCH not in self._calling.values()
-        return (-1.0 if starving else work.urgency, self._fairness.time_used(work.tenant), work.since)
-
-    async def _call(self, group: Sequence[_Work]) -> None:
+    async def call(self, group: Sequence[_Work]) -> None:
+        """Call the engine with the items of *group*, and give each its answer. The order calls this."""
         began = time.monotonic()
         items = [work.item for work in group]
         answering = asyncio.get_running_loop().run_in_executor(self._threads, group[0].run, items)
@@ -275,18 +358,23 @@ class Scheduler:
             await asyncio.wait({answering}, timeout=self._longest_call_s)
             if not answering.done():
                 self._hanging += 1
-                for work in [*group, *self._waiting]:
-                    _fail(work, EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s"))
-                self._waiting.clear()
+                late = EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s")
+                for work in group:
+                    _fail(work, late)
+                self._fail_waiting(late)
+                self._order.call_next()  # other models can be called
                 await asyncio.wait({answering})  # until it comes back, if ever, nothing else can be asked
                 self._hanging -= 1
             self._answer(group, answering)
         finally:
             self._count_call(group, began)
-            calling = asyncio.current_task()
-            assert calling is not None
-            del self._calling[calling]
-            self._call_next()
+
+    def _fail_waiting(self, error: Exception) -> None:
+        """Fail all work that waits for this model."""
+        for work in self._order.waiting:
+            if work.scheduler is self:
+                _fail(work, error)
+        self._order.waiting = [work for work in self._order.waiting if work.scheduler is not self]
 
     def _answer(self, group: Sequence[_Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
         error = answering.exception()
@@ -305,37 +393,29 @@ class Scheduler:
 
     @property
     def _utilisation(self) -> float:
-        busy = len(self._calling) / self._engine.replicas
+        busy = self._order.running(self) * self.share
         weight = 1 - math.exp(-(time.monotonic() - self._weighed_at) / MEMORY_S)
         return self._numbers.utilisation + weight * (busy - self._numbers.utilisation)
 
-    def _count_behind(self) -> None:
-        """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
-        since = [work.since for work in self._waiting if work.urgency is not Urgency.BATCH]
-        if not since:
-            self._numbers.behind_s = 0.0
-            return
-        more_s = time.monotonic() - min(since) - self._numbers.behind_s
-        self._numbers.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
-
     def _count_call(self, group: Sequence[_Work], began: float) -> None:
-        self._weigh()
+        self.weigh()
         now = time.monotonic()
         self._numbers.calls += 1
         took_s = now - began
+        fairness = self._order.fairness
         for work in group:
             counts = self._numbers.work[work.urgency]
             counts.windows += 1
             counts.audio_s += work.audio_s
             counts.waited_s += began - work.since
             counts.busy_s += took_s / len(group)
-            self._fairness.spend(work.tenant, took_s / len(group))
+            fairness.spend(work.tenant, took_s / len(group))
         if group[0].urgency is Urgency.BATCH:
-            self._fairness.last_batch = now
-            weight = CALL_SMOOTHING if self._file_window_s else 1.0
-            self._file_window_s += weight * (took_s / len(group) - self._file_window_s)
+            fairness.last_batch = now
+            weight = CALL_SMOOTHING if self.file_window_s else 1.0
+            self.file_window_s += weight * (took_s / len(group) - self.file_window_s)
 
-    def _weigh(self) -> None:
+    def weigh(self) -> None:
         """Count the time since the last call of this method in the utilisation, before calls begin or end."""
         self._numbers.utilisation = self._utilisation
         self._weighed_at = time.monotonic()

@@ -3,7 +3,7 @@
 If only silence counts, every turn ends after the same pause, whatever was said. If meaning counts too, a short pause is
 enough after a sentence that sounds finished, and a longer one is needed otherwise. So each pause is checked while it is
 short, and once or twice again later, because a speaker who stays silent has probably finished. If no check finds an
-end, the turn ends after TurnOptions.endpointing. decisions.md has the measurements behind the numbers.
+end, the turn ends after TurnOptions.endpointing.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,11 @@ class Eagerness:
 
 
 SHORT, LONGER = 3 * WINDOW, 16 * WINDOW
-"""A tenth of a second, as with more silence the model is worse, and half a second, for turns such as "Hello"."""
+"""A tenth of a second and half a second.
+
+With more silence the model is less sure (area under the curve 0.87 after 0.1 s, 0.80 after 0.8 s), except for very
+short turns such as "Hello": 0.32 after 0.1 s, 0.96 after half a second.
+"""
 
 MEDIUM = Eagerness(((SHORT, 0.7), (LONGER, 0.95)), position(3))
 
@@ -50,7 +54,9 @@ class TurnCheckOptions:
 
     eagerness: Eagerness = MEDIUM
     speech: float = 0.35  # frames with this probability of speech are no silence
-    gap: int = 9 * WINDOW  # longer silences are cut to this
+    # Longer silences are cut to this. A clause is a whole sentence without the one before it: of 23 pauses in sentences
+    # 7 ended a turn so, 10 with silences as they were, 18 with the turn alone.
+    gap: int = 9 * WINDOW
     apart: int = position(1.5)  # speech before a longer silence is not looked at with a later turn
     open_until: int | None = None  # as in with_turn_checks()
 

@@ -94,8 +94,9 @@ class Addresses:
     def unfinished_from(self, words: Sequence[Word], *, held_longest: bool) -> int:
         """Return the index of the first word of an address that is hidden unfinished, because words must be released.
 
-        It is len(words) if there is none. *held_longest*: the words were held for the longest time, so a long first
-        part alone counts as well.
+        It is len(words) if there is none.
+
+        *held_longest*: the words were held for the longest time, so a long first part alone counts too.
         """
         row, places = self._row(words)
         found = _BEGUN_SURELY.search(row) or (_LOCAL_CUT_OFF.search(row) if held_longest else None)

@@ -86,7 +86,8 @@ class WordRun:
 class Reader:
     """Reads the figures of one language.
 
-    *asides*: words that people say in between, such as "okay", do not end a number. *ranges*: "or" does not either.
+    *asides*: words that people say in between, such as "okay", do not end a number.
+    *ranges*: "or" does not end it either.
     """
 
     language: str | None

@@ -115,10 +115,12 @@ class Redactor:
     ) -> list[Span]:
         """Return what must be hidden in *words*, in order and without overlaps.
 
-        *before* has the words directly before them, *begun* the figures of a number that continues in them. *least* is
-        given when the words can be held no longer: a number that may go on after them is hidden if it has at least so
-        many figures already. *held_longest*: they were held for the longest time. *groups*: groups of a card that were
-        said before them. *card_awaited*: a card was mentioned, so a group of figures at the end belongs to it.
+        *before*: the words directly before them.
+        *begun*: the figures of a number that continues in them.
+        *least*: if the words can be held no longer, a number that may go on is hidden with at least so many figures.
+        *held_longest*: they were held for the longest time.
+        *groups*: groups of a card that were said before them.
+        *card_awaited*: a card was mentioned, so a group of figures at the end belongs to it.
         """
         found: list[Span] = []
         if "email" in self.kinds:

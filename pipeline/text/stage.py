@@ -7,10 +7,10 @@ the beginning of a card number, so its words are held until the number is comple
 - nobody spoke for PAUSE after it (in files for longer if it may be a group of a card), or
 - it was held for MAX_HELD, or MAX_HELD_WORDS are held. Then the words before the longest pause are released.
 
-If secrets are to be hidden, the third case releases all words. It hides the figures of a number that may go on, and
-remembers where they ended (`_hidden_to`), so that the rest of the number is hidden when it comes. Redaction works on
-the recognised words, before any other step, because another step could break a number up. The other steps never touch a
-label. Words are taken one by one, so the text does not depend on how they were cut into requests.
+With redaction the third case releases all words. It hides the figures of a number that may go on, and notes where they
+ended (`_hidden_to`), so that the rest is hidden when it comes. Redaction works on the recognised words, before any
+other step, because another step could break a number up. No other step touches a label. Words are read one by one, so
+the text does not depend on how they were cut into requests.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ from pipeline.words import Word
 
 MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
-"""The most words that are held, and the most audio from the start of the first one."""
+"""The most words that are held, and the most audio from the start of the first one: readers wait for them."""
 
 HIDDEN_PAUSE = position(4.0)
 """The longest pause within a secret that has its label already: a figure in the pause may not have been recognised."""
@@ -62,9 +62,10 @@ class TextStage:
         patient: bool = False,
         settings: TextSettings = USUAL_SETTINGS,
     ) -> None:
-        """Continue after the *earlier* words. If they end with a label, figures that follow may be part of its secret.
+        """Hold no words yet.
 
-        *patient* is for files: no reader waits for the words, so more is held, also what may begin an address.
+        *earlier*: the words before. If they end with a label, figures that follow may be part of its secret.
+        *patient*: for files. No reader waits for the words, so more is held, also what may begin an address.
         """
         self._options = options
         self._settings = settings

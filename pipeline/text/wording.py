@@ -61,8 +61,8 @@ class Replacer:
     def apply(self, words: Sequence[Word], before: str) -> list[Word]:
         """Return *words*, which come after the word *before*, with the wanted text.
 
-        A phrase becomes one word that lasts as long, and keeps its marks. If it is left out, the mark after it that
-        ends a sentence stays.
+        A phrase becomes one word with the same time and marks. If the wanted text is empty, only a mark that ends a
+        sentence stays.
         """
         written: list[Word] = []
         at = 0

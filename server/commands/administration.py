@@ -6,6 +6,8 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import to_builtins
+
 from server.accounts.issuing import issue_key, open_account
 from server.accounts.plans import read_limits
 from server.clock import now_ms
@@ -96,7 +98,8 @@ async def _create_key(storage: Storage, given: argparse.Namespace, config: Confi
             name=given.name,
             retention=given.retention,
         )
-        return new_key(account, issued) | {"webhook_secret": account.webhook_secret_of(given.environment).current}
+        secret = account.webhook_secret_of(given.environment).current
+        return to_builtins(new_key(account, issued, webhook_secret=secret))
     account_or_none = await storage.accounts.account(given.account)
     if account_or_none is None:
         raise ConfigError(f"--account must be an existing account, got {given.account!r}")
@@ -105,7 +108,7 @@ async def _create_key(storage: Storage, given: argparse.Namespace, config: Confi
         await storage.accounts.add_key(issued.key)
     except TooManyKeys as error:
         raise ConfigError(f"--account must have fewer than {error.limit} keys that work, got {error.used}") from None
-    return new_key(account_or_none, issued)
+    return to_builtins(new_key(account_or_none, issued))
 
 
 async def _list_keys(storage: Storage, given: argparse.Namespace, _config: Config) -> Any:

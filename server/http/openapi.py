@@ -8,8 +8,7 @@ from server import __version__
 from server.http.bodies import JSON
 from server.http.codes import CODES
 from server.http.operation import Answer, Auth, Operation, Parameter
-from server.http.schema_parts import TEXT, ref
-from server.http.schemas import SCHEMAS
+from server.http.schemas import SCHEMAS, TEXT, ref
 from server.model import bounds
 
 PROBLEM = "application/problem+json"
@@ -141,6 +140,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         *BY_METHOD.get(operation.endpoint.method, ()),
         *(WITH_A_BODY if operation.bodies else ()),
         *(("invalid_json",) if JSON in operation.bodies else ()),
+        *(("invalid_request",) if any(one.place == "query" for one in operation.parameters) else ()),
         *(IN_PATHS[name][1] for name in _names_in_path(operation)),
         *(("version_gone",) if operation.deprecation is not None else ()),
     )

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
 
-import orjson
+from msgspec.json import encode as json_bytes
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.logs import log, path_for_log
 from server.model.errors import Refused
 
@@ -234,9 +234,9 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
         headers = {**problem.headers, **shape.headers(problem, request_id)}
         status = shape.statuses.get(problem.code, problem.status)
         return json_response(shape.body(problem, request_id), status, headers=headers)
-    body = problem.to_json(instance=quote(path), request_id=request_id)
-    return Response(orjson.dumps(body), problem.status, headers=problem.headers, media_type="application/problem+json")
+    body = json_bytes(problem.body(instance=quote(path), request_id=request_id))
+    return Response(body, problem.status, headers=problem.headers, media_type="application/problem+json")
 
 
 def json_response(value: object, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(value), status, headers=headers, media_type="application/json")
+    return Response(json_bytes(value), status, headers=headers, media_type="application/json")

@@ -7,12 +7,14 @@ unexpected error there is no Problem; operation.py answers it without details.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
+from msgspec import UNSET
+from msgspec.json import encode as json_bytes
 
 from pipeline.errors import AudioTooLong, PipelineError
 from server.clock import now_ms
 from server.http.codes import CODES
 from server.http.headers import seconds_until
+from server.model import answers
 from server.model.errors import (
     ConcurrencyLimited,
     FieldError,
@@ -67,25 +69,20 @@ class Problem(Refused):
         self.status, self.title = CODES[code]
         self.headers = {**CHALLENGES.get(code, {}), **(headers or {})}
 
-    def to_json(self, *, instance: str, request_id: str) -> dict[str, object]:
-        body: dict[str, object] = {
-            "type": TYPE_BASE + self.code,
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "instance": instance,
-            "code": self.code,
-            "request_id": request_id,
+    def body(self, *, instance: str, request_id: str) -> answers.Problem:
+        return answers.Problem.of(
+            self,
+            type=TYPE_BASE + self.code,
+            instance=instance,
+            request_id=request_id,
+            errors=[answers.Fault.of(error, pointer=error.path) for error in self.errors] or UNSET,
             **self.members,
-        }
-        if self.errors:
-            body["errors"] = [error.to_json() for error in self.errors]
-        return body
+        )
 
 
 def raw_answer(problem: Problem, *, request_id: str) -> bytes:
     """The bytes of an HTTP answer to a request that is not read. The connection must be closed after it."""
-    body = orjson.dumps(problem.to_json(instance="/", request_id=request_id))
+    body = json_bytes(problem.body(instance="/", request_id=request_id))
     headers = {
         "Content-Type": "application/problem+json",
         "Content-Length": str(len(body)),
@@ -123,7 +120,7 @@ def _pipeline(error: PipelineError) -> Problem | None:
 
 def _of_limit(error: LimitReached) -> Problem:
     """The Problem with the numbers of the limit. For a quota it asks clients not to try again by themselves."""
-    numbers = {"limit": error.limit, "used": error.used, "window": error.name, "violated-policies": [error.name]}
+    numbers = {"limit": error.limit, "used": error.used, "window": error.name, "violated_policies": [error.name]}
     wait_s = error.retry_after_s
     if error.resets_at:
         numbers["resets_at"] = iso(error.resets_at)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec.json import encode as json_bytes
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
@@ -89,7 +90,7 @@ class MessageTooBig(Exception):
 
 def own_error_frame(problem: Problem, path: str, request_id: str) -> bytes:
     """The error frame of the server's own API."""
-    return orjson.dumps({"type": "error", "error": problem.to_json(instance=path, request_id=request_id)})
+    return json_bytes({"type": "error", "error": problem.body(instance=path, request_id=request_id)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from pipeline.documents.cues import USUAL_SHAPE
-from pipeline.documents.formats import SCHEMA
+from pipeline.documents.service_v1 import SCHEMA
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
 from server.jobs.known_speakers import NAMES, REFERENCES

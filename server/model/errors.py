@@ -18,9 +18,10 @@ class FieldError:
     message: str
     pointer: str | None = None
 
-    def to_json(self) -> dict[str, str]:
-        pointer = self.pointer or "/" + self.param.replace("~", "~0").replace("/", "~1")
-        return {"param": self.param, "pointer": pointer, "code": self.code, "message": self.message}
+    @property
+    def path(self) -> str:
+        """The JSON Pointer of the member (RFC 6901)."""
+        return self.pointer or "/" + self.param.replace("~", "~0").replace("/", "~1")
 
 
 class RequestError(Exception):
@@ -31,7 +32,7 @@ class RequestError(Exception):
 
 
 class Refused(RequestError):
-    """A refusal without a class of its own. *members* are further facts for the client, such as numbers."""
+    """A refusal without a class of its own. *members* are further members of the answers.Problem, such as numbers."""
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ COMPLETED, FAILED and CANCELED are terminal: nothing in the table begins there.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from server.model.accounts import Quota
 from server.model.orders import Order, Source
@@ -69,7 +70,7 @@ class LiveProgress:
     settled_bytes: int | None = None  # the client need not send them again, even after a restart of the server
     lag_s: float | None = None  # from the arrival of the last final word's sound until the word was final
 
-    def to_json(self) -> dict[str, float | int | None]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "received_bytes": self.received_bytes,
             "received_seconds": self.received_s,

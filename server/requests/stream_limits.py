@@ -59,7 +59,7 @@ class StreamLimits:
                 "too_many_connections",
                 f"at most {said} may be open",
                 headers={"Retry-After": "5"},
-                members={"violated-policies": ["streams"]},
+                members={"violated_policies": ["streams"]},
             )
         with self._open.adding(*most):
             yield

@@ -17,11 +17,11 @@ from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
-from server.model import bounds
+from server.model import answers, bounds
 from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
-from server.model.instants import iso, iso_or_none
+from server.model.instants import iso
 from server.requests.access_control import bearer
 from server.requests.parts import RouteGroup
 from server.requests.request import own_job
@@ -124,7 +124,7 @@ class Accounts(RouteGroup):
         await self._count_signup(caller)
         account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **wanted)
         secret = account.webhook_secret_of(wanted["environment"]).current
-        return json_response(new_key(account, issued) | {"webhook_secret": secret}, 201)
+        return json_response(new_key(account, issued, webhook_secret=secret), 201)
 
     def _is_signup_token(self, credential: str) -> bool:
         token = self.parts.config.signup_token
@@ -145,7 +145,8 @@ class Accounts(RouteGroup):
         count.check("signups")
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:
-        return json_response({"object": "list", "data": [_key_body(key) for key in await self._keys(caller)]})
+        keys = [answers.Key.of(key, key_id=key.id) for key in await self._keys(caller)]
+        return json_response(answers.KeyList(keys))
 
     async def revoke_key(self, request: Request, caller: Caller) -> Response:
         key = await self._key(request, caller)
@@ -193,22 +194,20 @@ class Accounts(RouteGroup):
         used = await self.parts.storage.counters.amounts_used(estimates_of(account.id, caller.environment), windows)
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
-        return json_response({"plan": account.plan, "limits": limits, "usage": shown})
+        return json_response(answers.Usage(account.plan, limits, shown))
 
     async def create_token(self, request: Request, caller: Caller) -> Response:
         job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MAX_BODY)))
         job = await own_job(self.parts.storage.jobs, caller, job_id)
         expires_s = now_ms() // 1000 + ttl_s
         token = make_token(self.parts.keys, job_id=job.id, scope=scope, expires_s=expires_s)
-        return json_response({"token": token, "expires_at": iso(expires_s * 1000)}, 201)
+        return json_response(answers.Token(token, iso(expires_s * 1000)), 201)
 
     # --- webhook secrets -----------------------------------------------------------------------------------------
 
     async def webhook_secret(self, _request: Request, caller: Caller) -> Response:
         secret = caller.require_account()[0].webhook_secret_of(caller.environment)
-        return json_response(
-            {"created_at": iso(secret.created_at), "previous_expires_at": iso_or_none(secret.previous_expires_at)}
-        )
+        return json_response(answers.WebhookSecret.of(secret))
 
     async def rotate_webhook_secret(self, request: Request, caller: Caller) -> Response:
         overlap_s = _overlap_s(json_object(await body_of(request, most=MAX_BODY)), default=WEBHOOK_OVERLAP_S)
@@ -218,46 +217,18 @@ class Accounts(RouteGroup):
             fresh, previous=account.webhook_secret_of(caller.environment).current, previous_expires_at=expires_at
         )
         await self.parts.storage.accounts.rotate_webhook_secret(account.id, caller.environment, new)
-        return json_response(
-            {"webhook_secret": new.current, "created_at": iso(new.created_at), "previous_expires_at": iso(expires_at)},
-            201,
-        )
+        return json_response(answers.NewWebhookSecret.of(new, webhook_secret=new.current), 201)
 
 
-def new_key(account: Account, issued: Issued) -> dict[str, Any]:
+def new_key(account: Account, issued: Issued, **more: str) -> answers.NewKey:
     """The body of an answer with a new key and its secret."""
     key = issued.key
-    return {
-        "key_id": key.id,
-        "key": issued.secret,
-        "prefix": key.prefix,
-        "name": key.name,
-        "plan": account.plan,
-        "environment": key.environment,
-        "account_id": account.id,
-        "retention": key.retention,
-        "created_at": iso(key.created_at),
-    }
+    return answers.NewKey.of(key, key_id=key.id, key=issued.secret, plan=account.plan, account_id=account.id, **more)
 
 
-def _key_body(key: ApiKey) -> dict[str, Any]:
-    return {
-        "key_id": key.id,
-        "prefix": key.prefix,
-        "last4": key.last4,
-        "name": key.name,
-        "environment": key.environment,
-        "retention": key.retention,
-        "created_at": iso(key.created_at),
-        "last_used_at": iso_or_none(key.last_used_at),
-        "expires_at": iso_or_none(key.expires_at),
-        "revoked_at": iso_or_none(key.revoked_at),
-    }
-
-
-def _usage(name: str, window: Calendar, limit: int | None, used: int) -> dict[str, Any]:
+def _usage(name: str, window: Calendar, limit: int | None, used: int) -> answers.Used:
     remaining = None if limit is None else max(0, limit - used)
-    return {"name": name, "limit": limit, "used": used, "remaining": remaining, "resets_at": iso(window.resets_at)}
+    return answers.Used(name, limit, used, remaining, iso(window.resets_at))
 
 
 def _no_such_key() -> Problem:

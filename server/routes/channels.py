@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,16 +19,16 @@ from server.http.address_limits import IdleReport
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, retry
 from server.http.streamed import Streamed
 from server.jobs.members import members_of
 from server.jobs.order_members import channel_name
+from server.model import answers
 from server.model.channels import Channel
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.ids import Prefix
-from server.model.instants import iso
 from server.requests.address_counters import check_account
 from server.requests.parts import RouteGroup
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
@@ -118,11 +117,11 @@ class Channels(RouteGroup):
                 created_at=now_ms(),
             )
         )
-        return json_response(self._channel_object(channel), 201)
+        return json_response(self._answer(channel), 201)
 
     async def list(self, _request: Request, caller: Caller) -> Response:
         channels = await self.parts.storage.channels.all(caller.account_id, caller.environment)
-        return json_response({"object": "list", "data": [self._channel_object(channel) for channel in channels]})
+        return json_response(answers.ChannelList([self._answer(channel) for channel in channels]))
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         channel_id = request.path_params["channel_id"]
@@ -130,17 +129,15 @@ class Channels(RouteGroup):
             raise no_such_channel()
         return Response(status_code=204)
 
-    def _channel_object(self, channel: Channel) -> dict[str, Any]:
-        return {
-            "object": "channel",
-            "channel_id": channel.id,
-            "name": channel.name,
-            "created_at": iso(channel.created_at),
-            "job_id": channel.job,
-            "page_url": self.parts.links.channel_page(channel),
-            "events_url": self.parts.links.channel(channel, "events"),
-            "vtt_url": self.parts.links.channel(channel, "live.vtt"),
-        }
+    def _answer(self, channel: Channel) -> answers.Channel:
+        return answers.Channel.of(
+            channel,
+            channel_id=channel.id,
+            job_id=channel.job,
+            page_url=self.parts.links.channel_page(channel),
+            events_url=self.parts.links.channel(channel, "events"),
+            vtt_url=self.parts.links.channel(channel, "live.vtt"),
+        )
 
     # --- for readers -------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from server.http.bodies import JSON, body_of, parse_json
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.model.accounts import Count, Quota
 from server.model.errors import FieldError
 from server.model.instants import iso
@@ -169,7 +169,7 @@ class Estimates(RouteGroup):
                 "concurrency_limited",
                 f"{used} of {asker.at_once} estimates are at work; wait for one to end",
                 headers=soon,
-                members={**numbers, "violated-policies": ["estimates at once"]},
+                members={**numbers, "violated_policies": ["estimates at once"]},
             )
         if self._waiting.total() >= MAX_WAITING:
             raise Problem("queue_full", "too many estimates at once", headers=soon)

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-import orjson
+from msgspec.json import encode as json_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +18,7 @@ from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import Streamed, first_piece
+from server.model import answers
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
 from server.model.erasures import ErasureReason
@@ -134,10 +135,10 @@ class Jobs(RouteGroup):
             with self.parts.eraser.holding(job.id):
                 job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
                 record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
-            headers = {"ETag": _etag(job, record.get("live"), ttl_s=ttl_s, expires_s=expires_s)}
+            headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
             if not job.terminal:
                 headers["Retry-After"] = str(JOB_POLL_S)
-            answer = TaggedResponse(orjson.dumps(record), headers=headers)
+            answer = TaggedResponse(json_bytes(record), headers=headers)
             self.answers.keep(job, ttl_s, answer, until_ms=(expires_s - ttl_s + 1) * 1000)
         if "if-none-match" in request.headers and none_match(request.headers.getlist("if-none-match"), answer.etag):
             return answer.not_modified()
@@ -154,13 +155,8 @@ class Jobs(RouteGroup):
             others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
             target = f"{self.parts.links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
             headers["Link"] = f'<{target}>; rel="next"'
-        body = {
-            "object": "list",
-            "data": [self.parts.records.list_item(job) for job in page],
-            "has_more": more,
-            "next_cursor": cursor,
-        }
-        return json_response(body, headers=headers)
+        data = [self.parts.records.list_item(job) for job in page]
+        return json_response(answers.JobList(data, more, cursor), headers=headers)
 
     async def cancel(self, request: Request, caller: Caller) -> Response:
         job = await self.parts.jobs.cancel((await self.mine(request, caller)).id)
@@ -250,7 +246,7 @@ def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
     The links in the record get a later expiry every few seconds. That alone changes the tag only after half of their
     validity, early enough that a client which polls never has links that are about to expire.
     """
-    seen = orjson.dumps([job, live, ttl_s, 2 * expires_s // ttl_s])
+    seen = json_bytes([job, live, ttl_s, 2 * expires_s // ttl_s])
     return f'W/"{hashlib.sha256(seen).hexdigest()[:32]}"'
 
 

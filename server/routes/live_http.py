@@ -3,7 +3,6 @@
 A session is a job, so the routes of jobs serve its record, events and outputs, cancel it and delete it.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -16,10 +15,11 @@ from server.http.codes import UNDECODABLE
 from server.http.headers import warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest, parse_live_order
 from server.live.session import LiveSession
 from server.live.writers import Seat
+from server.model import answers
 from server.model.channels import Channel
 from server.model.errors import Refused, invalid_member
 from server.model.instants import iso
@@ -120,22 +120,16 @@ class LiveRequests(RouteGroup):
         await self.parts.eraser.settle(job.id)
         asked_at = now_ms()
         shown = await self.parts.records.full(job, asked_at=asked_at)
-        shown["live"] |= self._addresses(job, expires_s)
+        assert isinstance(shown.live, answers.LiveState)
+        shown.live.ingest_ws = self.parts.links.ingest_socket(job, expires_s=expires_s)
+        shown.live.ingest_http = self.parts.links.ingest(job)
+        shown.live.events_url = self.parts.links.events(job)
+        shown.live.expires_at = iso(expires_s * 1000)
         headers = {"Location": self.parts.links.job_path(job), **warning_headers(job.warnings)}
         if submitted.replayed:
             headers["Idempotent-Replayed"] = "true"
         answer = json_response(shown, 201, headers=headers)
         return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
-
-    def _addresses(self, job: Job, expires_s: int) -> Mapping[str, str]:
-        """The addresses for audio and events. That of the WebSocket expires at *expires_s* (s since 1970 UTC)."""
-        links = self.parts.links
-        return {
-            "ingest_ws": links.ingest_socket(job, expires_s=expires_s),
-            "ingest_http": links.ingest(job),
-            "events_url": links.events(job),
-            "expires_at": iso(expires_s * 1000),
-        }
 
     async def _submit(self, request: Request, caller: Caller) -> Submitted:
         """Make the job, and show it on the channel that the request names."""
@@ -207,7 +201,7 @@ class LiveRequests(RouteGroup):
         if now is None:
             raise no_such_job()
         progress = await self.parts.session_registry.progress(now)
-        return json_response({"job_id": job.id, "status": now.state.value, **progress.to_json()})
+        return json_response(answers.Received(job.id, now.state, **progress.to_json()))
 
 
 def _parse(body: bytes, offer: Offer) -> ParsedRequest:

@@ -7,14 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.documents.formats import OUTPUT_FORMATS
-from pipeline.documents.schema import service_v1_schema
+from pipeline.documents.service_v1 import service_v1_schema
 from pipeline.ingest.containers import INPUT_FORMATS
 from server import __version__
 from server.http.caller import Caller
 from server.http.openapi import document
 from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
+from server.model import answers
 from server.requests.parts import RouteGroup
 from server.routes.response_cache import CachedResponse
 
@@ -41,11 +42,9 @@ class Ops(RouteGroup):
         ]
 
     async def formats(self, _request: Request, _caller: Caller) -> Response:
-        audio = [{"extension": row.extension, "mime": row.mime} for row in INPUT_FORMATS]
-        outputs = [
-            {"name": name, "extension": row.extension, "mime": row.media_type} for name, row in OUTPUT_FORMATS.items()
-        ]
-        return json_response({"object": "list", "data": audio, "outputs": outputs}, headers=DAY)
+        audio = [answers.KnownAudio.of(row) for row in INPUT_FORMATS]
+        outputs = [answers.OutputFile.of(row, name=name, mime=row.media_type) for name, row in OUTPUT_FORMATS.items()]
+        return json_response(answers.FormatList(audio, outputs), headers=DAY)
 
     async def healthz(self, _request: Request, _caller: Caller) -> Response:
         return ALIVE
@@ -55,18 +54,7 @@ class Ops(RouteGroup):
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
         await self.parts.jobs.counts()  # raises if the database does not answer
         offer = self.parts.offers["production"]
-        return json_response(
-            {
-                "status": "ready",
-                "engine": offer.engine,
-                "model": offer.model,
-                "languages": sorted(offer.languages),
-                "speakers": offer.speakers,
-                "endpointing": list(offer.endpointing),
-                "bundled": offer.bundled,
-                "warnings": [dict(warning) for warning in offer.warnings],
-            }
-        )
+        return json_response(answers.Health.of(offer, status="ready", languages=sorted(offer.languages)))
 
     async def schema(self, _request: Request, _caller: Caller) -> Response:
         return json_response(service_v1_schema(self.parts.links.public_base_url), headers=DAY)

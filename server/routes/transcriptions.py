@@ -12,7 +12,7 @@ from server.http.headers import WARNING, Preference, preference, warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import raise_ordered_limit
 from server.model.jobs import Submitted

@@ -1,10 +1,8 @@
 """The routes of webhooks: a job's deliveries, another attempt, disabled addresses, a test."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
 
-import orjson
+from msgspec.json import encode as json_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,11 +12,11 @@ from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.members import members_of, url_text
+from server.model import answers
 from server.model.deliveries import Delivery, host_of
 from server.model.ids import Prefix
-from server.model.instants import iso, iso_or_none
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.requests.parts import RouteGroup
@@ -65,14 +63,14 @@ class Webhooks(RouteGroup):
     async def list(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])
         deliveries = await self.parts.storage.outbox.of_job(job.id)
-        return json_response({"object": "list", "data": [_delivery_object(delivery) for delivery in deliveries]})
+        return json_response(answers.DeliveryList([_answer(delivery) for delivery in deliveries]))
 
     async def redeliver(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])
         delivery = await self.parts.storage.outbox.redeliver(job.id, request.path_params["delivery_id"])
         if delivery is None:
             raise Problem("delivery_not_found", "this job has no such delivery")
-        return json_response(_delivery_object(delivery), 202)
+        return json_response(_answer(delivery), 202)
 
     async def enable(self, request: Request, caller: Caller) -> Response:
         url = _url(json_object(await body_of(request, most=MAX_BODY)))
@@ -86,22 +84,14 @@ class Webhooks(RouteGroup):
         with self.parts.webhook_sender.slots.hold(account.id, host_of(url)):
             await self.parts.webhook_sender.egress.check(url, asker=account.id, known=True)
             message_id = fresh_id(Prefix.MESSAGE)
-            body = orjson.dumps({**self.parts.records.notice(_example(caller)), "test": True})
+            body = json_bytes(self.parts.records.notice(_example(caller), test=True))
             try:
                 reply = await self.parts.webhook_sender.send(
                     url, body, account=account, environment=caller.environment, webhook_id=message_id
                 )
             except Crowded:
                 raise crowding_refusal() from None
-        return json_response(
-            {
-                "delivered": reply.error is None,
-                "status_code": reply.status_code,
-                "duration_ms": reply.duration_ms,
-                "error": reply.error,
-                "webhook_id": message_id,
-            }
-        )
+        return json_response(answers.WebhookTest.of(reply, delivered=reply.error is None, webhook_id=message_id))
 
 
 def _example(caller: Caller) -> Job:
@@ -125,18 +115,9 @@ def _example(caller: Caller) -> Job:
     )
 
 
-def _delivery_object(delivery: Delivery) -> dict[str, Any]:
-    return {
-        "delivery_id": delivery.id,
-        "webhook_id": delivery.webhook_id,
-        "event": delivery.event,
-        "url": delivery.url,
-        "state": delivery.state,
-        "attempts": [
-            {**asdict(attempt), "at": iso(attempt.at), "next_attempt_at": iso_or_none(attempt.next_attempt_at)}
-            for attempt in delivery.attempts
-        ],
-    }
+def _answer(delivery: Delivery) -> answers.Delivery:
+    attempts = [answers.Attempt.of(attempt) for attempt in delivery.attempts]
+    return answers.Delivery.of(delivery, delivery_id=delivery.id, attempts=attempts)
 
 
 def _url(body: Mapping[str, object]) -> str:

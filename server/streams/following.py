@@ -10,8 +10,6 @@ from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Self
 
-import orjson
-
 from server.clock import now_ms
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
@@ -76,9 +74,8 @@ class Following:
     async def render(self, event: Event) -> Rendered:
         """Render the event. The last event of a job has the record as it is now, with valid links."""
         if event.type in TERMINAL_EVENTS and (job := await self.storage.jobs.get(event.stream)) is not None:
-            announcement = await self.records.announcement(job)
-            body = orjson.dumps({**announcement.body, "job_id": event.stream, "seq": event.seq})
-            return Rendered(event, body, delivers_results=announcement.delivers_results)
+            announcement = await self.records.announcement(job, seq=event.seq)
+            return Rendered(event, announcement.body, delivers_results=announcement.delivers_results)
         return Rendered(event, event_body(event))
 
 

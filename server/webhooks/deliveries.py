@@ -4,8 +4,6 @@ import asyncio
 import random
 from dataclasses import dataclass, replace
 
-import orjson
-
 from server.clock import now_ms
 from server.faults import contain
 from server.jobs.erasing import Eraser
@@ -99,7 +97,7 @@ class Deliveries:
             return Reply(None, 0, "the server failed to send it")
         reply = await self.sender.send(
             delivery.url,
-            orjson.dumps(announcement.body),
+            announcement.body,
             account=account,
             environment=delivery.environment,
             webhook_id=delivery.webhook_id,

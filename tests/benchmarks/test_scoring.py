@@ -1,46 +1,44 @@
-"""Tests of scoring.py: word errors and the pairs of equal words."""
+"""Tests of scoring.py and intervals.py: words as they sound, counted by jiwer, and how far a share may be off."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from benchmarks.scoring import matches, spoken_words, word_errors
-
-WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
+from benchmarks.intervals import difference, interval
+from benchmarks.scoring import matches, spoken_words, without_cut_words, word_errors
 
 
-def test_words_are_compared_as_they_sound() -> None:
-    assert spoken_words("¿Dónde está, el RÍO? It's 7 o'clock.") == [
-        "dónde",
-        "está",
-        "el",
-        "río",
-        "it's",
-        "7",
-        "o'clock",
-    ]
-    assert spoken_words("नमस्ते, दुनिया!") == ["नमस्ते", "दुनिया"]
+def test_english_is_compared_as_it_sounds_and_other_languages_without_case_and_punctuation() -> None:
+    assert spoken_words("It's twenty dollars, Mr. Smith.", "en") == spoken_words("it is $20 mister Smith", "en-GB")
+    assert spoken_words("¿Dónde está, el RÍO?", "es") == ["dónde", "está", "el", "río"]
 
 
-def test_known_distances() -> None:
+def test_errors_are_words_replaced_left_out_and_put_in() -> None:
     assert word_errors(["the", "cat", "sat"], ["the", "cat", "sat"]) == 0
     assert word_errors(["the", "cat", "sat"], ["a", "cat"]) == 2
     assert word_errors([], ["two", "more"]) == 2
+    assert word_errors(["two", "more"], []) == 2
+
+
+def test_matches_are_the_equal_words_in_order() -> None:
     assert matches(["the", "cat", "sat", "down"], ["cat", "sit", "down", "now"]) == [(1, 0), (3, 2)]
+    assert matches([], ["one"]) == matches(["one"], []) == []
 
 
-@given(WORDS, WORDS, WORDS)
-def test_errors_are_a_distance(one: list[str], two: list[str], three: list[str]) -> None:
-    assert (word_errors(one, two) == 0) == (one == two)
-    assert word_errors(one, two) == word_errors(two, one)
-    assert word_errors(one, three) <= word_errors(one, two) + word_errors(two, three)
+@pytest.mark.parametrize(
+    ("heard", "errors"), [("one two", 0), ("none one two", 0), ("one two three", 0), ("oh none one two", 1), ("two", 1)]
+)
+def test_a_word_that_was_cut_through_may_be_heard_or_not(heard: str, errors: int) -> None:
+    assert word_errors(["one", "two"], without_cut_words(["one", "two"], heard.split(), (1, 1))) == errors
 
 
-@given(WORDS, WORDS)
-def test_matches_are_equal_words_in_order_and_account_for_the_errors(said: list[str], heard: list[str]) -> None:
-    pairs = matches(said, heard)
-    assert pairs == sorted(pairs)
-    assert all(said[left] == heard[right] for left, right in pairs)
-    assert len({left for left, _ in pairs}) == len({right for _, right in pairs}) == len(pairs)
-    assert (
-        max(len(said), len(heard)) - len(pairs) <= word_errors(said, heard) <= len(said) + len(heard) - 2 * len(pairs)
-    )
+def test_an_interval_holds_the_share_and_is_narrower_with_more_clips() -> None:
+    few, many = interval([0, 2, 1, 5], [20] * 4), interval([0, 2, 1, 5] * 25, [20] * 100)
+    assert few is not None
+    assert many is not None
+    assert few[0] < many[0] < 0.1 < many[1] < few[1]
+    assert interval([3], [20]) is None, "one clip says nothing about others"
+
+
+def test_the_same_clips_go_wrong_in_both_systems_so_their_difference_is_surer_than_each_alone() -> None:
+    apart = difference([1, 9, 4, 0], [2, 10, 5, 1], [20] * 4)
+    assert apart == (-0.05, -0.05)
+    assert difference([1, 9], [9, 1], [20, 20]) == (-0.4, 0.4)

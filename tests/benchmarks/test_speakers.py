@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.speakers import Answer, Score, most_agreeing, segments
+from benchmarks.speakers import Answer, Score, most_agreeing
 from benchmarks.talks import DEVELOPMENT, Talk, converse, speech_spans, voices
 from pipeline.audio import RATE
 from pipeline.words import SpeakerTurn, Word
@@ -16,11 +16,6 @@ def test_labels_are_matched_to_speakers_one_to_one() -> None:
     assert most_agreeing([("ann", "S2"), ("ann", "S2"), ("bob", "S2"), ("bob", "S1")]) == 3
     assert most_agreeing([("ann", "S1"), ("bob", "S1"), ("ann", "S2"), (None, "S3"), ("bob", None)]) == 2
     assert most_agreeing([]) == 0
-
-
-def test_a_pause_of_half_a_second_ends_a_segment() -> None:
-    assert segments([word(0, 1), word(1.4, 2), word(2.5, 3), word(3, 4)]) == [[0, 1], [2, 3]]
-    assert segments([]) == []
 
 
 def test_speech_is_where_a_clip_is_loud_and_short_pauses_belong_to_it() -> None:
@@ -48,6 +43,6 @@ def test_a_perfect_answer_has_no_errors_and_one_voice_taken_for_two_counts() -> 
     score.add(talk, said, Answer(turns, ["S1", "S1", "S2"]), cpu_s=1.0)
     row = score.row()
     assert (row["DER"], row["numbers of voices right"], row["words right"], row["CPU s a second"]) == (0, 1, 1, 0.25)
-    score.add(talk, said, Answer(turns[:1], ["S1", "S1", "S1"], ["S1", None], most=1), cpu_s=0.0)
+    score.add(talk, said, Answer(turns[:1], ["S1", "S1", "S1"], most=1), cpu_s=0.0)
     row = score.row()
-    assert (row["missed"], row["numbers of voices right"], row["segments right when they close"]) == (0.25, 1, 0.75)
+    assert (row["missed"], row["numbers of voices right"]) == (0.25, 1)

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from pipeline.audio import RATE, seconds
 from pipeline.documents.cues import SubtitleShape, cues, milliseconds
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading, growing_vtt, srt, txt, vtt
-from pipeline.documents.schema import service_v1_schema
+from pipeline.documents.service_v1 import service_v1_schema
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word
 
 HEADING = Heading(job_id="job_01JD4W2M8Q7Z5K3N9V6B1XTRGH", created_at="2026-11-20T11:30:00.123Z", words=True)
@@ -223,7 +223,7 @@ def test_the_schema_is_one_and_carries_the_address_it_is_served_at():
     schema = service_v1_schema("https://example.org")
     Draft202012Validator.check_schema(schema)
     assert schema["$id"] == "https://example.org/schemas/service_v1.json"
-    assert schema["$defs"].keys() == {"found", "hit", "paragraph", "segment", "sentence", "speaker", "turn", "word"}
+    assert schema["$defs"].keys() == {"Found", "Hit", "Paragraph", "Segment", "Sentence", "Speaker", "Turn", "Word"}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Tests of numerals: numbers in figures as people write them, and sentences without numbers as they were."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from benchmarks.text import SENTENCES
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import TextOptions, TextSettings
 from pipeline.text.stage import TextStage
@@ -12,6 +12,9 @@ from pipeline.words import join_words
 from tests.pipeline.decided_words import rewrite, text_of, words_of
 
 NUMERALS = TextOptions(numerals=True)
+
+SENTENCES = Path(__file__).parent / "numbers.tsv"
+"""A language, a sentence as people say it (num2words spelled its numbers), and as they write it, or the same again."""
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Tests of scheduler.py: which windows are recognised next and together, and failing and hanging models."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.audio import RATE
 from pipeline.errors import EngineFailed, EngineTimeout
-from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
+from pipeline.recognition.scheduler import CallOrder, Overloaded, Scheduler, Urgency
 from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls, window
 
 
@@ -219,3 +221,64 @@ def test_closing_fails_whoever_waits() -> None:
             await scheduler.recognise(window(2), tenant="a")
 
     run(body, max_batch=1)
+
+
+def run_two(body: Callable[[Model, Scheduler, Model, Scheduler], Coroutine[Any, Any, None]], **settings: Any) -> None:
+    """Run *body* with two models that share the machine; *settings* are those of the second one."""
+
+    async def whole() -> None:
+        order, models = CallOrder(), (Model(max_batch=1), Model(max_batch=1, **settings))
+        one, other = (Scheduler(model, order) for model in models)
+        try:
+            await body(models[0], one, models[1], other)
+        finally:
+            for model in models:
+                model.gate.release(100)
+            one.close()
+            other.close()
+
+    asyncio.run(whole())
+
+
+def test_live_windows_of_one_model_go_before_files_of_another() -> None:
+    async def body(model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+        files = await request_windows(one, *((n, "a", Urgency.BATCH) for n in range(3)))
+        live = await request_windows(other, (9, "b", Urgency.PARTIAL))
+        await wait_for_calls(model, 1)
+        assert other_model.calls == [], "one call takes the whole machine"
+        model.gate.release(1)
+        await wait_for_calls(other_model, 1)
+        assert model.calls == [[0]]
+        other_model.gate.release(1)
+        model.gate.release(2)
+        await asyncio.gather(*files, *live)
+        assert model.calls == [[0], [1], [2]]
+
+    run_two(body)
+
+
+def test_calls_of_two_models_share_the_machine_by_their_replicas() -> None:
+    async def body(model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+        halves = await request_windows(other, *((n, "a", Urgency.FINAL) for n in range(2)))
+        whole = await request_windows(one, (5, "b", Urgency.FINAL))
+        await wait_for_calls(other_model, 2)
+        other_model.gate.release(1)
+        await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+        assert model.calls == [], "half of the machine is still in use"
+        other_model.gate.release(1)
+        model.gate.release(1)
+        await asyncio.gather(*halves, *whole)
+
+    run_two(body, replicas=2)
+
+
+def test_a_model_that_hangs_does_not_stop_another() -> None:
+    async def body(_model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+        one._longest_call_s = 0.05
+        hanging = await request_windows(one, (0, "a", Urgency.FINAL))
+        waiting = await request_windows(other, (1, "b", Urgency.FINAL))
+        other_model.gate.release(1)
+        assert (await waiting[0]).avg_logprob == -1
+        assert isinstance((await asyncio.gather(*hanging, return_exceptions=True))[0], EngineTimeout)
+
+    run_two(body)

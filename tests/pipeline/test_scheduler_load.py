@@ -236,4 +236,4 @@ def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> No
 
 
 def under_way(scheduler: Scheduler) -> int:
-    return len(scheduler._calling)
+    return scheduler._order.running(scheduler)

@@ -81,17 +81,3 @@ def test_our_own_pages_open_sockets_whatever_origins_are_named(tmp_path: Path) -
         for origin, answer in ((server.base, "session.started"), ("https://evil.example", "error")):
             with connect(record["live"]["ingest_ws"], origin=Origin(origin)) as socket:
                 assert orjson.loads(socket.recv(10))["type"] == answer
-
-
-def test_every_module_tells_in_its_first_line_what_lives_there() -> None:
-    for path in WEB.glob("*.js"):
-        assert re.match(r"// [A-Z].*[.:,]", path.read_text().split("\n")[0]), path.name
-    for path in WEB.glob("*.css"):
-        assert path.read_text().startswith("/* "), path.name
-
-
-def test_modules_and_pages_name_only_files_that_are_there() -> None:
-    named = re.compile(r"""(?:from|import|new URL\()\s*"\./([\w.]+)"|(?:href|src)="(?:\.\./)?web/([\w.]+)\"""")
-    for path in WEB.iterdir():
-        for pair in named.findall(path.read_text()):
-            assert (WEB / "".join(pair)).is_file(), f"{path.name} names {pair}"

@@ -72,12 +72,6 @@ def test_each_view_has_an_address_a_title_and_the_keyboard(page: Page) -> None:
     page.until(lambda: page.driver.title.startswith("Account"), "the view before")
 
 
-def test_what_the_page_speaks_to_is_its_own_server(page: Page) -> None:
-    page.open("#files")
-    page.element("#jobs-none")
-    assert page.hosts() == {page.base.removeprefix("http://")}
-
-
 def test_scripts_and_styles_that_others_bring_in_do_not_run(page: Page) -> None:
     page.open("#speak")
     page.script("""

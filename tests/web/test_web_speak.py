@@ -1,8 +1,8 @@
 """Tests of speaking into the page: a microphone that the browser takes for a real one, and words of the model."""
 
 import re
-import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 from selenium.webdriver import Chrome
@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
 from tests.server.running import Server, free_port, run_server
-from tests.server.serving import serve
+from tests.server.serving import serve, until
 from tests.web.browsing import MICROPHONE, SAID, Page
 from tests.web.cable import cable
 
@@ -245,7 +245,7 @@ def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser:
         first = page.element("#speak-link").get_attribute("value")
         line.cut()
         page.until_text("#speak-standing", "Nothing is lost")
-        time.sleep(1.5)  # longer than the server waits for a writer
+        until(lambda: record_of(page, server.base, str(first))["status"] == "completed")
         line.mend()
         page.until_text("#speak-standing", "Listening")
         page.until(lambda: page.element("#speak-link").get_attribute("value") != first, "a link to the new job")
@@ -253,15 +253,20 @@ def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser:
         page.until(lambda: len(final_words(page)) >= before + 6, "words after", last=lambda: final_words(page))
         page.click("#speak-toggle")
         page.until_text("#speak-standing", "Done")
-        jobs = [str(link.get_attribute("href")).split("/")[-1] for link in page.all("#speak-transcripts a")]
-        assert len(jobs) == 2
-        heard_s = 0.0
-        for job_id in jobs:
-            record = httpx.get(f"{server.base}/v1/jobs/{job_id}", headers={"Authorization": page.script(
-                "return `Bearer ${localStorage.getItem('scribewire.key')}`")}).json()  # fmt: skip
-            heard_s += record["duration"]
+        links = [str(link.get_attribute("href")) for link in page.all("#speak-transcripts a")]
+        assert len(links) == 2
+        heard_s = sum(record_of(page, server.base, link)["duration"] for link in links)
         assert abs(heard_s - _seconds(page.text("#speak-clock"))) <= 1  # the clock shows whole seconds
         browser.get("about:blank")
+
+
+def record_of(page: Page, base: str, link: str) -> dict[str, Any]:
+    """Return the record of the job that *link* names, asked for with the key of the page."""
+    job = re.search(r"job_\w+", link)
+    assert job is not None
+    own = {"Authorization": f"Bearer {page.script('return localStorage.getItem(`scribewire.key`)')}"}
+    record: dict[str, Any] = httpx.get(f"{base}/v1/jobs/{job[0]}", headers=own).json()
+    return record
 
 
 def _seconds(clock: str) -> int:

@@ -65,10 +65,13 @@ def words_of(
 ) -> tuple[Word, ...]:
     """Return the words of one window: in order, inside it, none empty, with punctuation joined to its word.
 
-    *path* has pairs (token, frame). Neither ever decreases, and the last pair is that of the token after the text.
-    *start* is the position of samples[0], before which the encoder had *lead* samples of silence. The probability of a
-    word is that of its least probable token, with three decimals. In a *final* window the last word lasts until the
-    sound stops. In a partial window it may end earlier, because the next word may already have begun.
+    *path*: pairs (token, frame). Neither ever decreases, and the last pair is that of the token after the text.
+    *start*: the position of samples[0].
+    *lead*: how many samples of silence the encoder had before them.
+    *final*: the last word lasts until the sound stops. In a partial it may end earlier, because the next word may have
+    begun.
+
+    A word's probability is that of its least probable token: the mean would hide the one that makes a word wrong.
     """
     spoken = _join(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)

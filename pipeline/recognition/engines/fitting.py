@@ -24,7 +24,7 @@ from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Word
 
 SPEECH = Path(__file__).with_name("windows_speech.npz")
-"""People who read English, and espeak-ng in Spanish. benchmarks/make_windows_speech.py makes it."""
+"""People who read English, and espeak-ng in Spanish. tests/speech/tools/make_windows_speech.py makes it."""
 
 TOLERATED = 0.005
 """How much higher the error rate in shorter windows may be than in full ones."""

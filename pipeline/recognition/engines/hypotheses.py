@@ -55,11 +55,11 @@ def needs_second_look(hypothesis: Hypothesis) -> bool:
 
 
 def better(first: Hypothesis, second: Hypothesis, voiced_s: float) -> Hypothesis:
-    """Return that of two hypotheses about the same audio which passes the gates, or the likelier one if both do.
+    """Return the better of two hypotheses about the same audio: the one that passes the gates, else the likelier one.
 
-    The likelier one also fits the time of the speech: an answer that leaves out a sentence may have the higher mean
-    probability. The higher of their probabilities of no speech counts for both. If it is high and they have no word in
-    common, neither is accepted, unless the voice detector found speech.
+    A text that fits the time of the speech counts as likelier, because an answer without a whole sentence may have the
+    higher mean probability. If one of the two finds it likely that nobody spoke, they have no word in common, and the
+    voice detector found no speech, neither is accepted.
     """
     if second.failed is not None or first.failed is not None:
         return second if second.failed is None else first

@@ -151,7 +151,7 @@ def translates(name: str) -> bool:
 def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:
     """Return the model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
 
-    A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable at
+    A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable: at
     once for a wrong name or folder, after 12 s if the hub does not answer, and after *download_wait_s* if it is slow.
     """
     folder = Path(model).expanduser()

@@ -1,9 +1,8 @@
 """Finds rows of repeated figures in an answer, and shortens those that are too long for their time.
 
-People say "4242 4242 4242 4242", and Whisper then often continues such a row until its window is full. The text does
-not show that, since the row was said, but the time does: nobody says figures so fast. Only the time of the whole row
-counts. The times of its words are wrong, because the model no longer follows the audio. whisper.py decodes a window
-with such a row again, and gates.py judges an answer without it. ../decisions.md has the measurements.
+People say "4242 4242 4242 4242", and Whisper often continues such a row until its window is full. The time shows that:
+nobody says figures so fast. Only the time of the whole row counts, because within it the model no longer follows the
+audio. whisper.py decodes a window with such a row again, and gates.py judges an answer without it.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence

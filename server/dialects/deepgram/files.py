@@ -19,7 +19,7 @@ from server.http.caller import Caller
 from server.http.headers import WARNING, warning_headers
 from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job

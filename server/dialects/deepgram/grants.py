@@ -10,7 +10,7 @@ from server.clock import now_ms
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.members import members_of, number_in
 from server.model.accounts import SigningKeys
 

@@ -11,7 +11,7 @@ from server.dialects.openai.models import Models
 from server.dialects.openai.realtime import Realtime
 from server.dialects.openai.secrets import ClientSecrets
 from server.http.codes import CODES
-from server.http.schema_parts import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import FORM_LIST, form_properties
 from server.requests.parts import RouteParts

@@ -33,7 +33,7 @@ from server.http.headers import warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.problems import Problem
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from server.dialects.openai.errors import unknown_model
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.model.offers import Offer
 
 

@@ -16,7 +16,7 @@ from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
-from server.http.schema_parts import ref
+from server.http.schemas import ref
 from server.jobs.members import members_of, whole_in
 from server.model.ids import Prefix
 from server.requests.parts import RouteParts
@@ -78,7 +78,9 @@ def _sealable(session: Mapping[str, Any]) -> str:
 
 
 def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name) or {}
+    value = body.get(name)
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise invalid_value(name, "must be an object")
     return value

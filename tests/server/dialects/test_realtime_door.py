@@ -46,6 +46,14 @@ async def test_a_client_secret_opens_one_door_with_its_session(live_server):
     assert refused.value.response.status_code == 401
 
 
+def test_a_session_that_is_no_object_makes_no_client_secret(live_server):
+    with live_server.client(live_server.key()) as own:
+        for session in ([], "", 0, False, "transcription"):
+            answer = own.post("/v1/realtime/client_secrets", json={"session": session})
+            assert answer.status_code in (400, 422), session
+        assert own.post("/v1/realtime/client_secrets", json={"session": None}).status_code == 200
+
+
 @in_a_loop
 async def test_a_browser_sends_its_key_as_a_subprotocol(live_server):
     offered = ["realtime", f"openai-insecure-api-key.{live_server.key()}"]

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from pipeline import errors as pipeline_errors
 from pipeline.errors import AudioTooLong, PipelineError
@@ -38,7 +39,7 @@ def test_a_problem_has_the_members_of_rfc_9457_and_ours():
     problem = invalid([FieldError("a/b~c", "unknown_value", "no"), FieldError("wait", "invalid_type", "never")])
     answer = problem_of(problem)
     assert answer is not None
-    assert answer.to_json(instance="/v1/transcribe", request_id="req_1") == {
+    assert to_builtins(answer.body(instance="/v1/transcribe", request_id="req_1")) == {
         "type": "https://scribewire.dev/problems/invalid_parameter",
         "title": "Invalid parameter",
         "status": 422,
@@ -89,7 +90,7 @@ def test_a_used_up_quota_says_how_much_of_what_and_until_when():
         "used": 5,
         "window": "transcriptions",
         "resets_at": problem.members["resets_at"],
-        "violated-policies": ["transcriptions"],
+        "violated_policies": ["transcriptions"],
     }
     assert parse_iso(str(problem.members["resets_at"])) == resets_at
 
@@ -114,6 +115,6 @@ def test_every_job_error_code_of_the_pipeline_is_documented():
 @settings(max_examples=50)
 @given(st.text(min_size=1), st.text())
 def test_a_pointer_never_hides_a_slash_of_a_name(param, message):
-    pointer = FieldError(param, "x", message).to_json()["pointer"]
+    pointer = FieldError(param, "x", message).path
     assert pointer[1:].replace("~1", "/").replace("~0", "~") == param
     assert "/" not in pointer[1:]

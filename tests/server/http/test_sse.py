@@ -36,11 +36,6 @@ def test_to_the_byte():
     assert KEEP_ALIVE == b": keep-alive\n\n"
 
 
-def test_a_stream_is_read_back():
-    stream = retry(3000) + event("word", b"1", seq=1) + KEEP_ALIVE + event("partial", b"2") + event(None, b"3", seq=2)
-    assert read(stream) == [("word", "1", "1"), ("partial", "2", "1"), ("message", "3", "2")]
-
-
 @given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.none() | st.integers(1, 10**9))))
 def test_any_data_is_read_back_as_one_event_and_moves_the_resume_point_only_with_a_number(sent):
     stream = b"".join(event("word", data.encode(), seq=seq) + KEEP_ALIVE for data, seq in sent)

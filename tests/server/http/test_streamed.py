@@ -53,20 +53,3 @@ async def test_the_source_is_closed_when_a_client_leaves_in_the_middle():
     await answer(SCOPE, receive, send)
     assert len(sent) == 4
     assert not source.open
-
-
-@in_a_loop
-async def test_a_whole_answer_has_every_piece_and_the_headers():
-    source, sent = Source(3), []
-
-    async def send(message):
-        sent.append(message)
-
-    async def receive():
-        await asyncio.sleep(60)
-
-    answer = Streamed(source.read(), status=206, headers={"ETag": "x"})
-    await answer(SCOPE, receive, send)
-    assert (sent[0]["status"], dict(sent[0]["headers"])[b"etag"]) == (206, b"x")
-    assert b"".join(message["body"] for message in sent[1:]) == b"piece" * 3
-    assert not source.open

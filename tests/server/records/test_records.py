@@ -1,22 +1,18 @@
 """Tests of records.py: which members of a job clients see and when, and which they never see."""
 
-import threading
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.json import encode
 
-from pipeline.documents import formats
 from pipeline.documents.stored import pack_chunk as stored_chunk
-from pipeline.words import Segment, Word
-from server.http.operation import json_response
 from server.http.schemas import SCHEMAS
 from server.model.accounts import SigningKeys
 from server.model.jobs import Job, JobError, LiveProgress, State
 from server.model.orders import Order, Source
-from server.records import records as records_module
 from server.records.links import Links
 from server.records.records import Records, record
 from tests.server.serving import chunk
@@ -43,21 +39,26 @@ class NobodyLive:
         raise AssertionError(f"{job.id} is not live")
 
 
-def valid(shown: object, name: str = "Job") -> None:
+def members(answer: object, name: str = "Job") -> dict[str, Any]:
+    """Return what a client gets, which fits the schema *name*."""
+    shown: dict[str, Any] = orjson.loads(encode(answer))
     Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": {"schemas": SCHEMAS}}).validate(shown)
+    return shown
+
+
+def shown_of(job: Job) -> dict[str, Any]:
+    return members(record(job, LINKS))
 
 
 def test_a_waiting_job_shows_no_result():
-    shown = record(JOB, LINKS)
-    valid(shown)
+    shown = shown_of(JOB)
     assert (shown["status"], shown["formats"], shown["started_at"], shown["text"]) == ("queued", {}, None, None)
     assert "schema" not in shown
     assert "words" not in shown
 
 
 def test_a_finished_job_has_one_link_per_format_and_names_its_schema():
-    shown = record(DONE, LINKS)
-    valid(shown)
+    shown = shown_of(DONE)
     assert (shown["status"], shown["schema"], list(shown["formats"])) == ("completed", "service_v1", ["json", "srt"])
     assert (shown["duration"], shown["language_probability"], shown["progress"]) == (1.235, 0.1235, 1.0)
     assert shown["created_at"] == "2026-11-20T12:00:00.000Z"
@@ -65,31 +66,30 @@ def test_a_finished_job_has_one_link_per_format_and_names_its_schema():
 
 
 def test_without_json_among_the_formats_there_is_no_schema():
-    shown = record(replace(DONE, order=Order(output_formats=("txt",))), LINKS)
+    shown = shown_of(replace(DONE, order=Order(output_formats=("txt",))))
     assert "schema" not in shown
     assert list(shown["formats"]) == ["txt"]
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELED, State.PROCESSING])
 def test_only_a_completed_job_has_links(state):
-    assert record(replace(DONE, state=state), LINKS)["formats"] == {}
+    assert shown_of(replace(DONE, state=state))["formats"] == {}
 
 
 def test_an_error_is_shown_with_its_four_members():
     failed = replace(JOB, state=State.FAILED, error=JobError(code="invalid_audio", message="no", retryable=False))
-    shown = record(failed, LINKS)
-    valid(shown)
+    shown = shown_of(failed)
     assert shown["error"] == {"code": "invalid_audio", "message": "no", "retryable": False, "param": None}
 
 
 def test_what_is_nobodys_business_is_not_shown():
-    shown = str(record(DONE, LINKS))
+    shown = str(shown_of(DONE))
     assert "secret words" not in shown
     assert "acct_1" not in shown
 
 
 def test_sandbox_jobs_are_linked_to_the_sandbox():
-    assert record(replace(DONE, environment="sandbox"), LINKS)["formats"]["srt"].startswith(
+    assert shown_of(replace(DONE, environment="sandbox"))["formats"]["srt"].startswith(
         f"https://speech.example/sandbox/v1/jobs/{JOB.id}/outputs/srt?"
     )
 
@@ -107,46 +107,20 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp
                 )
             working = await storage.jobs.get(job_id)
             assert working is not None
-            assert "words" not in await records.full(working)
+            assert "words" not in members(await records.full(working))
             await storage.jobs.finish(lease, completion())
             ended = await storage.jobs.get(job_id)
             assert ended is not None
-            shown = orjson.loads(orjson.dumps(await records.full(ended)))
-            valid(shown)
+            shown = members(await records.full(ended))
             assert [word["word"] for word in shown.get("words", [])] == (["so", "my", "fellow"] if wanted else [])
             assert ("words" in shown) is wanted
 
 
 @in_a_loop
-async def test_words_are_rendered_beside_the_event_loop(tmp_path, monkeypatch):
-    rendering: set[int] = set()
-
-    def word_object(word: Word, segment: Segment) -> dict[str, Any]:
-        rendering.add(threading.get_ident())
-        return formats.word_object(word, segment)
-
-    monkeypatch.setattr(records_module, "word_object", word_object)
-    async with storage_in(tmp_path) as storage:
-        job_id = await submit(storage, order=Order(word_timestamps=True))
-        lease = await claim(storage)
-        body = stored_chunk(chunk(0, "so", "my"))
-        await storage.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.5, lease_s=30)
-        await storage.jobs.finish(lease, completion())
-        job = await storage.jobs.get(job_id)
-        assert job is not None
-        answer = json_response(await Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).full(job))
-        assert b'"word":"so"' in answer.body
-    assert rendering
-    assert threading.get_ident() not in rendering
-
-
-@in_a_loop
 async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
     async with storage_in(tmp_path) as storage:
-        shown = Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).list_item(
-            replace(DONE, warnings=({"code": "x"},))
-        )
-        valid({"object": "list", "data": [shown], "has_more": False, "next_cursor": None}, "JobList")
+        records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
+        shown = members(records.list_item(replace(DONE, warnings=({"code": "x"},))))
         assert not shown.keys() & {"text", "words", "warnings"}
 
 
@@ -154,13 +128,12 @@ async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
 async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
     async with storage_in(tmp_path) as storage:
         records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
-        notice = records.notice(DONE)
-        valid(notice, "Notice")
+        notice = members(records.notice(DONE), "Notice")
         assert (notice["type"], notice["timestamp"]) == ("job.completed", "2026-11-20T12:00:00.002Z")
         assert notice["data"]["text"] == "so my"
         assert "words" not in notice["data"]
-        assert "text" in records.notice(replace(DONE, text="ä" * 2048))["data"]
-        assert "text" not in records.notice(replace(DONE, text="ä" * 2049))["data"]
+        assert "text" in members(records.notice(replace(DONE, text="ä" * 2048)), "Notice")["data"]
+        assert "text" not in members(records.notice(replace(DONE, text="ä" * 2049)), "Notice")["data"]
 
 
 @in_a_loop

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pipeline.documents.schema import service_v1_schema
+from pipeline.documents.service_v1 import service_v1_schema
 from pipeline.words import Chunk
 from tests.server.serving import chunk, serve
 from tests.server.submitting import ASYNC, GATES, code, serve_gates, submit, wait_for_record

@@ -16,7 +16,7 @@ from server.dialects.finished_jobs import answer_finished
 from server.dialects.live_sessions import open_session
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
-from server.http.schema_parts import TEXT, object_of, ref
+from server.http.schemas import TEXT, object_of, ref
 from server.http.sockets import Socket, socket_route
 from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
