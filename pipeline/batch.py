@@ -6,10 +6,11 @@ transcribe() is called again with the stored chunks and continues after them.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,9 +24,8 @@ from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.memory import MemoryPart
-from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions
-from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
+from pipeline.ingest.speech import SpeechPacker, packer_of
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
 from pipeline.recognition.phrases import phrases
@@ -115,24 +115,17 @@ class Batch:
         """
         if options.speakers is not None and self._voices is None and self._engine.name != SCRIPTED:
             raise SpeakersUnavailable(NOT_INSTALLED)
-        diarizers: dict[int | None, Diarizer] = {}
         async with AsyncExitStack() as stack:
-            if not options.separate:
-                chunks = self._transcribe(path, options, done, None, diarizers)
-            else:
-                count = await self._count_channels(path, options)
-                # All at once: two files that wait for each other's last part would wait for ever.
-                part = await self._isolation.memory.claim_soon(count)
-                stack.callback(part.release)
-                channels = {
-                    channel: await stack.enter_async_context(
-                        aclosing(self._transcribe(path, options, done, channel, diarizers, part=part))
-                    )
-                    for channel in range(count)
-                }
-                chunks = _merge_channels(channels, done)
+            decoding = await stack.enter_async_context(on_thread(self._decode(path, options, done), self._threads))
+            channels = await anext(decoding)
+            made = {
+                number: await stack.enter_async_context(aclosing(self._transcribe(channel, decoding, options, done)))
+                for number, channel in channels.items()
+            }
+            chunks = _merge_channels(made, done) if options.separate else made[None]
             if options.speakers is not None:
-                chunks = self._add_turns(await stack.enter_async_context(aclosing(chunks)), options, done, diarizers)
+                merged = await stack.enter_async_context(aclosing(chunks))
+                chunks = self._add_turns(merged, options, done, channels)
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
@@ -142,7 +135,7 @@ class Batch:
         chunks: AsyncGenerator[Chunk],
         options: BatchOptions,
         done: Sequence[Chunk],
-        diarizers: Mapping[int | None, Diarizer],
+        channels: "Mapping[int | None, _Channel]",
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks, the last one with the turns of all speakers."""
         segments = [segment for chunk in done for segment in chunk.segments]
@@ -157,26 +150,15 @@ class Batch:
         if self._voices is None:
             turns = scripted_turns(segments)
         else:
+            diarizers = {number: channel.diarizer for number, channel in channels.items() if channel.diarizer}
             turns = await asyncio.to_thread(speaker_turns, diarizers, options.speakers)
         yield replace(last, turns=number_speakers(turns, segments))
 
-    async def _count_channels(self, path: Path, options: BatchOptions) -> int:
-        limits = DecodeLimits(longest_s=options.longest_s)
-        probe = await asyncio.get_running_loop().run_in_executor(self._threads, self._isolation.probe, path, limits)
-        return probe.channels
-
     async def _transcribe(
-        self,
-        path: Path,
-        options: BatchOptions,
-        done: Sequence[Chunk],
-        channel: int | None,
-        diarizers: dict[int | None, Diarizer],
-        *,
-        part: MemoryPart | None = None,
+        self, channel: "_Channel", decoding: AsyncIterator[object], options: BatchOptions, done: Sequence[Chunk]
     ) -> AsyncGenerator[Chunk]:
-        """Yield the chunks of one channel, or with None of all channels together."""
-        done = [chunk for chunk in done if chunk.channel == channel]
+        """Yield the chunks of one channel, or of all channels together."""
+        done = [chunk for chunk in done if chunk.channel == channel.number]
         growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
             self._recogniser,
@@ -188,71 +170,98 @@ class Batch:
             hint=options.hint,
             max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
-        notes: list[str] = []
         try:
-            if options.speakers is not None and self._voices is not None:
-                diarizers[channel] = Diarizer(self._voices)
-            packing = self._pack(path, options, channel, notes, diarizers.get(channel), part=part)
-            async with aclosing(packing) as packed:
-                jobs_left = done[-1].jobs_done if done else 0
-                async for item in packed:
-                    if isinstance(item, DecodeJob) and jobs_left > 0:
-                        jobs_left -= 1
-                        continue
-                    queue.add(item)
-                    while queue.full or queue.first_is_done:
-                        growing.absorb(*await queue.first())
-                        if growing.long_enough:
-                            yield growing.chunk()
+            async for item in channel.items(decoding):
+                queue.add(item)
+                while queue.full or queue.first_is_done:
+                    growing.absorb(*await queue.first())
+                    if growing.long_enough:
+                        yield growing.chunk()
             while queue.waiting:
                 growing.absorb(*await queue.first())
                 if growing.long_enough:
                     yield growing.chunk()
         finally:
             await queue.close()
-        yield growing.chunk(notes)  # it may have no length, and is then there for the notes
+        yield growing.chunk(channel.notes)  # it may have no length, and is then there for the notes
 
-    async def _pack(
-        self,
-        path: Path,
-        options: BatchOptions,
-        channel: int | None,
-        notes: list[str],
-        diarizer: Diarizer | None,
-        *,
-        part: MemoryPart | None,
-    ) -> AsyncGenerator[Packed]:
-        """Yield the decode jobs of the file and add the decoder's notes to *notes*.
-
-        A thread decodes the file, and passes its samples to the *diarizer* too.
-        """
+    def _decode(
+        self, path: Path, options: BatchOptions, done: Sequence[Chunk]
+    ) -> "Iterator[Mapping[int | None, _Channel]]":
+        """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
         limits = DecodeLimits(longest_s=options.longest_s)
+        with self._isolation.decoding(path, limits, separate=options.separate) as audio:
+            numbers = range(audio.probe.channels) if options.separate else (None,)
+            channels = {number: self._channel(number, options, done) for number in numbers}
+            yield channels
+            for samples in audio:
+                each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
+                for channel, own in zip(channels.values(), each, strict=True):
+                    channel.receive(own)
+                if any(channel.waiting for channel in channels.values()):
+                    yield channels
+            for channel in channels.values():
+                channel.end(audio.notes)
+            yield channels
 
-        def find_jobs() -> Iterator[Packed]:
-            level = InputLevel()
-            with self._isolation.decoding(path, limits, channel, part) as audio:
-                voice = self._voice.stream() if self._voice else None
-                listened = audio if diarizer is None else _listen_in(audio, diarizer)
-                packing = packing_options(self._engine)
-                yield from speech_jobs(listened, voice, packing, level)
-                notes.extend(audio.notes)
-            if level.quiet_speech:
-                notes.append(f"{QUIET_INPUT}: {level.quiet_speech}")
-
-        async with on_thread(find_jobs(), self._threads) as items:
-            async for item in items:
-                yield item
+    def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":
+        level = InputLevel()
+        packing = packing_options(self._engine)
+        return _Channel(
+            number,
+            packer_of(self._voice.stream() if self._voice else None, packing, level),
+            level,
+            Diarizer(self._voices) if options.speakers is not None and self._voices is not None else None,
+            max((chunk.jobs_done for chunk in done if chunk.channel == number), default=0),
+        )
 
 
-def _listen_in(audio: Iterable[Samples], diarizer: Diarizer) -> Iterator[Samples]:
-    for samples in audio:
-        diarizer.receive(samples)
-        yield samples
-    diarizer.end()
+@dataclass(slots=True, eq=False)
+class _Channel:
+    """One channel of a file, or all of them mixed: its decode jobs wait here until they are recognised.
+
+    A thread decodes all channels together. It runs only while items() waits for it.
+    """
+
+    number: int | None
+    packer: SpeechPacker | EvenPacker
+    level: InputLevel
+    diarizer: Diarizer | None
+    jobs_done: int  # so many jobs are left out, because their words are stored
+    waiting: deque[Packed] = field(default_factory=deque)
+    notes: tuple[str, ...] = ()  # complete at the end
+
+    async def items(self, decoding: AsyncIterator[object]) -> AsyncIterator[Packed]:
+        """Yield the items of this channel. While there are none, decode more of all channels."""
+        while True:
+            while self.waiting:
+                yield self.waiting.popleft()
+            if await anext(decoding, None) is None:
+                return
+
+    def receive(self, samples: Samples) -> None:
+        if self.diarizer is not None:
+            self.diarizer.receive(samples)
+        self._add(self.packer.receive(samples))
+
+    def end(self, notes: Sequence[str]) -> None:
+        """End the audio. *notes* are those of the decoder."""
+        if self.diarizer is not None:
+            self.diarizer.end()
+        self._add(self.packer.end())
+        quiet = self.level.quiet_speech
+        self.notes = (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
+
+    def _add(self, items: Iterable[Packed]) -> None:
+        for item in items:
+            if isinstance(item, DecodeJob) and self.jobs_done > 0:
+                self.jobs_done -= 1
+            else:
+                self.waiting.append(item)
 
 
 async def _merge_channels(
-    channels: Mapping[int, AsyncGenerator[Chunk]], done: Sequence[Chunk]
+    channels: Mapping[int | None, AsyncGenerator[Chunk]], done: Sequence[Chunk]
 ) -> AsyncGenerator[Chunk]:
     """Yield the chunks of all channels that follow *done*, always the next one of the channel that is farthest behind.
 

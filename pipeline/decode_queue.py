@@ -9,12 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pipeline.audio import position
 from pipeline.ingest.packing import DecodeJob, Packed
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
+
+MAX_SPAN = position(300)
+"""The most audio between the first and the last waiting item. Other channels of the file are decoded together with this
+one, and their jobs fill the memory meanwhile."""
 
 
 class FileRecogniser(Protocol):
@@ -87,7 +92,7 @@ class DecodeQueue:
 
     @property
     def full(self) -> bool:
-        return self._jobs >= self._max_jobs
+        return self._jobs >= self._max_jobs or self._is_long
 
     @property
     def first_is_done(self) -> bool:
@@ -114,6 +119,12 @@ class DecodeQueue:
     @property
     def _jobs(self) -> int:
         return sum(queued.answer is not None for queued in self._items)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the waiting items span MAX_SPAN."""
+        ends = [one.item.end if isinstance(one.item, DecodeJob) else one.item.at for one in self._items]
+        return bool(ends) and ends[-1] - ends[0] >= MAX_SPAN
 
     def _language_before(self) -> str | None:
         """Return the language of the job *max_jobs* before the newest one, which is already recognised."""

@@ -43,9 +43,11 @@ from server.model.offers import Offer
 from server.offering import OfferWatch
 from server.records.links import Links
 from server.records.records import CallbackBody, Records
-from server.routes.access_control import AccessControl, origin_of
+from server.requests.access_control import AccessControl, origin_of
+from server.requests.address_counters import AddressCounters
+from server.requests.parts import RouteGroup, RouteParts
+from server.requests.stream_limits import StreamLimits
 from server.routes.accounts import Accounts
-from server.routes.address_counters import AddressCounters
 from server.routes.channels import Channels
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams
@@ -54,8 +56,6 @@ from server.routes.live_http import LiveRequests
 from server.routes.live_sockets import LiveSockets
 from server.routes.ops import Description, Ops
 from server.routes.pages import Pages
-from server.routes.parts import RouteGroup, RouteParts
-from server.routes.stream_limits import StreamLimits
 from server.routes.subtitles import Subtitles
 from server.routes.transcriptions import Transcriptions
 from server.routes.webhooks import Webhooks

@@ -30,8 +30,8 @@ FLOORS = (
     {"jobs", "records"},
     {"webhooks", "streams"},
     {"live"},
-    {"routes"},
-    {"dialects"},
+    {"requests"},
+    {"routes", "dialects"},
     {"engines"},
     {"offering"},
     {"worker_process"},
@@ -41,7 +41,7 @@ FLOORS = (
 )
 """The rooms of server/, the ground floor first. A room imports only from the floors below its own."""
 
-KNOW_HTTP = {"http", "routes", "dialects", "app", "transport"}
+KNOW_HTTP = {"http", "requests", "routes", "dialects", "app", "transport"}
 """The rooms that may import starlette and server.http; egress/ reads file names as headers have them."""
 
 HOMES = {

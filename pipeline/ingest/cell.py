@@ -158,7 +158,7 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
 
     signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
     try:
-        with recording(file, order.limits, live=order.live, channel=order.channel, separate=order.separate) as audio:
+        with recording(file, order.limits, live=order.live, separate=order.separate) as audio:
             send(Opened(audio.probe))
             for samples in audio:
                 send(samples)

@@ -46,8 +46,7 @@ class DecodeOrder:
     live: bool
     stall_s: float  # CPU time without a sample after which the kernel ends the process
     cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
-    channel: int | None = None  # the one to decode, from 0; None: all of them mixed
-    separate: int | None = None  # of a live stream: decode so many channels side by side; None: as *channel* says
+    separate: bool = False  # the channels side by side; False: all of them mixed
 
     def to_line(self) -> bytes:
         return orjson.dumps({"start": asdict(self)}) + b"\n"

@@ -63,7 +63,6 @@ UNKNOWN_RIFF = 0x7FFF_0000
 """Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
 
 _BUFFER_BYTES = 65_536
-_NONE = np.zeros(0, np.float32)
 
 
 class ByteSource(Protocol):
@@ -82,8 +81,8 @@ class OpenRecording:
     """An open recording whose first frame is decoded. It can be iterated once; *notes* are complete after that.
 
     The samples of a file come in arrays of RATE samples; the last one is shorter. Those of a live stream come as soon
-    as possible, and have the shape (n, channels) if its channels are decoded separately. Iterating raises InvalidAudio,
-    and AudioTooLong one second of audio after the limit.
+    as possible. Arrays have the shape (n, channels) if the channels are separate, otherwise (n,). Iterating raises
+    InvalidAudio, and AudioTooLong one second of audio after the limit.
     """
 
     def __init__(
@@ -93,15 +92,9 @@ class OpenRecording:
         limits: DecodeLimits,
         *,
         live: bool = False,
-        channel: int | None = None,
-        separate: int | None = None,
+        separate: bool = False,
     ) -> None:
-        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio.
-
-        InvalidAudio is also raised if the number of channels is not *separate*.
-        """
-        self._channel = channel
-        self._separate = separate
+        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio."""
         self._container = container
         self._stream = _audio_stream(container, limits)
         self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
@@ -114,8 +107,7 @@ class OpenRecording:
         first = next(frames, None)
         if first is None:
             raise InvalidAudio("no audio frame could be decoded")
-        if separate is not None and first.layout.nb_channels != separate:
-            raise InvalidAudio(f"the audio has {first.layout.nb_channels} channels, and {separate} were ordered")
+        self._separate = first.layout.nb_channels if separate else None
         self._frames = chain((first,), frames)
         self.probe = self._probe(first, stated=_states_length(source, container))
 
@@ -179,8 +171,7 @@ class OpenRecording:
         if self._separate is not None:
             picks = [pick_of(channel, channels) for channel in range(self._separate)]
             return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
-        pick = None if self._channel is None else pick_of(self._channel, channels)
-        return MonoResampler(*kind_of(frame), block=block, pick=pick)
+        return MonoResampler(*kind_of(frame), block=block)
 
     def _silence(self, length: int) -> Samples:
         return np.zeros(length if self._separate is None else (length, self._separate), np.float32)
@@ -267,20 +258,18 @@ def recording(
     limits: DecodeLimits,
     *,
     live: bool = False,
-    channel: int | None = None,
-    separate: int | None = None,
+    separate: bool = False,
 ) -> Iterator[OpenRecording]:
-    """Open the recording in *source*: one of its channels, counted from 0, or with None all of them mixed.
+    """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
 
-    *live* starts after a few kilobytes instead of reading far ahead. *separate* is for live streams, and is the number
-    of channels if each is to be decoded separately.
+    *live* starts after a few kilobytes instead of reading far ahead.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
     """
     nameless = _Nameless(source)
     with _open(nameless, live=live) as container:
         try:
-            yield OpenRecording(nameless, container, limits, live=live, channel=channel, separate=separate)
+            yield OpenRecording(nameless, container, limits, live=live, separate=separate)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
@@ -352,13 +341,13 @@ def _slice(arrays: Iterable[Samples]) -> Iterator[Samples]:
 
 def _even_out(arrays: Iterable[Samples]) -> Iterator[Samples]:
     """Yield the same samples in arrays of RATE; the last one may be shorter."""
-    buffer = _NONE
+    buffer: Samples | None = None
     for samples in _slice(arrays):
-        buffer = np.concatenate((buffer, samples))
+        buffer = samples if buffer is None else np.concatenate((buffer, samples))
         if len(buffer) >= RATE:
             yield buffer[:RATE]
             buffer = buffer[RATE:]
-    if len(buffer):
+    if buffer is not None and len(buffer):
         yield buffer
 
 

@@ -105,26 +105,23 @@ class Isolation:
             return audio.probe
 
     @contextmanager
-    def decoding(
-        self, path: Path, limits: DecodeLimits, channel: int | None = None, part: MemoryPart | None = None
-    ) -> "Iterator[Decoding]":
-        """Decode a file: one of its channels, or with None all of them mixed. Entering waits for its first frame.
+    def decoding(self, path: Path, limits: DecodeLimits, *, separate: bool = False) -> "Iterator[Decoding]":
+        """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
-        *part* is memory that the caller has claimed for this decoder, and gives back itself. With None it is claimed
-        here.
+        Samples have the shape (n,), or (n, channels) if the channels are *separate*.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout, DecodersBusy,
         DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
-            if part is None:
-                stack.callback(self.memory.claim().release)
+            stack.callback(self.memory.claim().release)
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
-            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, channel=channel)
+            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, separate=separate)
             process = stack.enter_context(self._start(order, source.fileno()))
-            audio = Decoding(process, wait_s=self._stall_s)
-            audio.open()
+            audio = Decoding(process, wait_s=self._stall_s, separate=separate)
+            if not 1 <= audio.open().channels <= limits.max_channels:
+                raise InvalidAudio("the decoder was broken by this file")
             yield audio
 
     @contextmanager
@@ -135,7 +132,7 @@ class Isolation:
 
         *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
         With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
-        raised while iterating, InvalidAudio also for another number of channels. The stream may pause for any time;
+        raised while iterating, InvalidAudio also if there are not so many channels. The stream may pause for any time;
         only CPU time without a result counts as a stall.
         """
         with ExitStack() as stack:
@@ -143,7 +140,9 @@ class Isolation:
             source, feed = os.pipe()
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
-                order = DecodeOrder(limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=separate)
+                order = DecodeOrder(
+                    limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=bool(separate)
+                )
                 process = stack.enter_context(self._start(order, source))
             yield LiveDecoding(process, feeding, separate)
 
@@ -184,9 +183,10 @@ class Isolation:
 class Decoding:
     """A recording as its decoding process reports it. Its samples can be iterated once."""
 
-    def __init__(self, process: "_Process", *, wait_s: float | None) -> None:
+    def __init__(self, process: "_Process", *, wait_s: float | None, separate: bool) -> None:
         self._process = process
         self._wait_s = wait_s
+        self._separate = separate
         self._probe: Probe | None = None
         self.notes: tuple[str, ...] = ()
         """Codes for readers, such as "audio_truncated". They are complete after the last sample."""
@@ -206,8 +206,8 @@ class Decoding:
         return self._probe
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield the samples in arrays of 1..RATE."""
-        self.open()
+        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate."""
+        probe = self.open()
         while True:
             match self._receive():
                 case Done(notes):
@@ -215,8 +215,12 @@ class Decoding:
                     return
                 case Opened():
                     raise self._end_broken()
-                case samples:
+                case samples if not self._separate:
                     yield samples
+                case samples:
+                    if len(samples) % probe.channels:
+                        raise self._end_broken()
+                    yield samples.reshape(-1, probe.channels)
 
     def kill(self) -> None:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""
@@ -243,17 +247,17 @@ class Decoding:
 class LiveDecoding(Decoding):
     """A recording that is still being written."""
 
-    def __init__(self, process: "_Process", feeding: Any, separate: int | None) -> None:
-        super().__init__(process, wait_s=None)
+    def __init__(self, process: "_Process", feeding: Any, ordered: int | None) -> None:
+        super().__init__(process, wait_s=None, separate=ordered is not None)
         self._feeding = feeding
-        self._separate = separate
+        self._ordered = ordered
 
-    def __iter__(self) -> Iterator[Samples]:
-        """Yield the samples, 1..RATE of each channel."""
-        for samples in super().__iter__():
-            if self._separate is not None and len(samples) % self._separate:
-                raise self._end_broken()
-            yield samples if self._separate is None else samples.reshape(-1, self._separate)
+    def open(self) -> Probe:
+        """See Decoding.open(). Raises InvalidAudio if it has not as many channels as were ordered."""
+        probe = super().open()
+        if self._ordered is not None and probe.channels != self._ordered:
+            raise InvalidAudio(f"the audio has {probe.channels} channels, and {self._ordered} were ordered")
+        return probe
 
     def feed(self, data: bytes) -> bool:
         """Send the next bytes of the container; waits while the decoder is busy. Returns False once it has ended."""

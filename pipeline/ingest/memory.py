@@ -56,56 +56,49 @@ class DecoderMemory:
         """Return a part once there is room. It blocks; raises DecodersBusy after *wait_s* seconds."""
         until = time.monotonic() + wait_s
         with self._freed:
-            while (part := self._claim(1.0, 1)) is None:
+            while (part := self._claim(1.0)) is None:
                 if not self._freed.wait(until - time.monotonic()):
                     raise DecodersBusy("there is no room for another decoder")
         return part
 
-    async def claim_soon(self, count: int = 1, *, share: float = 1.0, wait_s: float = WAIT_S) -> "MemoryPart":
+    async def claim_soon(self, *, share: float = 1.0, wait_s: float = WAIT_S) -> "MemoryPart":
         """Return what try_claim() does once there is room. Raises DecodersBusy after *wait_s* seconds."""
         until = time.monotonic() + wait_s
-        while (part := self.try_claim(count, share=share)) is None:
+        while (part := self.try_claim(share=share)) is None:
             if time.monotonic() >= until:
                 raise DecodersBusy("there is no room for another decoder")
             await asyncio.sleep(LOOK_S)
         return part
 
-    def try_claim(self, count: int = 1, *, share: float = 1.0) -> "MemoryPart | None":
-        """Return the memory for *count* decoders at the same time, or None if this *share* of all memory has no room.
-
-        If all memory together is not enough for *count* decoders, they get all of it once no other decoder runs.
-        """
+    def try_claim(self, *, share: float = 1.0) -> "MemoryPart | None":
+        """Return a part, or None if this *share* of all memory has no room for it."""
         with self._freed:
-            return self._claim(share, count)
+            return self._claim(share)
 
-    def _claim(self, share: float, count: int) -> "MemoryPart | None":
-        wanted = count * PART_BYTES
-        if self._total_bytes is not None:
-            wanted = min(wanted, max(PART_BYTES, self._total_bytes))
-            if self._used_bytes + wanted > share * self._total_bytes:
-                return None
-        self._used_bytes += wanted
-        return MemoryPart(self, wanted)
+    def _claim(self, share: float) -> "MemoryPart | None":
+        if self._total_bytes is not None and self._used_bytes + PART_BYTES > share * self._total_bytes:
+            return None
+        self._used_bytes += PART_BYTES
+        return MemoryPart(self)
 
-    def give_back(self, part_bytes: int) -> None:
+    def give_back(self) -> None:
         """Called by a part, once."""
         with self._freed:
-            self._used_bytes -= part_bytes
+            self._used_bytes -= PART_BYTES
             self._freed.notify_all()
 
 
 class MemoryPart:
-    """The part of one decoder, or of several that run side by side."""
+    """The part of one decoder."""
 
-    def __init__(self, memory: DecoderMemory, part_bytes: int) -> None:
+    def __init__(self, memory: DecoderMemory) -> None:
         self._memory: DecoderMemory | None = memory
-        self._bytes = part_bytes
 
     def release(self) -> None:
         """Give the part back. Calling it again does nothing."""
         memory, self._memory = self._memory, None
         if memory is not None:
-            memory.give_back(self._bytes)
+            memory.give_back()
 
 
 def usable_bytes() -> int:

@@ -10,7 +10,7 @@ pieces in which it comes. So after a crash the same file gives the same jobs, an
 audio of one job is in memory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
@@ -210,17 +210,26 @@ class _WindowBuffer:
         return self._start + (first + best) * WINDOW + WINDOW // 2
 
 
-def even_jobs(audio: Iterable[Samples], length: int = LONGEST_JOB) -> Iterator[Packed]:
-    """Yield all of *audio* in jobs of *length* samples, the last one shorter. It is used without voice detection."""
-    held: list[Samples] = []
-    start = count = 0
-    for samples in audio:
-        held.append(samples)
-        count += len(samples)
-        while count >= length:
-            joined = np.concatenate(held)
-            yield DecodeJob(start, joined[:length].copy())
-            held, count, start = [joined[length:]], count - length, start + length
-    if count:
-        yield DecodeJob(start, np.concatenate(held))
-    yield Passed(start + count)
+class EvenPacker:
+    """Packs everything into jobs of *length* samples, the last one shorter. It is used without voice detection."""
+
+    def __init__(self, length: int = LONGEST_JOB) -> None:
+        self._length = length
+        self._held: list[Samples] = []
+        self._count = self._start = 0
+
+    def receive(self, samples: Samples) -> Iterator[Packed]:
+        """Yield the jobs that the next samples complete."""
+        self._held.append(samples)
+        self._count += len(samples)
+        while self._count >= self._length:
+            joined = np.concatenate(self._held)
+            yield DecodeJob(self._start, joined[: self._length].copy())
+            self._held, self._count = [joined[self._length :]], self._count - self._length
+            self._start += self._length
+
+    def end(self) -> Iterator[Packed]:
+        """Yield the last job, if anything is left, and the length of the file."""
+        if self._count:
+            yield DecodeJob(self._start, np.concatenate(self._held))
+        yield Passed(self._start + self._count)

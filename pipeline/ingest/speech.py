@@ -6,7 +6,7 @@ from typing import Protocol
 from pipeline.audio import Samples
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import InputLevel
-from pipeline.ingest.packing import Packed, Packer, PackingOptions, even_jobs
+from pipeline.ingest.packing import EvenPacker, Packed, Packer, PackingOptions
 
 
 class SpeechProbability(Protocol):
@@ -17,29 +17,46 @@ class SpeechProbability(Protocol):
         ...
 
 
-def speech_jobs(
-    audio: Iterable[Samples],
-    vad: SpeechProbability | None,
-    options: PackingOptions | None = None,
-    level: InputLevel | None = None,
-) -> Iterator[Packed]:
-    """Yield the decode jobs of *audio* in order. Passed items between them show the progress; the last has the length.
+class SpeechPacker:
+    """Packs the speech in one channel of a recording."""
 
-    Without *vad*, everything counts as speech and all jobs have equal length. *level* measures the loudness of the
-    speech. Errors of *audio* are not caught.
-    """
-    if vad is None:
-        yield from even_jobs(audio)
-        return
-    framer, packer = Framer(), Packer(options or PackingOptions())
-    for samples in audio:
-        windows = framer.receive(samples)
-        probabilities = vad(windows)
-        if level is not None:
-            level.receive(windows, probabilities)
+    def __init__(
+        self, vad: SpeechProbability, options: PackingOptions | None = None, level: InputLevel | None = None
+    ) -> None:
+        """*level* measures the loudness of the speech."""
+        self._vad = vad
+        self._framer, self._packer = Framer(), Packer(options or PackingOptions())
+        self._level = level
+
+    def receive(self, samples: Samples) -> Iterator[Packed]:
+        """Yield the items that the next samples complete. Passed items between jobs show the progress."""
+        windows = self._framer.receive(samples)
+        probabilities = self._vad(windows)
+        if self._level is not None:
+            self._level.receive(windows, probabilities)
         for window, speech in zip(windows, probabilities, strict=True):
-            yield from packer.receive(window, speech)
-    windows, real = framer.end()
-    for window, speech in zip(windows, vad(windows), strict=True):
-        yield from packer.receive(window[:real], speech)
+            yield from self._packer.receive(window, speech)
+
+    def end(self) -> Iterator[Packed]:
+        """Yield the open job, if any, and the length of the recording."""
+        windows, real = self._framer.end()
+        for window, speech in zip(windows, self._vad(windows), strict=True):
+            yield from self._packer.receive(window[:real], speech)
+        yield from self._packer.end()
+
+
+def packer_of(
+    vad: SpeechProbability | None, options: PackingOptions | None = None, level: InputLevel | None = None
+) -> SpeechPacker | EvenPacker:
+    """Make the packer of one channel. Without *vad*, everything counts as speech and all jobs have equal length."""
+    return EvenPacker() if vad is None else SpeechPacker(vad, options, level)
+
+
+def speech_jobs(
+    audio: Iterable[Samples], vad: SpeechProbability | None, options: PackingOptions | None = None
+) -> Iterator[Packed]:
+    """Yield the decode jobs of *audio* in order, with Passed items between them. Errors of *audio* are not caught."""
+    packer = packer_of(vad, options)
+    for samples in audio:
+        yield from packer.receive(samples)
     yield from packer.end()

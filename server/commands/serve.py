@@ -29,7 +29,7 @@ from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variabl
 from server.engines import ServedEngine, open_decoder, open_engines
 from server.logs import configure, log
 from server.offering import OfferWatch, publish_offer
-from server.routes.parts import RouteParts
+from server.requests.parts import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.folder import claim_folder

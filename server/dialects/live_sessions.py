@@ -18,7 +18,7 @@ from server.live.writers import Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
 from server.model.orders import Order
-from server.routes.parts import RouteParts
+from server.requests.parts import RouteParts
 from server.streams.rendering import json_with_type
 
 Frame: TypeAlias = Mapping[str, Any]

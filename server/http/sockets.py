@@ -30,6 +30,7 @@ ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
 LINE_BYTES = 180  # length of a socket's log line in JSON, with an account, without its path and id
 MAX_REASON_BYTES = 123  # the room in a close frame
+MAX_MESSAGE_BYTES = 1024 * 1024  # of a message of audio
 CLOSING_S = 10.0  # how long a peer may take to read the last message
 ORDER_S = 0.01  # the average time between two messages without audio, over ORDERS_AHEAD_S
 ORDERS_AHEAD_S = 0.5

@@ -1,7 +1,6 @@
 """Accepts jobs: checks the order, its audio and its customer, then makes the job in one commit.
 
-Routes call open_upload() before they read a body, and accept() after they have parsed it. A live session has no audio
-yet, so accept() is enough for it.
+An upload is received and accepted inside open_upload(). A live session has no audio yet, so accept() is enough for it.
 """
 
 import asyncio

@@ -13,7 +13,6 @@ class DownloadAttempt(JobAttempt):
     async def work(self) -> HandBack:
         """Download the audio and record its blob. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""
         held = self.held
-        await held.note(stage="downloading")
         key = f"{source_key(held.job.id)}/{held.lease.epoch}"
         source = await self._tools.fetcher.fetch(
             held.job.source, asker=held.job.account, blob=key, most=self._plan.upload_bytes

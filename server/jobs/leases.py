@@ -12,8 +12,8 @@ from typing import ClassVar, TypeVar, Unpack
 from pipeline.documents.stored import pack_chunk
 from pipeline.words import Chunk
 from server.model.errors import OutcomeUnknown, StorageBusy
-from server.model.events import Event, NewEvent
-from server.model.jobs import JobError
+from server.model.events import NewEvent
+from server.model.jobs import Job, JobError
 from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
 from server.storage.patience import patiently
@@ -50,6 +50,7 @@ class HeldLease:
         self.job = lease.job
         self.lease = lease
         self.until = requested_at + lease_s
+        self.last_seq = lease.last_seq  # of the log, to which only the holder of the lease writes
         self._jobs = jobs
         self._lease_s = lease_s
 
@@ -75,37 +76,33 @@ class HeldLease:
         """Store *chunk* and its events, and renew the lease, in one commit."""
         body, lease_s, requested_at = pack_chunk(chunk), self._lease_s, 0.0
 
-        def keep(lease: Lease) -> Awaitable[bool]:
+        def keep(lease: Lease) -> Awaitable[int | None]:
             nonlocal requested_at
             requested_at = time.monotonic()
             return self._jobs.checkpoint(
                 lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
             )
 
-        await self._write(keep, timely=True)
+        self.last_seq = await self._write(keep, timely=True)
         self.until = requested_at + lease_s
 
-    async def log(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Append *events* to the job's log; returns them with their numbers."""
-        return await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
+    async def log(self, events: Sequence[NewEvent]) -> None:
+        """Append *events* to the job's log."""
+        self.last_seq = await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
 
     async def note(self, **facts: Unpack[JobFacts]) -> None:
         """See JobStore.note()."""
         await self._write(lambda lease: self._jobs.note(lease, **facts))
 
-    async def finish(self, outcome: Outcome) -> None:
+    async def finish(self, outcome: Outcome) -> Job:
         """See JobStore.finish()."""
-        await self._write(lambda lease: self._jobs.finish(lease, outcome))
+        return await self._write(lambda lease: self._jobs.finish(lease, outcome))
 
     async def release(self, *, delay_s: float = 0.0, error: JobError | None = None) -> None:
         """Put the job back into the queue. Only a release with an *error* uses up one of its attempts."""
         await self._write(
             lambda lease: self._jobs.release(lease, delay_s=delay_s, error=error, count=error is not None)
         )
-
-    async def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Call *ask* until it answers, while the lease lasts. It is called again if the database is away or busy."""
-        return await patiently(ask, check=self.check, despite=self.despite)
 
     async def _write(self, write: Callable[[Lease], Awaitable[T | None]], *, timely: bool = False) -> T:
         """Call *write* with the lease and return its answer. Raises LeaseLost if the answer is None or False.

@@ -84,7 +84,6 @@ class TranscriptionAttempt(JobAttempt):
         """
         order, blob = self._job.order, self._job.blob
         assert blob is not None, "a job whose audio is not stored yet is downloaded first"
-        await self.held.note(stage="transcribing")
         chunks = await self._transcribe_chunks(blob)
         await self.held.note(stage="writing")
         duration = max(chunk.end for chunk in chunks)

@@ -108,8 +108,8 @@ class Workers:
             if ending.reason == "internal":
                 self.metrics.faults.labels("job").inc()
             await held.release(delay_s=ending.delay_s, error=ending.error)
+            job = await self.tools.jobs.get(held.job.id)  # it has ended if no attempt was left
         else:
-            await held.finish(ending)
-        job = await self.tools.jobs.get(held.job.id)
+            job = await held.finish(ending)
         if job is not None and job.terminal:
             report_end(job, self.metrics)

@@ -140,12 +140,9 @@ class Endings:
         await held.note(source=source, stage="writing")
 
     async def _end(self, held: HeldLease, outcome: Outcome) -> None:
-        await held.finish(outcome)
+        report_end(await held.finish(outcome), self.parts.metrics)
         if held.job.order.diarize:
             await self._delete_voices(held.job.id)
-        job = await self.parts.storage.jobs.get(held.job.id)
-        if job is not None:
-            report_end(job, self.parts.metrics)
 
     async def _delete_voices(self, job_id: str) -> None:
         """Delete the recordings of voices. If that fails, the chore that deletes audio of ended jobs does it."""

@@ -1,6 +1,6 @@
 """Turns a writer's bytes into samples as they come: raw audio here, containers in a decoding process.
 
-intake.take(data)        # waits while the session has enough; cancelling it loses and repeats nothing
+intake.write(data)        # waits while the session has enough; cancelling it loses and repeats nothing
 intake.received_bytes    # all bytes that were ever taken
 """
 
@@ -34,10 +34,10 @@ class Intake(Protocol):
     @property
     def received_bytes(self) -> int: ...
 
-    async def take(self, data: bytes) -> None: ...
+    async def write(self, data: bytes) -> None: ...
 
     async def end(self) -> None:
-        """Take no more bytes, not even the rest of a take() in progress. run() then ends when the sink has all."""
+        """Take no more bytes, not even the rest of a write() in progress. run() then ends when the sink has all."""
 
     async def run(self) -> None:
         """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
@@ -86,7 +86,7 @@ class RawIntake:
         self._ended = asyncio.Event()
         self.received_bytes = received_bytes
 
-    async def take(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
             await self._room()  # also for writers that left without waiting for the sink
             if self._closed:
@@ -130,7 +130,7 @@ class ContainerIntake:
         self._closed = False
         self.received_bytes = 0
 
-    async def take(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         await self._opened.wait()
         for at in range(0, len(data), PIECE_BYTES):
             await self._wait_until_fed()
@@ -174,7 +174,7 @@ class ContainerIntake:
         return await asyncio.wrap_future(self._reading)
 
     async def _wait_until_fed(self) -> None:
-        """Wait until the decoder has all bytes so far, including those of a cancelled take()."""
+        """Wait until the decoder has all bytes so far, including those of a cancelled write()."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None

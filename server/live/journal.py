@@ -48,7 +48,6 @@ class Journal:
         self._renderer = EventRenderer(past.offsets, speakers)
         assert held.job.order.live is not None
         self._interim = held.job.order.live.interim_results
-        self._events = parts.storage.events
         self._partials = parts.partials
         self._metrics = parts.metrics
         self._languages = {channel: past.language(channel) for channel in past.channels}
@@ -59,7 +58,6 @@ class Journal:
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = {channel: past.end(channel) for channel in past.channels}  # end of the last chunk
         self._writing = asyncio.Lock()
-        self._last = 0  # the number of the log's last event; only the holder of the lease writes to the log
 
     def seconds_at(self, place: int) -> float:
         """A position of the session in seconds on the stream's clock."""
@@ -82,10 +80,6 @@ class Journal:
         """
         async with self._finalizing:
             return self.finalized_s >= at_s
-
-    async def open(self) -> None:
-        """Find the end of the log. Call it first."""
-        self._last = await self._events.last(self._job_id)
 
     async def write(
         self, happened: Sequence[TimedEvent], *, received: int, decided: Mapping[int | None, int] = MappingProxyType({})
@@ -117,8 +111,8 @@ class Journal:
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
         """Log the new speakers of words that readers already have."""
         async with self._writing:
-            self._last = (await self._held.log([revised_event(runs, final=False)]))[-1].seq
-            self._partials.move(self._job_id, after=self._last)
+            await self._held.log([revised_event(runs, final=False)])
+            self._partials.move(self._job_id, after=self._held.last_seq)
 
     async def _write(self, batch: LogBatch, received: int) -> None:
         self._count(batch)
@@ -140,10 +134,10 @@ class Journal:
         for channel, partial in batch.shown.items():
             if partial is None:
                 self._partials.end(self._job_id, channel=channel)
-        self._partials.move(self._job_id, after=self._last)
+        self._partials.move(self._job_id, after=self._held.last_seq)
         for channel, partial in batch.shown.items():
             if partial is not None and self._interim:
-                self._partials.show(self._job_id, partial, after=self._last, channel=channel)
+                self._partials.show(self._job_id, partial, after=self._held.last_seq, channel=channel)
 
     def warn(self, code: str, message: str) -> None:
         """Add a warning to the job's record. The first message of each code is kept."""
@@ -159,9 +153,8 @@ class Journal:
         if batch.segments:
             last = batch.segments[-1]
             await self._store(last.channel, min(last.end, received), batch.segments, batch.events)
-            self._last = await self._held.wait_for(lambda: self._events.last(self._job_id))
         else:
-            self._last = (await self._held.log(batch.events))[-1].seq
+            await self._held.log(batch.events)
 
     async def _settle_silence(self, channel: int | None, end: int) -> None:
         """Store that a channel has been silent up to *end* for at least QUIET, so that a restart skips the silence."""

@@ -160,7 +160,6 @@ class LiveSession:
         """Run until the job has ended, was released or lost its lease. Errors are logged and sent to the writer."""
         try:
             with self._metrics.live_sessions.track_inprogress():
-                await self._journal.open()
                 await self._live_and_end()
         except LeaseLost:
             self._metrics.leases_lost.inc()

@@ -5,6 +5,7 @@ import time
 from server.jobs.leases import HeldLease
 from server.model.errors import DiskFull, StorageBusy
 from server.model.leases import Lease, LeaseLost, Renewal
+from server.storage.patience import patiently
 from server.storage.sql.jobs import JobStore
 
 AWAY_S = 30.0  # how long a session waits for the database; its new words are kept in memory meanwhile
@@ -34,11 +35,15 @@ class SessionLease(HeldLease):
 
     async def _regain(self) -> bool:
         requested_at = time.monotonic()
-        lease = await self.wait_for(lambda: self._jobs.claim_live(self.job.id, self._worker, lease_s=self._lease_s))
+        lease = await patiently(
+            lambda: self._jobs.claim_live(self.job.id, self._worker, lease_s=self._lease_s),
+            check=self.check,
+            despite=self.despite,
+        )
         if lease is None:
             return False
         if lease.epoch != self.lease.epoch + 1:  # another process had the job and may have written more words
             await self._jobs.release(lease, delay_s=0.0, error=None, count=False)
             return False
-        self.lease, self.until = lease, requested_at + self._lease_s
+        self.lease, self.until, self.last_seq = lease, requested_at + self._lease_s, lease.last_seq
         return True

@@ -35,10 +35,10 @@ class Seat:
         self.lost = asyncio.Event()
         """Set when another writer takes the seat, because this one sent nothing for a long time."""
 
-    async def take(self, data: bytes) -> bool:
+    async def write(self, data: bytes) -> bool:
         """Take the next bytes, as fast as they are recognised. Returns False if the session takes no more."""
         self._check()
-        return await self._writers.take(data)
+        return await self._writers.write(data)
 
     def finalize(self) -> float:
         """See LiveSession.finalize()."""
@@ -108,13 +108,13 @@ class Writers:
             self._seat.lost.set()
             self._metrics.live_takeovers.inc()
 
-    async def take(self, data: bytes) -> bool:
-        """See Seat.take(). While a writer waits here, it does not count as silent."""
+    async def write(self, data: bytes) -> bool:
+        """See Seat.write(). While a writer waits here, it does not count as silent."""
         if self._session.ending:
             return False
         self._taking = True
         try:
-            await self._intake.take(data)
+            await self._intake.write(data)
         finally:
             self._taking = False
             self.note_sign_of_life()

@@ -22,10 +22,10 @@ from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import answers, bounds
 from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
 from server.model.instants import iso
-from server.routes.access_control import bearer
+from server.requests.access_control import bearer
+from server.requests.parts import RouteGroup
+from server.requests.request import own_job
 from server.routes.estimates import estimates_of
-from server.routes.parts import RouteGroup
-from server.routes.requests import own_job
 
 MAX_BODY = 10_000
 MAX_NAME_CHARS = 100

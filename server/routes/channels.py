@@ -29,8 +29,8 @@ from server.model.channels import Channel
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.ids import Prefix
-from server.routes.address_counters import check_account
-from server.routes.parts import RouteGroup
+from server.requests.address_counters import check_account
+from server.requests.parts import RouteGroup
 from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.channels import ChannelFollowing, ChannelPosition
 from server.streams.rendering import Rendered

@@ -15,8 +15,8 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, last_event_id, retry
 from server.http.streamed import Streamed
 from server.model.errors import Refused
-from server.routes.parts import RouteGroup
-from server.routes.requests import READER_CODES, admit_reader
+from server.requests.parts import RouteGroup
+from server.requests.request import READER_CODES, admit_reader
 from server.streams.rendering import Rendered
 
 EXAMPLE = """retry: 3000

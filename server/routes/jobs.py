@@ -27,8 +27,8 @@ from server.model.jobs import Job, JobFilter, State
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact
 from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
-from server.routes.parts import RouteGroup
-from server.routes.requests import (
+from server.requests.parts import RouteGroup
+from server.requests.request import (
     JOB,
     JOB_POLL_S,
     URL_TTL,

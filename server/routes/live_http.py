@@ -26,8 +26,8 @@ from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.routes.parts import RouteGroup
-from server.routes.requests import (
+from server.requests.parts import RouteGroup
+from server.requests.request import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
     JOB,
@@ -215,7 +215,7 @@ async def _pour(request: Request, live: LiveSession, seat: Seat) -> None:
     async def pour() -> None:
         async for data in request.stream():
             for at in range(0, len(data), PIECE_BYTES):
-                if not await seat.take(data[at : at + PIECE_BYTES]):
+                if not await seat.write(data[at : at + PIECE_BYTES]):
                     return
 
     await until_first(pour(), live.over.wait(), seat.lost.wait())

@@ -12,7 +12,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.accounts.signed import Scope
 from server.http.problems import Problem
-from server.http.sockets import CLOSING_S, MessageTooBig, Socket, message_of, socket_route, text_frame
+from server.http.sockets import (
+    CLOSING_S,
+    MAX_MESSAGE_BYTES,
+    MessageTooBig,
+    Socket,
+    message_of,
+    socket_route,
+    text_frame,
+)
 from server.http.sse import last_event_id
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession
@@ -20,14 +28,13 @@ from server.live.writers import Seat, finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
-from server.routes.parts import RouteParts
-from server.routes.requests import admit_reader, live_job, no_such_job
+from server.requests.parts import RouteParts
+from server.requests.request import admit_reader, live_job, no_such_job
 from server.streams.rendering import Rendered, json_with_type
 from server.waiting import racing, until_first
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
 EVENT_SOCKET = "/v1/jobs/{job_id}/stream"
-MAX_MESSAGE_BYTES = 1024 * 1024  # of a WebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ class LiveSockets:
                 raise finished_refusal()
             else:
                 _check_length(data, live)
-                await seat.take(data)
+                await seat.write(data)
 
     async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
         """Send a job's events and partials as they come, until no more can come."""

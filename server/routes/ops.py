@@ -16,7 +16,7 @@ from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, js
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.model import answers
-from server.routes.parts import RouteGroup
+from server.requests.parts import RouteGroup
 
 DAY = {"Cache-Control": "public, max-age=86400"}
 

@@ -30,8 +30,8 @@ from server.jobs.orders import subtitle_shape
 from server.live.resuming import labelled_words
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.parts import RouteGroup
-from server.routes.requests import READER_CODES, admit_reader
+from server.requests.parts import RouteGroup
+from server.requests.request import READER_CODES, admit_reader
 
 MAX_SHAPES = 4  # shapes of one job, other than its own, that are rendered at the same time
 SHARED_S = 2.0  # how long a rendering serves all players; that of 45 minutes of speech takes 0.2 s of a core

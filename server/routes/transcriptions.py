@@ -1,16 +1,13 @@
 """POST /v1/transcribe: makes a job of audio. The answer has the result if it is ready within the client's wait."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.issuing import fresh_id
 from server.clock import now_ms
 from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED
 from server.http.caller import Caller
-from server.http.codes import UNDECODABLE
 from server.http.headers import WARNING, Preference, preference, warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
@@ -18,30 +15,17 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import raise_ordered_limit
-from server.model.ids import Prefix
 from server.model.jobs import Submitted
 from server.model.received import Received
-from server.routes.parts import RouteGroup, RouteParts
-from server.routes.requests import (
-    ACCEPTING_CODES,
+from server.requests.parts import RouteGroup
+from server.requests.request import (
     IDEMPOTENCY_KEY,
     JOB,
     JOB_POLL_S,
-    check_query,
     deliver_results,
-    idempotency_key_of,
     query_seconds,
 )
-
-FILE_CODES = (
-    *ACCEPTING_CODES,
-    "invalid_multipart",
-    "audio_too_long",
-    "missing_input",
-    "empty_file",
-    *UNDECODABLE,
-)
-"""Error codes of every operation that makes a job from a file."""
+from server.requests.uploads import FILE_CODES, receive_upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +78,11 @@ class Transcriptions(RouteGroup):
 
     async def create(self, request: Request, caller: Caller) -> Response:
         wish = preference(request.headers.getlist("prefer"))
-        parsed, submitted = await accept_upload(
-            self.parts, request, caller, lambda received: self._parse(received, caller)
-        )
-        return await self._answer(request, submitted, self._choose_wait(request, parsed, wish))
+        async with receive_upload(self.parts, request, caller) as upload:
+            parsed = await off_loop(upload.received.field_bytes, self._parse, upload.received, caller)
+            wait = self._choose_wait(request, parsed, wish)
+            submitted = await upload.accept(parsed)
+        return await self._answer(request, submitted, wait)
 
     def _parse(self, received: Received, caller: Caller) -> ParsedRequest:
         parsed = parse_order(
@@ -140,34 +125,3 @@ class Transcriptions(RouteGroup):
             return await deliver_results(response, request, job, self.parts, asked_at=asked_at)
         headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
         return json_response(record, 202, headers=headers)
-
-
-async def accept_upload(
-    parts: RouteParts,
-    request: Request,
-    caller: Caller,
-    parse: Callable[[Received], ParsedRequest],
-    *,
-    raw: bool = False,
-) -> tuple[ParsedRequest, Submitted]:
-    """Make a job from the request. Returns the parsed request and the job. Dialects call it too.
-
-    *parse* parses the body's members. With *raw* the body is the audio itself, unless it is JSON.
-    """
-    if parts.closing.is_set():
-        raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-    if not raw:
-        check_query(request)
-    customer, key = caller.customer, idempotency_key_of(request, caller)
-    async with parts.acceptance.open_upload(customer, key):
-        body = parts.uploads.receive(
-            request,
-            job_id=fresh_id(Prefix.JOB),
-            most=customer.plan.upload_bytes,
-            hashed=raw or key is not None,
-            raw=raw,
-        )
-        async with body as received:
-            parsed = await off_loop(received.field_bytes, parse, received)
-            query_seconds(request, "wait", most=parts.config.wait_max)
-            return parsed, await parts.acceptance.accept(customer, parsed, received, key)

@@ -19,8 +19,8 @@ from server.model.deliveries import Delivery, host_of
 from server.model.ids import Prefix
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
-from server.routes.parts import RouteGroup
-from server.routes.requests import own_job
+from server.requests.parts import RouteGroup
+from server.requests.request import own_job
 
 MAX_BODY = 10_000
 

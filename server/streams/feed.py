@@ -1,13 +1,14 @@
 """Gives one job's newest events, rendered once, to all of its readers in this process.
 
-The feed reads the log as it grows and keeps the newest events in memory. A reader that is farther behind reads pages of
-the log, so it costs a page of memory and delays nobody. New events wake the readers in groups, so that the event loop
-can do other work in between.
+The feed gets each event when it is committed, and keeps the newest ones in memory. Only events of other processes are
+read from the log. A reader that is farther behind reads pages of the log, so it costs a page of memory and delays
+nobody. New events wake the readers in groups, so that the event loop can do other work in between.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 
 from server.model.errors import StorageAway
@@ -138,25 +139,17 @@ class Feed:
     async def _read_log(self) -> None:
         self._last = await patiently(lambda: self._events.last(self._job_id))
         self._note_change()
-        async for event in self._tail(self._last):
-            rendered = await patiently(partial(self._render, event))
-            if self._all_wait:
-                self._newest.clear()
-            elif len(self._newest) >= 2 * KEPT:
-                del self._newest[:KEPT]
-            self._newest.append(rendered)
-            self._last = event.seq
-            self._pages.clear()  # pages that were read before lack this event
-            self._note_change()
-
-    async def _tail(self, after: int) -> AsyncGenerator[Event]:
-        """Yield the log's events as they come. While the database is away, it waits."""
-        tail = aiter(self._events.tail(self._job_id, after=after))
-        try:
-            while True:
-                yield await patiently(lambda: anext(tail))
-        except StopAsyncIteration:
-            return
+        async with aclosing(self._events.tail(self._job_id, after=self._last)) as tail:
+            async for event in tail:
+                rendered = await patiently(partial(self._render, event))
+                if self._all_wait:
+                    self._newest.clear()
+                elif len(self._newest) >= 2 * KEPT:
+                    del self._newest[:KEPT]
+                self._newest.append(rendered)
+                self._last = event.seq
+                self._pages.clear()  # pages that were read before lack this event
+                self._note_change()
 
     async def _read_page(self, after: int) -> RenderedBatch | None:
         try:

@@ -1,6 +1,5 @@
 """Tests of memory.py, and of what one decoder may take and say."""
 
-import asyncio
 import logging
 import os
 import re
@@ -47,20 +46,6 @@ def test_parts_are_given_while_there_is_room_and_again_when_one_came_back() -> N
     for _ in range(2):
         parts[1].release()  # the second time does nothing
     assert memory.used_bytes == 3 * PART_BYTES
-
-
-def test_decoders_side_by_side_get_their_parts_at_once_and_never_more_than_there_is() -> None:
-    memory = DecoderMemory(4 * PART_BYTES)
-    pair = memory.try_claim(2)
-    assert pair is not None
-    with pytest.raises(DecodersBusy):
-        asyncio.run(memory.claim_soon(3, wait_s=0.01))
-    assert memory.used_bytes == 2 * PART_BYTES
-    pair.release()
-    everything = asyncio.run(memory.claim_soon(8, wait_s=0))
-    assert memory.try_claim() is None
-    everything.release()
-    assert memory.used_bytes == 0
 
 
 def test_a_decoder_gives_its_part_back_however_it_ends(isolation: Isolation, tmp_path: Path) -> None:

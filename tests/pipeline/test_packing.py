@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
-from pipeline.ingest.packing import DecodeJob, Packed, Packer, PackingOptions, Passed, even_jobs
+from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, Packer, PackingOptions, Passed
 from pipeline.ingest.segmenter import SegmenterOptions
 
 RUNS = st.lists(
@@ -160,7 +160,8 @@ def test_where_loudness_says_nothing_the_least_like_speech_is_cut() -> None:
 def test_even_jobs_hold_everything_in_equal_lengths(lengths: list[int], length: int) -> None:
     audio = np.arange(sum(lengths), dtype=np.float32)
     chunks = np.split(audio, np.cumsum(lengths, dtype=int)[:-1]) if lengths else []
-    items = list(even_jobs(chunks, length))
+    packer = EvenPacker(length)
+    items = [item for chunk in chunks for item in packer.receive(chunk)] + [*packer.end()]
     jobs = jobs_in(items)
     assert [len(job.samples) for job in jobs[:-1]] == [length] * (len(jobs) - 1)
     assert [job.start for job in jobs] == list(range(0, len(audio), length))

@@ -176,9 +176,10 @@ WORD = NewEvent("word", b'{"word":"and"}')
 
 
 async def checkpoint(storage: Storage, lease: Lease, index: int = 0, progress: float = 0.5) -> bool:
-    return await storage.jobs.checkpoint(
+    last = await storage.jobs.checkpoint(
         lease, index=index, body=b"chunk %d" % index, events=[WORD], progress=progress, lease_s=LEASE_S
     )
+    return last is not None
 
 
 async def refusals(storage: Storage, lease: Lease) -> list[bool]:

@@ -24,9 +24,8 @@ from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import Order
-from server.model.received import Received
-from server.routes.parts import RouteParts
-from server.routes.transcriptions import FILE_CODES, accept_upload
+from server.requests.parts import RouteParts
+from server.requests.uploads import FILE_CODES, receive_upload
 
 RAW = "application/octet-stream"
 
@@ -59,18 +58,14 @@ class FileHandler:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         listening = parse_file(request.query_params, self.parts.offers[caller.environment])
-        shape = listening.shape
-
-        def parse(received: Received) -> ParsedRequest:
-            nonlocal shape
-            if received.file is not None and received.file.bytes == 0:
+        async with receive_upload(self.parts, request, caller, raw=True) as upload:
+            file = upload.received.file
+            if file is not None and file.bytes == 0:
                 raise Problem("empty_file", "the body has no bytes")
-            shape = replace(shape, sha256=(received.file.sha256 if received.file is not None else None) or "")
-            url = url_of(received.fields) if received.file is None else None
-            return ParsedRequest(_with_callback(listening, shape), url, warnings=listening.warnings)
-
-        _, submitted = await accept_upload(self.parts, request, caller, parse, raw=True)
-        job = submitted.job
+            shape = replace(listening.shape, sha256=(file.sha256 if file is not None else None) or "")
+            url = url_of(upload.received.fields) if file is None else None
+            order = _with_callback(listening, shape)
+            job = (await upload.accept(ParsedRequest(order, url, warnings=listening.warnings))).job
         if listening.callback is not None:
             return json_response({"request_id": job.id}, headers={REQUEST_ID: job.id, **warning_headers(job.warnings)})
         return await answer_finished(request, job, lambda over: self._result(over, shape), self.parts)

@@ -21,12 +21,11 @@ from server.dialects.deepgram.results import Results
 from server.dialects.live_sessions import Frame, SocketSession, open_session
 from server.http.headers import warning_headers
 from server.http.problems import Problem
-from server.http.sockets import MessageTooBig, Socket, message_of, socket_route
+from server.http.sockets import MAX_MESSAGE_BYTES, MessageTooBig, Socket, message_of, socket_route
 from server.model.errors import Refused
 from server.model.instants import iso
-from server.routes.access_control import bearer
-from server.routes.live_sockets import MAX_MESSAGE_BYTES
-from server.routes.parts import RouteParts
+from server.requests.access_control import bearer
+from server.requests.parts import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/listen"
@@ -91,7 +90,7 @@ class _Conversation:
         if len(data) > MAX_MESSAGE_BYTES:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
-        await self.session.seat.take(data)
+        await self.session.seat.write(data)
         await self._send(self.results.advance(self.session.heard_s))
 
     async def _do(self, text: str) -> None:

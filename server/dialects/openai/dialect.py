@@ -14,7 +14,7 @@ from server.http.codes import CODES
 from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import FORM_LIST, form_properties
-from server.routes.parts import RouteParts
+from server.requests.parts import RouteParts
 
 _FILE: Mapping[str, Any] = {
     "file": {"type": "string", "format": "binary"},

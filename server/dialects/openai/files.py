@@ -30,14 +30,15 @@ from server.dialects.openai.file_parameters import FILE_FORMATS, ResponseOptions
 from server.http.bodies import MULTIPART
 from server.http.caller import Caller
 from server.http.headers import warning_headers
+from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.routes.parts import RouteParts
-from server.routes.transcriptions import FILE_CODES, accept_upload
+from server.requests.parts import RouteParts
+from server.requests.uploads import FILE_CODES, receive_upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,10 @@ class AudioFiles:
         return await self._answer(request, caller, ResponseOptions(translating=True))
 
     async def _answer(self, request: Request, caller: Caller, wish: ResponseOptions) -> Response:
-        _, submitted = await accept_upload(
-            self.parts, request, caller, lambda received: wish.read(received, self.parts.offers[caller.environment])
-        )
+        async with receive_upload(self.parts, request, caller) as upload:
+            offer = self.parts.offers[caller.environment]
+            parsed = await off_loop(upload.received.field_bytes, wish.read, upload.received, offer)
+            submitted = await upload.accept(parsed)
         if wish.stream:
             headers = {**STREAM_HEADERS, **warning_headers(submitted.job.warnings)}
             return StreamingResponse(self._stream(submitted.job, wish), headers=headers)

@@ -32,8 +32,8 @@ from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of
 from server.model.errors import Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.routes.access_control import bearer
-from server.routes.parts import RouteParts
+from server.requests.access_control import bearer
+from server.requests.parts import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime"
@@ -253,7 +253,7 @@ class _Conversation:
             await self._hang_up(self._call)
         call = self._call or await self._dial()
         call.taken += len(data)
-        await call.session.seat.take(data)
+        await call.session.seat.write(data)
 
     async def _commit(self) -> None:
         await self.socket.take_order()

@@ -19,7 +19,7 @@ from server.http.operation import Answer, Endpoint, Operation, json_body, json_r
 from server.http.schemas import ref
 from server.jobs.members import members_of, whole_in
 from server.model.ids import Prefix
-from server.routes.parts import RouteParts
+from server.requests.parts import RouteParts
 
 MAX_BODY = 16 * 1024
 MAX_SESSION_BYTES = 4096  # the credential contains it, and is sent in a header

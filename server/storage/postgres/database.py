@@ -220,12 +220,13 @@ class PostgresDatabase:
         if not transaction.wrote:
             connection.rollback()
             return True
-        notification = payload(self.boot, transaction.topics) if self._notify and transaction.topics else None
+        announced = transaction.announced
+        notification = payload(self.boot, announced) if self._notify and announced else None
         try:
             commit(connection, mark=mark, now=transaction.now, notification=notification)
         except psycopg.Error:
             return False
-        self._watches.wake(transaction.topics)
+        self._watches.wake(announced)
         return True
 
     def _begin(self, connection: Connection) -> PostgresTransaction:

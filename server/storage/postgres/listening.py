@@ -104,7 +104,7 @@ class NotificationListener:
         elif EVERYTHING in topics:
             self._watches.wake_all()
         else:
-            self._watches.wake(topics)
+            self._watches.wake(dict.fromkeys(topics))
 
     def _relay(self, message: str) -> None:
         for handle in self.relayed:

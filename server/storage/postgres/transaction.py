@@ -8,9 +8,11 @@ from typing import Any
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
+from server.model.events import Event
 from server.storage.postgres.connecting import Connection
 from server.storage.sql.database import Parameters
 from server.storage.sql.rows import SqlRow
+from server.storage.watching import Announced, announce
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"
 COMMITS_KEPT_MS = 60 * 60 * 1000  # nobody looks for a commit for longer than some seconds
@@ -22,12 +24,12 @@ WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
 class PostgresTransaction:
     """The Transaction of this database. It asks the database for *now* when that is first needed."""
 
-    __slots__ = ("_cursor", "_now", "topics", "wrote")
+    __slots__ = ("_cursor", "_now", "announced", "wrote")
 
     def __init__(self, connection: Connection, now: int | None) -> None:
         self._cursor: Cursor[DictRow] = connection.cursor()
         self._now = now
-        self.topics: set[str] = set()
+        self.announced: Announced = {}
         self.wrote = False
 
     @property
@@ -54,8 +56,8 @@ class PostgresTransaction:
     def all(self, sql: str, parameters: Parameters = ()) -> list[DictRow]:
         return self._execute(sql, parameters).fetchall()
 
-    def announce(self, topic: str) -> None:
-        self.topics.add(topic)
+    def announce(self, topic: str, events: Sequence[Event] = ()) -> None:
+        announce(self.announced, topic, events)
 
     def forget_passed(self) -> None:
         """Delete marks of commits whose outcome is known, ended processes, and clients without recent requests."""

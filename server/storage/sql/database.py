@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from server.model.events import Event
 from server.storage.sql.rows import SqlRow
 from server.storage.watching import Watch
 
@@ -37,8 +38,11 @@ class Transaction(Protocol):
 
     def all(self, sql: str, parameters: Parameters = ()) -> Sequence[SqlRow]: ...
 
-    def announce(self, topic: str) -> None:
-        """Wake everything that watches *topic*, in any process, once this is committed."""
+    def announce(self, topic: str, events: Sequence[Event] = ()) -> None:
+        """Wake everything that watches *topic*, in any process, once this is committed.
+
+        Watches of this process get *events*, the new ones of the log of that name, and need not read them back.
+        """
 
     def forget_passed(self) -> None:
         """Delete old rows of the backend's own tables."""

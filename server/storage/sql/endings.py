@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import orjson
 
-from server.model.jobs import Cause, ImpossibleStep, JobError, State, returns_quota, step
+from server.model.jobs import Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
 from server.storage.sql import fairness
 from server.storage.sql.counters import change
@@ -19,8 +19,8 @@ QUEUE_TOPIC = "queue"
 AT_ONCE = 0  # as run_after: a clock that is set back delays no job that waits for a worker alone
 
 
-def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
-    """End the job of *row* in this transaction, as JobStore.finish() describes.
+def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
+    """End the job of *row* in this transaction, as JobStore.finish() describes. Returns the job afterwards.
 
     Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
     """
@@ -74,7 +74,9 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> None:
     append(tx, row["id"], [*outcome.events, terminal_event(state)])
     ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))
     assert ended is not None
-    enqueue(tx, job_of(ended))
+    job = job_of(ended)
+    enqueue(tx, job)
+    return job
 
 
 def _is_unread(tx: Transaction, row: SqlRow) -> bool:

@@ -1,30 +1,34 @@
 """The EventLog: one sequence per job without gaps, written only in the transactions that change the job."""
 
-from collections import deque
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 
 import orjson
 
 from server.model.events import Event, NewEvent
-from server.model.jobs import TERMINAL, State
-from server.storage.sql.database import Database, SqlStore, Transaction, read_method
+from server.model.jobs import TERMINAL, TERMINAL_EVENTS, State
+from server.storage.patience import patiently
+from server.storage.sql.database import SqlStore, Transaction, read_method
 
 PAGE = 500  # events that are read at once
 
 
-def append(tx: Transaction, job_id: str, events: Sequence[NewEvent]) -> list[Event]:
-    """Append *events* to the job's log. Its followers are woken after the commit."""
-    tx.announce(job_id)
+def append(tx: Transaction, job_id: str, events: Sequence[NewEvent]) -> int:
+    """Append *events* to the job's log, and return the number of its last event.
+
+    After the commit the log's followers in this process get the events, and those elsewhere are woken to read them.
+    """
     row = tx.one("UPDATE jobs SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq", (len(events), job_id))
     assert row is not None, "events are only logged for jobs that exist"
-    first = row["last_seq"] - len(events) + 1
-    logged = [Event(job_id, seq, tx.now, event.type, event.body) for seq, event in enumerate(events, first)]
+    last = int(row["last_seq"])
+    logged = [Event(job_id, seq, tx.now, one.type, one.body) for seq, one in enumerate(events, last - len(events) + 1)]
+    if logged:
+        tx.announce(job_id, logged)
     tx.run_many(
         "INSERT INTO events (stream, seq, at, type, body) VALUES (?, ?, ?, ?, ?)",
         [(event.stream, event.seq, event.at, event.type, event.body) for event in logged],
     )
-    return logged
+    return last
 
 
 def status_event(state: State, progress: float) -> NewEvent:
@@ -52,11 +56,18 @@ def _last(tx: Transaction, stream: str) -> int:
     return 0 if row is None else int(row["last_seq"])
 
 
+def _look(tx: Transaction, stream: str, *, after: int) -> tuple[list[Event], bool]:
+    """The next events of the log, and whether no other can follow because the job is over or was deleted."""
+    job = tx.one("SELECT state FROM jobs WHERE id = ?", (stream,))
+    return _read(tx, stream, after=after, limit=PAGE), job is None or State(job["state"]) in TERMINAL
+
+
 class EventLog(SqlStore):
     """The events of every job, in order."""
 
     read = read_method(_read)
     last = read_method(_last)
+    _look = read_method(_look)
 
     async def read_all(self, stream: str) -> list[Event]:
         """Every event so far, read page by page: a long session has tens of thousands."""
@@ -65,46 +76,28 @@ class EventLog(SqlStore):
             found += page
         return found
 
-    def tail(self, stream: str, *, after: int) -> "Tail":
+    async def tail(self, stream: str, *, after: int) -> AsyncGenerator[Event]:
         """Every event after number *after*, then new ones as they come, without gaps or repetitions.
 
-        It ends after the last event of a job, or when the job is deleted. A caller may cancel the wait for an event,
-        for example to send a keep-alive, and wait again: no event is lost.
+        It ends after the last event of a job, or when the job is deleted. Events that this process commits come without
+        being read back. While the database is away, it waits. Close it when it is not read to its end.
         """
-        return Tail(self.database, stream, after)
-
-
-class Tail:
-    """Iterates over a stream's events from a position on. Unlike a generator, it survives a cancelled wait."""
-
-    def __init__(self, database: Database, stream: str, after: int) -> None:
-        self._database = database
-        self._stream = stream
-        self._after = after
-        self._read: deque[Event] = deque()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        if not self._read and not await self._fill():
-            raise StopAsyncIteration
-        event = self._read.popleft()
-        self._after = event.seq
-        return event
-
-    async def _fill(self) -> bool:
-        """Wait for events. Returns False if none can come any more."""
-        with self._database.watch(self._stream) as watch:
+        behind = True  # whether the database may have events that the watch did not bring
+        with self.database.watch(stream) as watch:
             while True:
-                events, over = await self._database.read(self._look)
-                if events or over:
-                    self._read.extend(events)
-                    return bool(events)
-                await watch.wait()
-
-    def _look(self, tx: Transaction) -> tuple[list[Event], bool]:
-        """Read the new events, and whether none can follow them."""
-        job = tx.one("SELECT state FROM jobs WHERE id = ?", (self._stream,))
-        events = _read(tx, self._stream, after=self._after, limit=PAGE)
-        return events, job is None or State(job["state"]) in TERMINAL
+                if behind:
+                    events, over = await patiently(partial(self._look, stream, after=after))
+                    behind = len(events) == PAGE
+                else:
+                    await watch.wait()
+                    announced, over = watch.take_events(), False
+                    events = [event for event in announced or () if event.seq > after]  # a read may have brought some
+                    numbers = [event.seq for event in events]  # threads may announce their commits in another order
+                    behind = announced is None or numbers != [*range(after + 1, after + 1 + len(events))]
+                    events = [] if behind else events
+                for event in events:
+                    yield event
+                    after = event.seq
+                    over = over or event.type in TERMINAL_EVENTS
+                if over and not behind:
+                    return

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import Unpack
 
-from server.model.events import Event, NewEvent
+from server.model.events import NewEvent
 from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
 from server.model.leases import JobFacts, Lease, Renewal
 from server.model.outcomes import Outcome
@@ -64,7 +64,7 @@ def claim(
             (BATCH, unfetched, environment, tx.now, *passing_over),
         )
         if row is not None:
-            lease = _grant(tx, row, worker, lease_s)
+            lease = _grant(tx, row, worker, lease_s, stage="downloading" if unfetched else "transcribing")
             remember_claimed(tx, row["virtual_time"])  # last, because every claim locks this row
             return lease
     return None
@@ -99,25 +99,28 @@ def checkpoint(
     events: Sequence[NewEvent],
     progress: float,
     lease_s: float,
-) -> bool:
-    """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0."""
+) -> int | None:
+    """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0.
+
+    Returns the number of the log's last event; None if the lease is lost.
+    """
     row = _find_lease(tx, lease)
     if row is None:
-        return False
+        return None
     reached = max(row["progress"], min(progress, 1.0))
     _extend(tx, lease, lease_s)
     tx.run("UPDATE jobs SET progress = ? WHERE id = ?", (reached, lease.job.id))
     tx.run("INSERT INTO chunks (job, idx, epoch, body) VALUES (?, ?, ?, ?)", (lease.job.id, index, lease.epoch, body))
     moved = [progress_event(reached)] if reached > row["progress"] else []
-    append(tx, lease.job.id, [*events, *moved])
-    return True
+    return append(tx, lease.job.id, [*events, *moved])
 
 
-def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> list[Event] | None:
-    """Append events under the lease; None if it is lost. Many logs may share one commit."""
-    if _find_lease(tx, lease) is None:
-        return None
-    return append(tx, lease.job.id, events)
+def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> int | None:
+    """Append events under the lease. Returns the number of the last; None if the lease is lost.
+
+    Many logs may share one commit.
+    """
+    return None if _find_lease(tx, lease) is None else append(tx, lease.job.id, events)
 
 
 def note(tx: Transaction, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
@@ -143,17 +146,14 @@ def renew(tx: Transaction, lease: Lease, *, lease_s: float) -> Renewal:
     return Renewal.OK if row["cancel_requested_at"] is None else Renewal.CANCEL_REQUESTED
 
 
-def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> bool:
-    """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit.
+def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> Job | None:
+    """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit. Returns the job.
 
     The account gets its allowance back if outcome.return_quota is set and no client can have read a word, which
     means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.
     """
     row = _find_lease(tx, lease)
-    if row is None:
-        return False
-    end(tx, row, CAUSES[outcome.state], outcome)
-    return True
+    return None if row is None else end(tx, row, CAUSES[outcome.state], outcome)
 
 
 def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
@@ -251,20 +251,21 @@ def _is_expired(row: SqlRow, now: int) -> bool:
     return not now < row["lease_until"] <= now + LONGEST_LEASE_MS
 
 
-def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float) -> Lease:
+def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float, *, stage: str | None = None) -> Lease:
     state = step(State(row["state"]), Cause.CLAIMED)
     until = tx.now + round(lease_s * 1000)
     (granted,) = tx.all(
         "UPDATE jobs SET state = ?, attempt = attempt + 1, epoch = epoch + 1, lease_id = ?, owner = ?, lease_until = ?,"
-        " claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
-        (state, secrets.token_hex(16), worker, until, tx.now, tx.now, row["id"]),
+        " stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
+        (state, secrets.token_hex(16), worker, until, stage, tx.now, tx.now, row["id"]),
     )
-    append(tx, row["id"], [status_event(state, row["progress"])])
+    last_seq = append(tx, row["id"], [status_event(state, row["progress"])])
     return Lease(
         job=job_of(granted),
         lease_id=granted["lease_id"],
         epoch=granted["epoch"],
         until=until,
+        last_seq=last_seq,
         chunks=tuple(chunks(tx, row["id"])),
     )
 

@@ -20,11 +20,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.logs import log
 from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
+from server.model.events import Event
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sqlite.schema import MIGRATIONS, OLDEST
 from server.storage.sqlite.scrubbing import Scrubber
 from server.storage.vital import start_vital
-from server.storage.watching import Watch, Watches
+from server.storage.watching import Announced, Watch, Watches, announce
 
 Clock: TypeAlias = Callable[[], int]
 """Returns milliseconds since 1970 UTC."""
@@ -45,12 +46,12 @@ DISK_FAILED = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.
 class SqliteTransaction:
     """The Transaction of this database."""
 
-    __slots__ = ("_connection", "now", "topics")
+    __slots__ = ("_connection", "announced", "now")
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self._connection = connection
         self.now = now
-        self.topics: set[str] = set()
+        self.announced: Announced = {}
 
     def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
         return self._connection.execute(sql, parameters).rowcount
@@ -65,10 +66,10 @@ class SqliteTransaction:
     def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         return self._connection.execute(_without_locks(sql), parameters).fetchall()
 
-    def announce(self, topic: str) -> None:
-        if topic not in self.topics:
-            self.topics.add(topic)
+    def announce(self, topic: str, events: Sequence[Event] = ()) -> None:
+        if topic not in self.announced:
             self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
+        announce(self.announced, topic, events)
 
     def forget_passed(self) -> None:
         """Delete announcements that every process has read by now."""
@@ -84,7 +85,7 @@ def _without_locks(sql: str) -> str:
 class _Write(Generic[T]):
     """A function that waits for the writing thread, and the future for its result."""
 
-    __slots__ = ("_failure", "_function", "_result", "future", "topics")
+    __slots__ = ("_failure", "_function", "_result", "announced", "future")
 
     def __init__(self, function: Callable[[SqliteTransaction], T]) -> None:
         self._function = function
@@ -104,10 +105,10 @@ class _Write(Generic[T]):
                 raise
             connection.execute("ROLLBACK TO one")
             self._failure: Exception | None = error
-            self.topics: set[str] = set()
+            self.announced: Announced = {}
         else:
             self._failure = None
-            self.topics = transaction.topics
+            self.announced = transaction.announced
         connection.execute("RELEASE one")
 
     def settle(self) -> None:
@@ -295,7 +296,7 @@ class SqliteDatabase:
     def _settle(self, batch: Sequence[_Write[Any]]) -> None:
         for write in batch:
             write.settle()
-        self._watches.wake({topic for write in batch for topic in write.topics})
+            self._watches.wake(write.announced)
 
     def _roll_back(self) -> None:
         if self._writing.in_transaction:
@@ -324,7 +325,7 @@ class SqliteDatabase:
         self._seen_version = version
         if rows:
             self._seen_revision = rows[-1]["revision"]
-            self._watches.wake({row["topic"] for row in rows})
+            self._watches.wake({row["topic"]: None for row in rows})
 
 
 def _create_private(path: Path) -> None:

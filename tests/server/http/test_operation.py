@@ -24,7 +24,7 @@ from server.http.operation import (
 )
 from server.http.problems import Problem
 from server.metrics import Metrics
-from server.routes.address_counters import AddressCounters
+from server.requests.address_counters import AddressCounters
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45

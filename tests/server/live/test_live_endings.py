@@ -61,10 +61,10 @@ async def test_an_abandoned_session_has_the_speakers_of_a_finished_one(tmp_path:
                 live = await made.open(await job_of(storage, job_id))
                 async with live.seat() as seat, asyncio.timeout(20):
                     for at in range(0, len(stored), RATE):
-                        await seat.take(stored[at : at + RATE])
+                        await seat.write(stored[at : at + RATE])
                     while stored_to(await job_of(storage, job_id)) != TALK_S * RATE:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
-                    await seat.take(rest)
+                    await seat.write(rest)
                     at_s = seat.finalize()
                     while not await live.has_finalized(at_s):  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
@@ -148,7 +148,7 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
         for _ in range(160):
             with suppress(TimeoutError):
                 async with live.seat() as seat, asyncio.timeout(0.1):
-                    await seat.take(bytes(2 * RATE))
+                    await seat.write(bytes(2 * RATE))
         taken_s = live.progress().received_s
         going.set()
         live.end()
@@ -220,7 +220,7 @@ async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_wo
         clock.advance(s=LEASE_S)
         live = await made.open(await job_of(storage, job_id))
         async with live.seat() as seat:
-            await seat.take(np.full(RATE, 8000, "<i2").tobytes())
+            await seat.write(np.full(RATE, 8000, "<i2").tobytes())
             seat.end()
         assert await is_over(storage, job_id) is State.COMPLETED
         pieces = [piece async for piece in storage.blobs.read(recording_key(job_id, epoch=2))]

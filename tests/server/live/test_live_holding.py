@@ -1,8 +1,6 @@
 """The lease of a live session that ran out: taken again if nobody else had the job, and never otherwise."""
 
-import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +26,7 @@ async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backe
     async with backend.storage_in(tmp_path, clock) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
         clock.advance(s=LEASE_S + 5)
-        assert [event.type for event in await session.log([WORD])] == ["word"]
+        await session.log([WORD])
         clock.advance(s=LEASE_S + 5)
         assert await storage.jobs.reap(limit=10) == 1
         assert await session.renew() is Renewal.OK
@@ -67,23 +65,8 @@ async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypat
             return await log(*given)
 
         monkeypatch.setattr(type(storage.jobs), "log", lambda _, *given: when_there_is_room(*given))
-        assert [event.type for event in await session.log([WORD])] == ["word"]
+        await session.log([WORD])
         full += [DiskFull("no room left")] * 1000
         session.until = time.monotonic() - 2 * LEASE_S
         with pytest.raises(LeaseLost):
             await session.log([WORD])
-
-
-@in_a_loop
-async def test_a_live_write_passes_at_most_five_functions_down_to_its_sql(backend, tmp_path):
-    async with backend.storage_in(tmp_path, ManualClock()) as storage:
-        session = await claim_session(storage, await submit(storage, "job_a", live=True))
-        writing = asyncio.create_task(session.log([WORD]))
-        await asyncio.sleep(0)
-        passed, waiting = [], writing.get_coro()
-        while (code := getattr(waiting, "cr_code", None)) is not None:
-            passed.append(Path(code.co_filename).parent.name)
-            waiting = waiting.cr_await
-        assert [event.type for event in await writing] == ["word"]
-    database = min(passed.index(name) for name in ("sqlite", "postgres") if name in passed)
-    assert database + 1 < 5, passed  # the fifth is the one with the statements

@@ -70,12 +70,12 @@ def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(
         running = asyncio.create_task(intake.run())
         for size in sizes:
             at = intake.received_bytes
-            taking = asyncio.create_task(intake.take(data[at : at + size]))
+            taking = asyncio.create_task(intake.write(data[at : at + size]))
             await asyncio.sleep(chance.choice((0, 0.0005, 0.002)))
             if chance.random() < 0.5:
                 taking.cancel()
             await asyncio.wait({taking})
-        await intake.take(data[intake.received_bytes :])
+        await intake.write(data[intake.received_bytes :])
         await intake.end()
         await running
         assert intake.received_bytes == len(data)
@@ -92,7 +92,7 @@ async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whol
     running = asyncio.create_task(intake.run())
     while intake.received_bytes < len(data):
         at = intake.received_bytes
-        taking = asyncio.create_task(intake.take(data[at : at + chance.randrange(1, 100_000)]))
+        taking = asyncio.create_task(intake.write(data[at : at + chance.randrange(1, 100_000)]))
         await asyncio.wait({taking}, timeout=chance.choice((0.0, 0.01)))
         if chance.random() < 0.3:
             taking.cancel()
@@ -108,11 +108,11 @@ async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data,
     intake = ContainerIntake(isolation(), Ear())
     running = asyncio.create_task(intake.run())
     if data:
-        await intake.take(data)
+        await intake.write(data)
     await intake.end()
     with pytest.raises(error):
         await running
-    await intake.take(data)  # has no effect
+    await intake.write(data)  # has no effect
 
 
 @in_a_loop
@@ -125,7 +125,7 @@ async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
 
     intake = ContainerIntake(isolation(), never_done)
     running = asyncio.create_task(intake.run())
-    taking = asyncio.create_task(intake.take(CLIP.read_bytes() * 20))  # more than the pipes hold: it waits
+    taking = asyncio.create_task(intake.write(CLIP.read_bytes() * 20))  # more than the pipes hold: it waits
     async with asyncio.timeout(20):
         await came.wait()
         running.cancel()
@@ -138,7 +138,7 @@ async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
 async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it():
     intake = ContainerIntake(isolation(), Ear())
     running = asyncio.create_task(intake.run())
-    taking = asyncio.create_task(intake.take(b"data"))
+    taking = asyncio.create_task(intake.write(b"data"))
     await asyncio.sleep(0)
     running.cancel()
     async with asyncio.timeout(20):
@@ -153,7 +153,7 @@ async def test_an_intake_that_is_ended_from_elsewhere_takes_no_more(raw):
     intake = RawIntake(RAW, ear, ear.has_room) if raw else ContainerIntake(isolation(), ear)
     data = bytes(600_000) if raw else CLIP.read_bytes() * 10
     running = asyncio.create_task(intake.run())
-    taking = asyncio.create_task(intake.take(data))
+    taking = asyncio.create_task(intake.write(data))
     while not intake.received_bytes:  # noqa: ASYNC110  no event tells
         await asyncio.sleep(0)
     await intake.end()

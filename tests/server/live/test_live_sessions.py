@@ -4,6 +4,7 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -239,17 +240,21 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
 @in_a_loop
 async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_stored(me, monkeypatch):
     """A reader sees an event as soon as it is stored, which the session itself may learn a moment later."""
-    log = type(me.served.storage.events)
-    last = log.last
+    jobs = type(me.served.storage.jobs)
+    written: dict[str, Any] = {"log": jobs.log, "checkpoint": jobs.checkpoint}
 
-    async def slow(self, stream):
-        found = await last(self, stream)
-        await asyncio.sleep(0.3)
-        return found
+    def slow(name: str) -> Any:
+        async def write(*given: Any, **named: Any) -> Any:
+            last = await written[name](*given, **named)
+            await asyncio.sleep(0.3)
+            return last
+
+        return write
 
     record = await me.start()
     async with open_talk(record["live"]["ingest_ws"]) as talk:
-        monkeypatch.setattr(log, "last", slow)
+        for name in written:
+            monkeypatch.setattr(jobs, name, slow(name))
         await talk.send(silence(1))
         await talk.say("finalize")
         await talk.until("finalized")

@@ -89,17 +89,15 @@ async def test_a_writer_is_told_what_has_arrived(hasty_caller):
 async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known_to_end(tmp_path, monkeypatch):
     with serve(tmp_path, live=replace(HASTY, ack_s=0.2)) as server:
         me = Caller(server, server.key("enterprise"))
-        tail = type(server.storage.events.tail("", after=0))
-        come = tail.__anext__
+        log = type(server.storage.events)
+        tail = log.tail
 
-        async def slow_to_end(self):
-            try:
-                return await come(self)
-            except StopAsyncIteration:
-                await asyncio.sleep(1)
-                raise
+        async def slow_to_end(self, stream, *, after):
+            async for event in tail(self, stream, after=after):
+                yield event
+            await asyncio.sleep(1)
 
-        monkeypatch.setattr(tail, "__anext__", slow_to_end)
+        monkeypatch.setattr(log, "tail", slow_to_end)
         record = await me.start()
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(1))

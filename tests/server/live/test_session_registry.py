@@ -102,7 +102,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
                 await made.open(jobs[1])
             assert await is_over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
-                assert await seat.take(bytes(2 * (3 * RATE + MARGIN)))
+                assert await seat.write(bytes(2 * (3 * RATE + MARGIN)))
                 seat.end()
             assert await is_over(storage, raw) is State.COMPLETED
         job = await storage.jobs.get(raw)
@@ -277,7 +277,7 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
         async with session_registry(with_stores(storage, blobs=BlobsOfDeletedJob(storage))) as made:
             live = await made.open(job)
             async with live.seat() as seat:
-                assert await seat.take(bytes(2 * RATE))
+                assert await seat.write(bytes(2 * RATE))
                 seat.end()
             async with asyncio.timeout(20):
                 await live.over.wait()
@@ -298,7 +298,7 @@ async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_pa
             assert job is not None
             live = await made.open(job)
             async with live.seat() as seat:
-                assert await seat.take(bytes(2 * RATE))
+                assert await seat.write(bytes(2 * RATE))
             await asyncio.sleep(0.5)
             between.close()
             await asyncio.wait_for(live.over.wait(), 20)
@@ -357,7 +357,7 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         for _ in range(80):
             with suppress(TimeoutError):
                 async with live.seat() as seat, asyncio.timeout(0.01):
-                    await seat.take(piece)
+                    await seat.write(piece)
         going.set()
         taken = live.progress()
         live.end()
@@ -377,7 +377,7 @@ async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(tmp_path):
         live = await made.open(job)
         live._session._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # nobody speaks
         async with live.seat() as seat, asyncio.timeout(20):
-            await seat.take(bytes(2 * 65 * RATE))
+            await seat.write(bytes(2 * 65 * RATE))
             while (live.progress().settled_bytes or 0) < 2 * 29 * RATE:  # noqa: ASYNC110  writers learn it so
                 await asyncio.sleep(0.02)
             assert len(await storage.jobs.chunks(job.id)) <= 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.routes.address_counters import AddressCounters
+from server.requests.address_counters import AddressCounters
 
 LINE = 200
 
@@ -50,7 +50,7 @@ async def others(address_limits: AddressCounters) -> bool:
 
 
 def test_what_is_left_out_is_summed_up(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.routes.address_counters.SUMMARY_S", 0.05)
+    monkeypatch.setattr("server.requests.address_counters.SUMMARY_S", 0.05)
 
     async def flood() -> int:
         left_out = sum(not address_limits.may_log(scope(5), LINE) for _ in range(1000))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.words import Chunk
 from server.model.instants import parse_iso
-from server.routes import requests
+from server.requests import request as requests
 from tests.server.serving import LIMITS, chunk, serve, until, wav
 
 AUDIO = {"file": ("talk.wav", wav())}

@@ -1,12 +1,15 @@
 """Tests of the event log: ids without gaps, replay from any id, and following without gaps or repeats."""
 
 import asyncio
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.model.events import NewEvent
-from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, in_a_loop, submit
+from server.model.events import Event, NewEvent
+from server.storage import watching
+from server.storage.watching import Watch
+from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, in_a_loop, storage_in, submit
 
 
 @in_a_loop
@@ -14,10 +17,7 @@ async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
-        for count in (0, 1, 3):
-            logged = await storage.jobs.log(lease, [WORD] * count)
-            assert logged is not None
-            assert len(logged) == count
+        assert [await storage.jobs.log(lease, [WORD] * count) for count in (0, 1, 3)] == [2, 3, 6]
         await checkpoint(storage, lease)
         events = await storage.events.read(job_id, after=0, limit=100)
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -61,25 +61,50 @@ async def test_a_tail_ends_when_its_job_is_deleted(backend, tmp_path):
 
 
 @in_a_loop
-async def test_a_wait_given_up_for_a_keep_alive_loses_no_event(backend, tmp_path):
+async def test_a_follower_in_the_process_that_commits_reads_nothing_back(backend, tmp_path, monkeypatch):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)
-        tail = storage.events.tail(job_id, after=2)
-        seen = []
-        for number in range(20):
-            waiting = asyncio.ensure_future(anext(tail))
-            for _ in range(number % 5):
-                await asyncio.sleep(0)
-            if number % 2:
-                await storage.jobs.log(lease, [NewEvent("word", b"%d" % number)])
-            waiting.cancel()
-            seen += [
-                done.body for done in await asyncio.gather(waiting, return_exceptions=True) if hasattr(done, "body")
-            ]
+        tail = storage.events.tail(job_id, after=0)
+        seen = [(await anext(tail)).seq, (await anext(tail)).seq]
+        monkeypatch.setattr(storage.events.database, "read", None)  # whoever reads now fails
+        for _ in range(3):
+            await storage.jobs.log(lease, [WORD] * 2)
+        await checkpoint(storage, lease)
+        await storage.jobs.finish(lease, completion())
+        seen += [event.seq async for event in tail]
+        assert seen == list(range(1, len(seen) + 1))
+        assert len(seen) == 2 + 3 * 2 + 2 + 1
+
+
+class SwappingWatch(Watch):
+    """Gets each announcement after the next one, as threads may make them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: list[Sequence[Event] | None] = []
+
+    def wake(self, events: Sequence[Event] | None = None) -> None:
+        self._held.append(events)
+        if len(self._held) == 2:
+            for one in reversed(self._held):
+                super().wake(one)
+            self._held.clear()
+
+
+@in_a_loop
+async def test_announcements_in_another_order_do_not_change_the_order_of_events(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "Watch", SwappingWatch)
+    async with storage_in(tmp_path) as storage:
+        job_id = await submit(storage)
+        lease = await claim(storage)
+        tail = storage.events.tail(job_id, after=0)
+        seen = [(await anext(tail)).body, (await anext(tail)).body]
+        for number in range(9):
+            await storage.jobs.log(lease, [NewEvent("word", b"%d" % number)])
         await storage.jobs.finish(lease, completion())
         seen += [event.body async for event in tail]
-        assert seen[:-1] == [b"%d" % number for number in range(1, 20, 2)]
+        assert seen[2:-1] == [b"%d" % number for number in range(9)]
 
 
 @settings(max_examples=15)

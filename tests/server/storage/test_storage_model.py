@@ -240,7 +240,7 @@ class StoreAndModel(RuleBasedStateMachine):
     @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completion(), failure(), CANCELED]))
     def finish(self, number: int, *, late: bool, outcome: Outcome) -> None:
         lease, job = self.pick(number, late=late)
-        assert self.loop.run(self.store.jobs.finish(lease, outcome)) == (job is not None)
+        assert (self.loop.run(self.store.jobs.finish(lease, outcome)) is not None) == (job is not None)
         if job:
             job.ends(outcome.state)
 

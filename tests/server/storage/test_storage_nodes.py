@@ -89,8 +89,8 @@ async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than
             working = [asyncio.create_task(work) for work in (held.log([WORD]), keeper.keep())]
             await asyncio.wait(working, timeout=1)
             assert not any(task.done() for task in working)
-        logged = await working[0]
-        assert [event.type for event in logged] == ["word"]
+        await working[0]
+        assert await storage.events.last("job_a") == held.last_seq == 3
         await storage.jobs.cancel("job_a")
         assert await working[1] is Verdict.CANCELED
 

@@ -95,10 +95,9 @@ async def test_words_are_logged_once_when_the_connection_breaks_during_their_com
             between.break_at(b"COMMIT", heard=heard)
             logged = await storage.jobs.log(lease, [WORD, WORD])
             assert between.cuts == 1
-            assert logged is not None
+            assert logged == 4
             events = await storage.events.read("job_a", after=0, limit=100)
             assert [event.seq for event in events] == [1, 2, 3, 4]
-            assert [event.seq for event in logged] == [3, 4]
 
 
 @in_a_loop

@@ -44,6 +44,16 @@ async def wait_until(tasks: list["asyncio.Task[None]"], holds) -> None:
             await asyncio.sleep(0.005)
 
 
+async def wait_until_all_wait(view: Following, readers: list["asyncio.Task[None]"]) -> None:
+    """Wait until every reader has everything and waits for more."""
+
+    def all_wait() -> bool:
+        feeds = view.feeds.values()
+        return all(feed.started for feed in feeds) and sum(len(feed._waiting) for feed in feeds) == len(readers)
+
+    await wait_until(readers, all_wait)
+
+
 @in_a_loop
 async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
     async with storage_in(tmp_path) as storage:
@@ -63,7 +73,7 @@ async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
                     lines.append(batch.join_bytes(make))
 
         readers = [asyncio.create_task(read(lines)) for lines in sent]
-        await asyncio.sleep(0.1)
+        await wait_until_all_wait(view, readers)
         await say(storage, lease, 3)
         partials.show(lease.job.id, b'{"text":"a"}', after=last + 3)
         await wait_until(readers, lambda: all(lines and b'"a"' in lines[-1] for lines in sent))
@@ -154,7 +164,7 @@ async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
                 woken.append(rounds)
 
         readers = [asyncio.create_task(read()) for _ in range(10 * WOKEN_AT_ONCE)]
-        await asyncio.sleep(0.2)
+        await wait_until_all_wait(view, readers)
         await say(storage, lease, 1)
         async with asyncio.timeout(20):
             while len(woken) < len(readers):
@@ -216,7 +226,7 @@ async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path)
         await say(storage, lease, 10)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
         await wait_until(readers, lambda: log.reads > 0)
-        await asyncio.sleep(0.1)
+        await wait_until_all_wait(view, readers)
         assert log.reads == 1
         for _ in range(3):
             await say(storage, lease, 1)
@@ -242,7 +252,7 @@ async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
         view = follow(with_stores(storage, events=BreakingLog(storage.events)), Partials())
         lease = await start_session(storage)
         readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        await wait_until_all_wait(view, readers)
         await say(storage, lease, 1)
         async with asyncio.timeout(10):
             ended = await asyncio.gather(*readers, return_exceptions=True)

@@ -22,9 +22,8 @@ from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import LiveOptions, Order
-from server.model.received import Received
-from server.routes.parts import RouteParts
-from server.routes.transcriptions import FILE_CODES, accept_upload
+from server.requests.parts import RouteParts
+from server.requests.uploads import FILE_CODES, receive_upload
 from server.waiting import until_first
 
 NAME = "toy"
@@ -54,14 +53,11 @@ class ToyRoutes:
 
     async def create(self, request: Request, caller: Caller) -> Response:
         tell, mark = request.query_params.get("tell"), request.query_params.get("mark", "!")
-
-        def parse(_received: Received) -> ParsedRequest:
-            if tell is None:
-                return ParsedRequest(Order())
-            callback = {"dialect": NAME, "mark": mark}
-            return ParsedRequest(Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback=callback))
-
-        _, submitted = await accept_upload(self.parts, request, caller, parse, raw=True)
+        order = Order()
+        if tell is not None:
+            order = Order(webhook_url=tell, webhook_events=WEBHOOK_EVENTS, callback={"dialect": NAME, "mark": mark})
+        async with receive_upload(self.parts, request, caller, raw=True) as upload:
+            submitted = await upload.accept(ParsedRequest(order))
         if tell is not None:
             return json_response({"number": submitted.job.id})
         return await answer_finished(request, submitted.job, _say, self.parts)
@@ -75,7 +71,7 @@ class ToyRoutes:
             async def read() -> None:
                 while (message := await socket.websocket.receive())["type"] == "websocket.receive":
                     if message.get("bytes"):
-                        await session.seat.take(message["bytes"])
+                        await session.seat.write(message["bytes"])
                     else:
                         session.live.end()
 

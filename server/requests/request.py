@@ -1,4 +1,4 @@
-"""Reads from a request what several routes need: the job that its path names, and the parameters of its query."""
+"""Reads from a request what several handlers need: the job that its path names, and the parameters of its query."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,8 +17,8 @@ from server.model.errors import Refused, invalid_member
 from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
-from server.routes.address_counters import check_account
-from server.routes.parts import RouteParts
+from server.requests.address_counters import check_account
+from server.requests.parts import RouteParts
 from server.storage.sql.jobs import JobStore
 
 JOB_POLL_S = 2  # the Retry-After of a job that has not ended

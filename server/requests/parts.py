@@ -1,4 +1,4 @@
-"""The parts of the server that handlers use, and the base class of their groups."""
+"""The parts of the server that the handlers of routes and dialects use, and the base class of their groups."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -19,8 +19,8 @@ from server.model.accounts import SigningKeys
 from server.model.offers import Offer
 from server.records.links import Links
 from server.records.records import Records
-from server.routes.access_control import AccessControl
-from server.routes.stream_limits import StreamLimits
+from server.requests.access_control import AccessControl
+from server.requests.stream_limits import StreamLimits
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
 from server.streams.following import Following

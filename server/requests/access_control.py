@@ -24,7 +24,7 @@ from server.http.problems import Problem
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
-from server.routes.address_counters import address_of, check_account
+from server.requests.address_counters import address_of, check_account
 from server.storage.sql.storage import Storage
 
 MAX_FAMILIAR = 10_000  # keys that worked lately; beyond it all are dropped
