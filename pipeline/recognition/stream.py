@@ -422,10 +422,10 @@ class StreamCore:
             return
         probability = result.language_probability
         self._heard = result.language
-        if result.detected is None or probability is None:
+        if probability is None:
             return
-        self._detected = result.detected
-        enough = ask.aim is not Aim.PARTIAL or ask.voiced - result.detected[0] >= self._options.known_after
+        self._detected = result.detected or (self._starts.edge, ask.voiced)
+        enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._detected[0] >= self._options.known_after
         if result.language != self._language and enough and probability >= self._options.known:
             self._mixed = self._language is not None
             self._language = result.language
