@@ -396,7 +396,7 @@ class StreamCore:
     def _split_turn(self, at: int, language: str) -> bool:
         """End the first turn in the pause before *at*, where another language begins, if that is still possible."""
         turn = self._turns.first
-        if turn is None or not self._starts.edge < at < turn.voiced or at < self._agreement.end:
+        if turn is None or not turn.start < at < turn.voiced or at < self._agreement.end:
             return False
         before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
         self._turns.split_first(at, before[-1][1] if before else at)
