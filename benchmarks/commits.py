@@ -30,7 +30,7 @@ from benchmarks.readers import WAYS, Readers, measure_readers, speak_in_process
 from benchmarks.readers import readers as connected
 from benchmarks.requests import JOBS, KINDS, WARM_UP_S, Side, apart
 from benchmarks.serving import Serving, serving
-from server.transport.acceptor import raise_descriptor_limit
+from server.transport.descriptors import raise_descriptor_limit
 
 SIDES = ("before", "now")
 AGAIN = "before again"

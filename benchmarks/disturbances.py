@@ -24,7 +24,7 @@ import httpx
 from benchmarks.measure import ROOT, write
 from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measure_readers, readers, speak_in_process
 from benchmarks.serving import Serving, serving
-from server.transport.acceptor import raise_descriptor_limit
+from server.transport.descriptors import raise_descriptor_limit
 
 JOIN_S = 10.0
 JOIN_STEPS = 100  # in which they come

@@ -30,7 +30,7 @@ from websockets.asyncio.client import connect
 from benchmarks.children import address_of, child
 from benchmarks.measure import cpu_s, own_rss_mb, spread, write
 from benchmarks.serving import Serving, serving
-from server.transport.acceptor import raise_descriptor_limit
+from server.transport.descriptors import raise_descriptor_limit
 
 SECOND = 32_000  # bytes of audio
 PIECE_S = 0.1

@@ -20,7 +20,7 @@ from benchmarks.cluster import DURABLE
 from benchmarks.measure import write
 from benchmarks.readers import MANY, of_session
 from benchmarks.serving import Serving, serving
-from server.transport.acceptor import raise_descriptor_limit
+from server.transport.descriptors import raise_descriptor_limit
 from tests.server.buckets import bucket_service
 from tests.server.postgres import new_cluster
 from tests.server.running import free_port

@@ -195,7 +195,7 @@ class Upkeep(Protocol):
 
 
 class RateCounter(Protocol):
-    """Requests of the last minute, counted for all nodes together."""
+    """Requests of the last minute, counted for all nodes together; in memory if one process has the storage alone."""
 
     async def hit(self, subject: str, *, limit: int) -> WindowUse:
         """Count a request of *subject* if fewer than *limit* were counted within the last minute, to the second."""
@@ -233,7 +233,7 @@ class Storage(Protocol):
     blobs: BlobStore
     upkeep: Upkeep
     signing_keys: SigningKeys
-    rates: RateCounter | None  # None: one process serves all requests, and counts them in memory
+    rates: RateCounter
     offers: Offers | None  # None: there are no other nodes
     relay: Relay | None  # None: there are no other nodes
 

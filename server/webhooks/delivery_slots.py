@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from server.accounts.addresses import address_key
-from server.accounts.limits import Tally
 from server.config import Address
+from server.keyed_limits import Tally
 from server.model.deliveries import Crowding
 from server.model.errors import Refused
 

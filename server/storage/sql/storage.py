@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from server.keyed_limits import LocalRates
 from server.model.accounts import SigningKeys
 from server.storage.ports import BlobStore, Offers, RateCounter, Relay, Storage
 from server.storage.sql.accounts import SqlAccounts
@@ -34,7 +35,7 @@ class SqlStorage(Storage):
     ) -> None:
         self._database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
-        self.rates, self.offers, self.relay = rates, offers, relay
+        self.rates, self.offers, self.relay = rates or LocalRates(), offers, relay
         self.events = SqlEvents(database)
         self.accounts = SqlAccounts(database)
         self.channels = SqlChannels(database)
