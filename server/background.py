@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from server.keyed_limits import Turns
+from server.keyed_limits import KeyedTurns
 
 LONG_BYTES = 64 * 1024
 """The size of stored chunks or JSON, 1,600 words, above which a computation is long."""
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _thread = ThreadPoolExecutor(1, thread_name_prefix="background")
-_turns = Turns()  # by event loop and account
+_turns = KeyedTurns()  # by event loop and account
 
 
 def share_interpreter() -> None:

@@ -1,7 +1,7 @@
 """Limits by key: what one account, address or job may do within a minute, at the same time, and at once.
 
-A RateTable counts within sliding minutes, a Tally counts those who hold something now, Turns let the others wait, and a
-TokenBucket gives an allowance that refills. All of them count in this process, and forget keys that are not in use.
+A RateTable counts within sliding minutes, a Tally counts those who hold something now, KeyedTurns let the others wait,
+and a TokenBucket is an allowance that refills. All count in this process, and forget keys that are not in use.
 """
 
 import asyncio
@@ -138,8 +138,8 @@ class Tally(Counter[K]):
                 self.leave(key)
 
 
-class Turns:
-    """Lets a few work for a key at the same time. Others wait, in the order in which they came."""
+class KeyedTurns:
+    """Lets a few work for a key at the same time. The others wait, in the order in which they came."""
 
     def __init__(self) -> None:
         self._waiting: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()  # while in use

@@ -14,7 +14,7 @@ from aiodns.error import DNSError
 
 from server.config import Address
 from server.egress.targets import no_public_address
-from server.keyed_limits import Turns
+from server.keyed_limits import KeyedTurns
 
 SERVER_S = 2.0  # for the answer of one name server, which is asked once
 LOOKUP_S = 5.0  # after this time, which includes the wait for the account's turn, a name counts as without address
@@ -32,7 +32,7 @@ class Names:
         """*servers* are the addresses of name servers, with or without a port; None: the system's."""
         self._servers = servers
         self._resolver: DNSResolver | None = None
-        self._turns = Turns()  # of accounts
+        self._turns = KeyedTurns()  # of accounts
 
     async def close(self) -> None:
         if self._resolver is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from server.http.problems import Problem
-from server.keyed_limits import NoTurn, Turns
+from server.keyed_limits import KeyedTurns, NoTurn
 from server.model.errors import ConcurrencyLimited
 
 PLACES = 16  # a body has up to 16 MB, and is copied while it is parsed
@@ -30,7 +30,7 @@ class LargeBodies:
     def __init__(self) -> None:
         self._arriving: list[_Held] = []  # the oldest first
         self._used = 0
-        self._turns = Turns()  # of accounts
+        self._turns = KeyedTurns()  # of accounts
 
     @asynccontextmanager
     async def body(self, account: str) -> AsyncIterator["Room"]:

@@ -26,7 +26,7 @@ from server.jobs.orders import ParsedRequest, with_latency, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
 from server.jobs.voices import keep_known_recordings, voices_key
-from server.keyed_limits import NoTurn, Turns
+from server.keyed_limits import KeyedTurns, NoTurn
 from server.model.accounts import Customer, Quota
 from server.model.errors import (
     ConcurrencyLimited,
@@ -70,7 +70,7 @@ class Acceptance:
     batches: Mapping[str, Batch]  # by environment; none on a node without a model
     offers: Mapping[str, Offer]  # by environment
     latency: str = BALANCED  # of live sessions whose order names none
-    _places: Turns = field(init=False, default_factory=Turns)  # of accounts that send a body
+    _places: KeyedTurns = field(init=False, default_factory=KeyedTurns)  # of accounts that send a body
     _freeing: set[asyncio.Task[None]] = field(init=False, default_factory=set)  # of keys whose request has failed
 
     @asynccontextmanager

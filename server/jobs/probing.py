@@ -11,7 +11,7 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.accounts.failures import Failures
 from server.clock import now_ms
-from server.keyed_limits import LocalRates, Turns
+from server.keyed_limits import KeyedTurns, LocalRates
 from server.model.accounts import Plan
 from server.model.errors import Refused
 from server.storage.ports import BlobStore, RateCounter
@@ -34,7 +34,7 @@ class Prober:
         self._blobs = blobs
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
         self._learning = asyncio.Semaphore(MAX_LEARNING)
-        self._turns = Turns()  # of accounts
+        self._turns = KeyedTurns()  # of accounts
         self._bad_files = Failures(what="bad files", rates=rates or LocalRates())
 
     def admit(self, account: str, plan: Plan) -> None:

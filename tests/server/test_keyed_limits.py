@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.http.headers import seconds_until
-from server.keyed_limits import MINUTE_MS, NoTurn, RateTable, SlidingWindow, Tally, TokenBucket, Turns
+from server.keyed_limits import MINUTE_MS, KeyedTurns, NoTurn, RateTable, SlidingWindow, Tally, TokenBucket
 from tests.server.storing import in_a_loop
 
 
@@ -137,7 +137,7 @@ def test_a_tally_keeps_no_key_that_nobody_holds():
 
 @in_a_loop
 async def test_turns_of_a_key_come_in_order_and_those_of_other_keys_at_once():
-    turns, order, go_on = Turns(), list[str](), asyncio.Event()
+    turns, order, go_on = KeyedTurns(), list[str](), asyncio.Event()
 
     async def work(key: str, name: str) -> None:
         async with turns.turn(key):
@@ -156,7 +156,7 @@ async def test_turns_of_a_key_come_in_order_and_those_of_other_keys_at_once():
 
 @in_a_loop
 async def test_who_waits_too_long_for_a_turn_gets_none():
-    turns = Turns()
+    turns = KeyedTurns()
     async with turns.turn("a", most=2), turns.turn("a", most=2):
         with pytest.raises(NoTurn):
             async with turns.turn("a", most=2, wait_s=0.01):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Unpack
 
-from server.keyed_limits import Turns
+from server.keyed_limits import KeyedTurns
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
@@ -68,7 +68,7 @@ class SqlJobs(SqlStore):
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
-        self._turns = Turns()  # of accounts that search
+        self._turns = KeyedTurns()  # of accounts that search
         self._ended: AnswerCache[Job | None] = AnswerCache(
             database.version, max_kept=MAX_ENDED_KEPT, kept_s=ENDED_KEPT_S
         )
