@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -230,6 +231,33 @@ async def test_requests_sent_together_are_answered_in_order_with_their_bodies():
     assert [path for path, _, _ in seen] == [f"/{number}" for number in range(15)]
     assert [size for _, _, size in seen] == [0] * 12 + [5000, 900, 0]
     assert answer.count(b"HTTP/1.1 200 ") == 15
+
+
+@in_a_loop
+@pytest.mark.parametrize("chunk", [None, 1000, 300_000])
+async def test_large_bodies_sent_together_arrive_as_they_were_sent(chunk):
+    bodies, seen = [os.urandom(size) for size in (3_000_001, 10, 131_072)], []
+
+    async def app(scope, receive, send):
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            body += message["body"]
+            more = message["more_body"]
+        seen.append(bytes(body))
+        await fine(scope, receive, send)
+
+    def whole(body: bytes) -> bytes:
+        if chunk is None:
+            return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        pieces = (body[at : at + chunk] for at in range(0, len(body), chunk))
+        return REQUEST + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+    last = HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+    async with serve_url(app) as url:
+        answer = await asyncio.wait_for(answer_to(url, b"".join([*map(whole, bodies), last])), 20)
+    assert seen == [*bodies, b""]
+    assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
 @in_a_loop
