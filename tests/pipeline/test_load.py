@@ -17,7 +17,7 @@ from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as known_windows
 from pipeline.recognition.engines.load import EngineSettings, Loaded, WindowMeasurement, choose, load
-from pipeline.recognition.engines.models import PUBLISHED, pull
+from pipeline.recognition.engines.models import PUBLISHED
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
@@ -113,11 +113,6 @@ def test_notes_that_cannot_be_read_are_made_again(
     assert "7 10 14" in json.loads(path.read_text()).values()
 
 
-@pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
-def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
-    assert loading._parse_sizes(noted) is None
-
-
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,20 +162,6 @@ def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
     lonely.settimeout(0.1)
     with pytest.raises(TimeoutError):
         lonely.accept()
-
-
-def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
-    files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
-    put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
-    pull("base", cache_dir=tmp_path, report_progress=lambda *_: None, every_s=1.0)
-    loaded = choose_model(tmp_path)
-    assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("base", False, None)
-    assert "es" in loaded.engine.languages
-
-
-def test_a_named_model_is_the_one_that_hears(tmp_path: Path) -> None:
-    loaded = choose_model(tmp_path, model=MODEL)
-    assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("tiny-whisper", False, None)
 
 
 @pytest.mark.parametrize(("model", "why"), [("base", "could not be downloaded"), ("empty", "holds no model.bin")])

@@ -117,13 +117,6 @@ def test_every_published_model_has_a_commit_and_a_digest_of_its_own() -> None:
     assert len({pin.sha256 for pin in PINS.values()}) == len(PINS)
 
 
-def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it() -> None:
-    for name, known in PUBLISHED.items():
-        assert known.repository.count("/") == 1
-        assert known.languages == 1 or not (name.endswith(".en") or name.startswith("distil")), name
-    assert {"base", "large-v3-turbo"} <= set(PUBLISHED)
-
-
 def test_models_of_several_languages_translate_unless_they_were_trained_without_translations() -> None:
     several = {name for name, known in PUBLISHED.items() if known.languages > 1}
     assert {name for name in several if not translates(name)} == {"large-v3-turbo"}
@@ -141,11 +134,6 @@ def test_the_bundled_model_is_openais_tiny_en_byte_for_byte(bundled_model: Path)
         "tokenizer.json",
         "vocabulary.txt",
     }
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled_model: Path) -> None:
-    assert locate_model("tiny.en", tmp_path) == LocalModel("tiny.en", bundled_model, bundled=True)
 
 
 def test_other_weights_in_its_place_are_noticed(
@@ -177,15 +165,6 @@ print(sorted(name for name in sys.modules if name.startswith(sys.argv[1])))
 
 
 # --- where none is named ---------------------------------------------------------------------------------------------
-
-
-def test_an_empty_cache_leaves_the_bundled_model(tmp_path: Path) -> None:
-    assert automatic("cpu", tmp_path) == automatic("cuda", tmp_path) == ["tiny.en"]
-
-
-def test_nothing_is_left_without_the_bundled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "_PACKAGE", "no-such-package")
-    assert automatic("cpu", tmp_path) == []
 
 
 def test_the_model_that_suits_the_device_comes_before_the_bundled_one(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import deepgram
 import httpx
 import numpy as np
 import pytest
@@ -412,7 +411,3 @@ def test_an_utterance_ends_when_no_word_came_for_long_enough():
 def test_words_are_plain_unless_punctuation_is_asked_for():
     assert plain("Hello, Mr. O'Neill - it's 5.30!") == "hello mr o'neill it's 5.30"
     assert plain("¿Qué?") == "qué"
-
-
-def test_the_packages_version_is_the_one_that_the_guide_names():
-    assert deepgram.__version__ == "7.17.0"

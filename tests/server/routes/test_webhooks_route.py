@@ -11,7 +11,6 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from server.webhooks.delivery_slots import MAX_PER_HOST
 from tests.server.receiving import receiver
 from tests.server.serving import serve, wav
 
@@ -141,21 +140,6 @@ def test_a_test_that_fails_tells_why(client):
     assert (failed["delivered"], failed["status_code"], failed["error"]) == (False, 503, "status 503")
     gone = client.post("/v1/webhooks/test", json={"url": receiver.url}).json()
     assert (gone["delivered"], gone["status_code"]) == (False, None)
-
-
-def test_a_test_takes_one_of_the_seats_that_deliveries_have(server, client):
-    slots, account = server.service.parts.webhook_sender.slots, client.post("/v1/keys").json()["account_id"]
-    with receive_webhooks(200) as hook:
-        host = hook.url.split("/")[2]
-        for _ in range(MAX_PER_HOST):
-            server.call(lambda: slots.take(account, host))
-        refused = client.post("/v1/webhooks/test", json={"url": hook.url})
-        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
-        assert hook.got == []
-        server.call(lambda: slots.leave(account, host))
-        assert client.post("/v1/webhooks/test", json={"url": hook.url}).json()["delivered"]
-        for _ in range(MAX_PER_HOST - 1):
-            server.call(lambda: slots.leave(account, host))
 
 
 def test_a_receiver_that_asks_for_an_impossible_wait_is_told_of_like_any_other(client):
