@@ -27,7 +27,8 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import TRUNCATED, recording
 from pipeline.ingest.isolation import Decoding, Isolation
 from tests.pipeline.sounds import CLIP, encode_audio, read
-from tests.processes import await_true, has_ended, output_of
+from tests.processes import has_ended, output_of
+from tests.waiting import until
 
 HALF_AN_HOUR = DecodeLimits(longest_s=1800)
 
@@ -225,7 +226,7 @@ def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_
             os.kill(first, signal.SIGKILL)
             with pytest.raises(DecoderUnavailable):
                 list(audio)
-            await_true(lambda: has_ended(decoder))
+            until(lambda: has_ended(decoder))
         assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
 
 
@@ -282,7 +283,7 @@ def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.S
         assert len(pids) == 3
         assert not any(map(has_ended, pids))
         parent.send_signal(blow)
-    await_true(lambda: all(map(has_ended, pids)))
+    until(lambda: all(map(has_ended, pids)))
 
 
 @needs_proc

@@ -19,6 +19,7 @@ from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
 from tests.server.running import Server
 from tests.server.serving import AppServer
+from tests.waiting import eventually
 
 HASTY = LiveRules(look_s=0.05, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
 """A server that looks often."""
@@ -208,6 +209,8 @@ async def check_refusal(talk: Talk, code: int, name: str) -> None:
 
 async def wait_for_bytes(me: Caller, record: Mapping[str, Any], count: int) -> None:
     """Wait until the session has received so many bytes."""
-    async with asyncio.timeout(10):
-        while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:  # noqa: ASYNC110  over HTTP
-            await asyncio.sleep(0.01)
+
+    async def have_come() -> bool:
+        return bool((await me.job(record["job_id"]))["live"]["received_bytes"] == count)
+
+    await eventually(have_come)

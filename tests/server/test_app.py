@@ -19,7 +19,8 @@ from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.words import Chunk
 from server.storage.sqlite import database
 from server.storage.sqlite.open import FILE_NAME
-from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, until, wav
+from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, wav
+from tests.waiting import until
 
 AUDIO = {"file": ("talk.wav", wav())}
 BIG = 200 * 1024 * 1024

@@ -17,9 +17,9 @@ from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, start_cluster
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import CLIP, Server, free_port
-from tests.server.serving import until
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, open_talk, script_words, silence
+from tests.waiting import eventually, until
 
 TAKE_OVER_S = 20
 
@@ -258,9 +258,12 @@ async def away(me: Caller) -> None:
 
 
 async def until_ready(me: Caller) -> None:
-    async with me.client() as client, asyncio.timeout(20):
-        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110  over HTTP
-            await asyncio.sleep(0.1)
+    async with me.client() as client:
+
+        async def is_ready() -> bool:
+            return (await client.get("/readyz")).is_success
+
+        await eventually(is_ready)
 
 
 def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(tmp_path, bucket):

@@ -23,8 +23,9 @@ from pipeline.recognition.engines.scripted import SCRIPT
 from server.client import Client, LiveStream
 from tests.pipeline.sounds import encode_audio, tone
 from tests.server.running import Server
-from tests.server.serving import TLS, until, wav
+from tests.server.serving import TLS, wav
 from tests.server.talking import silence
+from tests.waiting import until
 
 ERRORS = (errno.EIO, errno.EACCES, errno.EMFILE, errno.ENOSPC)
 EVERY = bool(os.environ.get("EVERY_FAULT"))

@@ -12,7 +12,7 @@ import pytest
 from server.logs import _Json, _Text, bytes_in_line, path_for_log
 from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
-from tests.server.serving import until
+from tests.waiting import until
 
 LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} \w+ +\S")
 

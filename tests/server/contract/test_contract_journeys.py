@@ -22,7 +22,7 @@ from openai.types.audio.transcription_text_segment_event import TranscriptionTex
 from tests.server.conforming import PROBLEM
 from tests.server.receiving import ReceivedRequest, Receiver, receiver
 from tests.server.running import CLIP, SPEECH, Server, run_server, until_over
-from tests.server.serving import until
+from tests.waiting import until
 
 SMALL = CLIP.parent / "en_00.flac"
 

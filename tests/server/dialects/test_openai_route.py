@@ -1,6 +1,5 @@
 """Tests of OpenAI's streamed answer when it takes long, or when the server stops before its end."""
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -8,7 +7,8 @@ from dataclasses import replace
 import orjson
 
 from pipeline.words import Chunk
-from tests.server.serving import LIMITS, chunk, serve, until, wav
+from tests.server.serving import LIMITS, chunk, serve, wav
+from tests.waiting import eventually, until
 
 FORM = {"model": "whisper-1", "stream": "true", "prompt": "slow"}
 GO = threading.Event()
@@ -17,8 +17,7 @@ GO = threading.Event()
 async def slow(*_: object) -> AsyncGenerator[Chunk]:
     """Yield one chunk, and the second when GO is set."""
     yield chunk(0, "so")
-    while not GO.is_set():  # noqa: ASYNC110  a test's thread says so
-        await asyncio.sleep(0.01)
+    await eventually(GO.is_set)
     yield chunk(1, "my")
 
 

@@ -17,6 +17,7 @@ from tests.server.running import SPEECH
 from tests.server.serving import serve
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY
+from tests.waiting import eventually
 
 JFK = SPEECH / "human" / "jfk.flac"
 DELTA = "conversation.item.input_audio_transcription.delta"
@@ -206,10 +207,7 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
                 await talk.send(SILENCE)
                 await talk.say("input_audio_buffer.commit")
                 await talk.until(COMPLETED)
-                until_ended = asyncio.get_running_loop().time() + 20
-                while client.get("/v1/jobs").json()["data"][0]["status"] != "completed":
-                    assert asyncio.get_running_loop().time() < until_ended
-                    await asyncio.sleep(0.1)
+                await eventually(lambda: client.get("/v1/jobs").json()["data"][0]["status"] == "completed")
                 await talk.send(SILENCE)
                 await talk.say("input_audio_buffer.commit")
                 assert (await talk.until(COMPLETED))["transcript"] == "This is"

@@ -1,15 +1,14 @@
 """POST /v1/transcribe: accepting and holding, what a plan allows, idempotency keys."""
 
-import time
-
 import httpx
 import pytest
 
 from server.model.errors import OutcomeUnknown, StorageAway
 from server.model.instants import parse_iso
 from tests.server.peers import RawClient
-from tests.server.serving import AppServer, until, wav
+from tests.server.serving import AppServer, wav
 from tests.server.submitting import AUDIO, code, serve_gates, submit, wait_for_record
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -251,8 +250,7 @@ def test_a_failed_request_frees_its_key(client):
 
 def wait_until_reserved(server: AppServer, key: str) -> None:
     look = "SELECT 1 FROM idempotency WHERE key = ?"
-    while server.wait(server.storage._database.read(lambda tx: tx.one(look, (key,)))) is None:
-        pass
+    until(lambda: server.wait(server.storage._database.read(lambda tx: tx.one(look, (key,)))))
 
 
 def test_while_the_first_is_arriving_the_second_is_told_to_wait(server, client):
@@ -273,9 +271,12 @@ def test_while_the_first_is_arriving_the_second_is_told_to_wait(server, client):
 
 def once_free(client: httpx.Client, key: str) -> httpx.Response:
     """The first answer to the key that is not a refusal because of another request under way."""
-    while (again := submit_with_key(client, key)).status_code == 409:
-        time.sleep(0.1)
-    return again
+
+    def look() -> httpx.Response | None:
+        answer = submit_with_key(client, key)
+        return None if answer.status_code == 409 else answer
+
+    return until(look)
 
 
 def test_a_client_that_leaves_while_sending_frees_its_key(server, client):

@@ -13,7 +13,8 @@ import pytest
 from estimator import Estimator
 from server.routes import estimates
 from server.routes.estimates import MAX_WAITING
-from tests.server.serving import AppServer, serve, until, wav
+from tests.server.serving import AppServer, serve, wav
+from tests.waiting import until
 
 ASK = {"prompt": "Hello, world!", "models": ["gpt-5-mini"]}
 

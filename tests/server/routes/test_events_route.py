@@ -1,6 +1,5 @@
 """Tests of GET /v1/jobs/{id}/events: replay from any point and the tail, who may read, how many, and its end."""
 
-import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Iterator
@@ -14,7 +13,8 @@ import pytest
 from pipeline.words import Chunk
 from server.model.instants import parse_iso
 from server.requests import request as requests
-from tests.server.serving import LIMITS, chunk, serve, until, wav
+from tests.server.serving import LIMITS, chunk, serve, wav
+from tests.waiting import eventually, until
 
 AUDIO = {"file": ("talk.wav", wav())}
 QUIET_S = 0.2
@@ -37,8 +37,7 @@ async def speak(*_: object) -> AsyncGenerator[Chunk]:
 
 async def gate(*_: object) -> AsyncGenerator[Chunk]:
     yield chunk(0, "so")
-    while not OPEN.is_set():  # noqa: ASYNC110  a test's thread opens it
-        await asyncio.sleep(0.01)
+    await eventually(OPEN.is_set)
     yield chunk(1, "my")
 
 

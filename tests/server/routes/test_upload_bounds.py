@@ -10,7 +10,8 @@ import pytest
 from server.jobs import acceptance
 from server.model.bounds import MAX_METADATA_KEYS
 from tests.server.peers import RawClient
-from tests.server.serving import AppServer, serve, until, wav
+from tests.server.serving import AppServer, serve, wav
+from tests.waiting import until
 
 AUDIO = {"file": ("talk.wav", wav())}
 HALF = len(wav()) // 2
