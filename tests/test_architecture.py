@@ -19,10 +19,10 @@ MAY_IMPORT = {
 }
 
 FLOORS = (
-    {"background", "clock", "config", "metrics", "waiting", "capacity"},
+    {"clock", "config", "metrics", "waiting", "capacity"},
     {"model"},
-    {"logs"},
-    {"faults"},
+    {"logs", "keyed_limits"},
+    {"faults", "background"},
     {"http", "client"},
     {"storage"},
     {"egress", "accounts"},
