@@ -103,7 +103,7 @@ class Victim:
         with contextlib.suppress(WebSocketException, OSError, TimeoutError):
             async with asyncio.timeout(10), connect(record["live"]["ingest_ws"], proxy=None) as socket:
                 await socket.send(encode_audio(tone(1.0), "webm", "libopus"))
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.3)  # somebody speaks
                 await socket.send('{"type":"close"}')
                 async for _ in socket:
                     pass
