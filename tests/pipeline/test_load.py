@@ -17,9 +17,7 @@ from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as known_windows
 from pipeline.recognition.engines.load import EngineSettings, Loaded, WindowMeasurement, choose, load
-from pipeline.recognition.engines.models import PUBLISHED
 from pipeline.recognition.engines.windows import FULL, WindowSizes
-from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
@@ -177,13 +175,6 @@ def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
     assert why in caplog.text
     with pytest.raises(ModelUnavailable, match=why):
         choose_model(tmp_path / "cache", model=model, engine="whisper")
-
-
-def test_files_that_are_no_model_are_replaced_too(tmp_path: Path) -> None:
-    put_into_cache(tmp_path, PUBLISHED["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
-    assert choose_model(tmp_path).instead_of == "base"
-    with pytest.raises(ModelUnavailable, match="could not be loaded"):
-        choose_model(tmp_path, engine="whisper")
 
 
 @pytest.mark.usefixtures("lonely")

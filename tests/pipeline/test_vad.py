@@ -72,14 +72,6 @@ def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) ->
         assert max(speech[3:]) < 0.35
 
 
-def test_torch_and_the_package_of_the_model_are_never_imported() -> None:
-    script = "import sys; from pipeline.ingest.vad import VoiceDetector; VoiceDetector(); print(*sys.modules)"
-    loaded = output_of(script).split()
-    assert "onnxruntime" in loaded
-    assert "torch" not in loaded
-    assert "silero_vad" not in loaded
-
-
 def test_a_missing_model_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vad, "MODEL", "silero_vad_of_another_age.onnx")
     with pytest.raises(ModelUnavailable, match="install silero-vad"):

@@ -375,6 +375,9 @@ def test_openais_client_gets_the_same_text_in_every_format(newcomer: openai.Open
     assert str(create(file=CLIP, model="whisper-1", response_format="text")).strip() == text
     assert cue_text(create(file=CLIP, model="whisper-1", response_format="srt")) == text
     assert cue_text(create(file=CLIP, model="whisper-1", response_format="vtt")) == text
+    narrow = {"max_columns": 20, "max_lines": 1}
+    cues = str(create(file=CLIP, model="whisper-1", response_format="srt", extra_body=narrow)).strip().split("\n\n")
+    assert all(len(cue.splitlines()) == 3 and len(cue.splitlines()[2]) <= 20 for cue in cues)
     bare = create(file=CLIP, model="whisper-1", response_format="verbose_json")
     assert (bare.words, bare.language) == (None, "en")
     full = create(file=CLIP, model="whisper-1", response_format="verbose_json", timestamp_granularities=["word"])

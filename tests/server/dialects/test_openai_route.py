@@ -47,3 +47,18 @@ def test_a_server_that_stops_says_that_the_answer_is_not_whole(tmp_path):
         GO.set()
     assert told[-1]["type"] == "error"
     assert told[-1]["error"]["code"] == "unfinished"
+
+
+async def without_spaces(*_: object) -> AsyncGenerator[Chunk]:
+    made = chunk(0, "你", "好")
+    words = tuple(replace(word, spaced=False) for word in made.segments[0].words)
+    yield replace(made, segments=(replace(made.segments[0], words=words),))
+
+
+def test_streamed_deltas_of_a_script_without_spaces_add_up_to_the_text(tmp_path):
+    with serve(tmp_path) as server, server.new_client() as client:
+        server.batch.scripts["slow"] = without_spaces
+        answer = client.post("/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM)
+        told = [orjson.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert "".join(event["delta"] for event in told if event["type"] == "transcript.text.delta") == told[-1]["text"]
+    assert told[-1]["text"] == "你好"
