@@ -112,11 +112,14 @@ class Talk:
         self.frames.append(frame)
         return frame
 
-    async def until(self, holds: Callable[[Frame], bool] | str) -> Frame:
-        """Return the next frame that *holds*, or that has this type."""
+    async def until(self, holds: Callable[[Frame], bool] | str, **members: object) -> Frame:
+        """Return the next frame that *holds*, or that has this type and these members."""
         while True:
             frame = await self.next()
-            if frame["type"] == holds if isinstance(holds, str) else holds(frame):
+            if isinstance(holds, str):
+                if frame.items() >= {"type": holds, **members}.items():
+                    return frame
+            elif holds(frame):
                 return frame
 
     async def send(self, data: bytes, *, piece_s: float = 0.1) -> None:
@@ -124,8 +127,8 @@ class Talk:
         for at in range(0, len(data), size):
             await self.socket.send(data[at : at + size])
 
-    async def say(self, kind: str) -> None:
-        await self.socket.send(json.dumps({"type": kind}))
+    async def say(self, kind: str, **members: object) -> None:
+        await self.socket.send(json.dumps({"type": kind, **members}))
 
     async def to_the_end(self) -> tuple[int, str]:
         """Receive everything that still comes, and return how the connection was closed."""
