@@ -101,8 +101,8 @@ def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> 
 
         writing = threading.Thread(target=write)
         writing.start()
-        client, job = server.client(key), f"/v1/jobs/{record['job_id']}"
-        until(lambda: client.get(job).json()["live"]["received_bytes"])
+        with server.client(key) as client:
+            until(lambda: client.get(f"/v1/jobs/{record['job_id']}").json()["live"]["received_bytes"])
         assert server.process is not None
         began = time.monotonic()
         os.kill(server.process.pid, signal.SIGTERM)
