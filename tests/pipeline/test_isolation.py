@@ -80,20 +80,6 @@ def test_leaving_early_kills_the_decoder_at_once(isolation: Isolation, long_file
     assert has_ended(pid)
 
 
-@needs_proc
-def test_an_exception_of_the_consumer_kills_the_decoder_too(isolation: Isolation, long_file: Path) -> None:
-    pids = []
-
-    def consume() -> None:
-        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
-            pids.append(pid_of(audio))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        consume()
-    assert has_ended(pids[0])
-
-
 @pytest.mark.parametrize("blow", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
 def test_a_crash_of_the_decoder_is_an_error_of_that_file_alone(
     isolation: Isolation, long_file: Path, blow: signal.Signals

@@ -86,19 +86,6 @@ def test_a_changed_job_has_another_tag(client, gated_job):
     assert (after.status_code, after.json()["status"]) == (200, "completed")
 
 
-def test_an_ended_job_is_told_to_each_client_in_its_own_way(client):
-    job_id = submit(
-        client, metadata='{"long": "' + "x" * 400 + '"}', prompt="y" * 100, output_formats="json,srt,vtt,txt"
-    )["job_id"]
-    packed, plain = (client.get(f"/v1/jobs/{job_id}", headers={"Accept-Encoding": how}) for how in ("gzip", "identity"))
-    assert packed.headers["content-encoding"] == "gzip"
-    assert "content-encoding" not in plain.headers
-    assert packed.json() == plain.json()
-    assert packed.headers["x-request-id"] != plain.headers["x-request-id"]
-    assert client.delete(f"/v1/jobs/{job_id}").status_code == 204
-    assert client.get(f"/v1/jobs/{job_id}").status_code == 404
-
-
 def test_head_is_get_without_the_body(client):
     job_id = submit(client)["job_id"]
     got, head = client.get(f"/v1/jobs/{job_id}"), client.head(f"/v1/jobs/{job_id}")
