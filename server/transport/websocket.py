@@ -24,6 +24,7 @@ from websockets.http11 import MAX_LINE_LENGTH, Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from server.http.operation import UPGRADE
 from server.http.problems import Problem
 from server.keyed_limits import TokenBucket
 from server.transport.connections import TrackedProtocol
@@ -177,7 +178,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
 
     def _refuse_request(self) -> None:
         """Refuse what is no handshake of a WebSocket. uvicorn would not count it, or wait for another request."""
-        refusal = Problem("invalid_request", "this request cannot open a WebSocket")
+        refusal = Problem("upgrade_required", "this is no handshake of a WebSocket", headers=UPGRADE)
         if isinstance(self.conn.handshake_exc, HeaderLineTooLong):
             refusal = Problem("headers_too_large", f"a header of a WebSocket may have {MAX_LINE_LENGTH} bytes")
         self.handshake_initiated = self.handshake_complete = self.close_sent = True

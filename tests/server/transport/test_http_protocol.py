@@ -346,8 +346,8 @@ async def test_a_websocket_is_not_opened_by_what_is_no_handshake(part, other):
     body = b"fine" if b"Length" in other else b"0\r\n\r\n" if b"chunked" in other else b""
     async with serve_url(app) as url:
         answer = await asyncio.wait_for(answer_to(url, HANDSHAKE.replace(part, other) + body), 10)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b'"code":"invalid_request"' in answer
+    assert answer.startswith(b"HTTP/1.1 426 ")
+    assert b'"code":"upgrade_required"' in answer
 
 
 @in_a_loop
