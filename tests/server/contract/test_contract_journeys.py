@@ -318,6 +318,7 @@ def test_a_transcript_can_be_priced(scripted: httpx.Client) -> None:
     query = {"models": "gpt-5-mini,claude-haiku-5-5", "agent_turns": 2}
     answer = scripted.get(f"/v1/jobs/{post(scripted).json()['job_id']}/estimate", params=query)
     assert (answer.status_code, len(answer.json()["ranking"])) == (200, 2)
+    assert len(scripted.get("/v1/estimate/models").json()["data"]) >= 24
 
 
 def test_no_log_line_holds_a_key_a_token_a_signature_or_a_prompt(small_server: Server, scripted: httpx.Client) -> None:

@@ -108,7 +108,7 @@ async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_fina
                     assert 10.9 < message.duration < 11.1
                     assert len(message.sha256) == 64
                     break
-    assert COUNTRY in " ".join(final)
+    assert COUNTRY in " ".join(final).lower()  # the model may begin a sentence there
     assert "Americans" in " ".join(final)
 
 
