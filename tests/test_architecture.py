@@ -19,21 +19,16 @@ MAY_IMPORT = {
 }
 
 FLOORS = (
-    {"clock", "config", "metrics", "waiting", "capacity"},
-    {"model"},
+    {"clock", "config", "metrics", "waiting", "capacity", "model"},
     {"logs", "keyed_limits"},
-    {"faults", "background"},
-    {"http", "client"},
-    {"storage"},
+    {"faults", "background", "http", "client", "storage"},
     {"egress", "accounts"},
     {"jobs", "records"},
     {"webhooks", "streams"},
     {"live"},
     {"requests"},
-    {"routes", "dialects"},
-    {"engines"},
-    {"offering"},
-    {"worker_process"},
+    {"routes", "dialects", "engines"},
+    {"offering", "worker_process"},
     {"app", "transport"},
     {"commands"},
     {"__main__"},
@@ -43,10 +38,8 @@ FLOORS = (
 KNOW_HTTP = {"http", "requests", "routes", "dialects", "app", "transport"}
 """The rooms that may import starlette and server.http; egress/ reads file names as headers have them."""
 
-
 CLUSTER_ONLY = {"obstore"}
 """Libraries of the optional group `cluster`: a server with a data folder of its own runs without them."""
-
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 450, 60
 
