@@ -25,13 +25,6 @@ def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
     assert not everything[len(samples) :].any()
 
 
-def test_what_is_held_does_not_keep_the_chunk_alive() -> None:
-    framer = Framer()
-    framer.receive(np.zeros(100 * WINDOW + 1, np.float32))
-    assert framer._rest.base is None
-    assert len(framer._rest) == 1
-
-
 def test_a_framer_that_has_ended_is_empty() -> None:
     framer = Framer()
     framer.receive(np.ones(10, np.float32))

@@ -17,8 +17,8 @@ from pipeline.ingest.pcm import PcmDecoder
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.commands.live import ENCODING, encode, print_events
 from tests.server.running import ROOT, SPEECH, Server, environment
-from tests.server.serving import until
 from tests.server.storing import in_a_loop
+from tests.waiting import until
 
 SILENCE = f"""#!{sys.executable}
 import sys, time

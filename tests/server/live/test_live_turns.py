@@ -185,7 +185,7 @@ async def test_the_realtime_api_ends_an_item_where_the_sentence_is_finished(bund
         await talk.send(clip("LJ001-0013", 24_000) + SILENCE)
         done = await talk.until(COMPLETED)
         assert "ugly ones" in done["transcript"]
-        stopped = next(event for event in talk.events if event["type"] == "input_audio_buffer.speech_stopped")
+        stopped = next(event for event in talk.frames if event["type"] == "input_audio_buffer.speech_stopped")
         assert 2200 < stopped["audio_end_ms"] < 2600
 
 

@@ -17,8 +17,8 @@ from tests.pipeline.conversations import clip, conversation
 from tests.server.clustering import start_cluster
 from tests.server.live.test_live_diarize import final_labels
 from tests.server.running import SPEECH, Server, run_server
-from tests.server.serving import until
 from tests.server.talking import SECOND, Caller, Frame, durable, open_talk
+from tests.waiting import until
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_1.flac")
 CUT_S = 12.5
