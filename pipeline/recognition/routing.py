@@ -31,7 +31,7 @@ GROWTH = 2
 """The language of a live utterance is detected again when it has grown to this many times the speech."""
 
 CERTAIN, POSSIBLE = 0.9, 0.1
-"""An utterance that is less than CERTAIN in another language than the rest is taken for the rest's if that is POSSIBLE."""
+"""Less than CERTAIN in another language than the rest, an utterance is taken for the rest's if that is POSSIBLE."""
 
 PAUSE = position(0.4)
 """A silence as long as this parts two utterances of a file."""
