@@ -5,9 +5,11 @@ imported. A Whisper model comes next from the cache of the Hugging Face hub, and
 that is pinned here (pipeline/recognition/engines/hub.py). Wherever a file comes from, only its digest proves it.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.errors import ModelUnavailable
 from pipeline.packaged import PackagedFile, PackagedFolder
 
 
@@ -183,11 +185,16 @@ TURN_ENDS = PackagedFile(
 """smart-turn v3.2, BSD-2-Clause: whether a speaker has finished."""
 
 
-def join() -> None:
-    """Join the models whose files lie in parts of packages, where that was not done yet. Raises ModelUnavailable."""
-    for folder in INSTALLED.values():
-        folder.find()
+def main() -> int:
+    """Join the models whose files lie in parts of packages, where that was not done yet. Returns the exit status."""
+    try:
+        for folder in INSTALLED.values():
+            folder.find()
+    except ModelUnavailable as error:
+        print(error, file=sys.stderr)  # noqa: T201  scripts/setup shows it
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    join()
+    sys.exit(main())
