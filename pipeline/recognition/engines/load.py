@@ -56,6 +56,7 @@ class FoundModel:
     translates: bool
     bundled: bool  # it came with the installation
     size: int  # about the memory that it takes, in bytes
+    sizes: WindowSizes | None  # the windows that suit it; None: they are not known yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ def find_models(settings: EngineSettings) -> FoundModels:
             len(languages) > 1 and models.translates(model.name),
             model.bundled,
             (model.folder / "model.bin").stat().st_size + _BUFFERS,
+            _known_sizes(model.folder, device, settings),
         )
     for language, name in choice.routes.items():
         if language not in found[name].languages:
@@ -180,20 +182,26 @@ def load_found(model: FoundModel, settings: EngineSettings) -> Loaded:
         compute_type=None if settings.compute_type == AUTO else settings.compute_type,
         threads=settings.threads or None,
     )
-    unmeasured = None
+    sizes = model.sizes or _known_sizes(model.folder, model.device, settings)
+    engine.sizes = sizes or FULL
+    if sizes is not None:
+        return Loaded(engine)
+    log.info("full windows are used until shorter ones are measured", extra={"model": model.name})
+    key, notes = _fingerprint(model.folder, model.device, settings), cache_folder(settings.cache_dir) / _NOTES
+    return Loaded(engine, WindowMeasurement(engine, key, notes))
+
+
+def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowSizes | None:
+    """Return the windows that *settings* name, or those that are known or were measured for the model in *folder*."""
+    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+
     match settings.windows:
         case WindowSizes():
-            engine.sizes = settings.windows
+            return settings.windows
         case "full":
-            engine.sizes = FULL
-        case _:
-            key, notes = _fingerprint(engine, model.folder), cache_folder(settings.cache_dir) / _NOTES
-            sizes = _find_known_sizes(model.folder) or _parse_sizes(_read(notes).get(key))
-            engine.sizes = sizes or FULL
-            unmeasured = None if sizes else WindowMeasurement(engine, key, notes)
-            if unmeasured is not None:
-                log.info("full windows are used until shorter ones are measured", extra={"model": model.name})
-    return Loaded(engine, unmeasured)
+            return FULL
+    notes = _read(cache_folder(settings.cache_dir) / _NOTES)
+    return _find_known_sizes(folder) or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
 
 
 def _find_known_sizes(folder: Path) -> WindowSizes | None:
@@ -236,10 +244,13 @@ def _read(notes: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _fingerprint(engine: "WhisperEngine", folder: Path) -> str:
-    """Return a digest of this model, how it is computed, and the speech that it is measured on."""
+def _fingerprint(folder: Path, device: str, settings: EngineSettings) -> str:
+    """Return a digest of a model, how it is computed, and the speech that it is measured on."""
+    from pipeline.recognition.engines.whisper import USUAL_TYPE  # noqa: PLC0415  as in choose_names()
+
     weights = folder / "model.bin"
-    digest = hashlib.sha256(f"{engine.device} {engine.compute_type} {weights.stat().st_size}".encode())
+    compute_type = USUAL_TYPE[device] if settings.compute_type == AUTO else settings.compute_type
+    digest = hashlib.sha256(f"{device} {compute_type} {weights.stat().st_size}".encode())
     digest.update(_ends_of(weights))
     digest.update(SPEECH.read_bytes())
     return digest.hexdigest()
