@@ -196,8 +196,8 @@ class Config:
     whisper_model: str = _variable(
         "auto",
         _text,
-        "name or folder of a Whisper model, then the models of single languages, as in large-v3-turbo,en=distil-large-v3;"
-        " auto is the best choice that needs no download",
+        "name or folder of a Whisper model, and models of single languages, as in large-v3-turbo,en=distil-large-v3; "
+        "auto is the best choice that needs no download",
     )
     model_memory_mib: int = _variable(
         "auto",

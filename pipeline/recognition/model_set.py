@@ -74,7 +74,10 @@ class ModelSet:
         return models
 
     def put(self, name: str) -> None:
-        """Load the model called *name* now, on this thread. It stays loaded when it is idle. Raises ModelUnavailable."""
+        """Load the model called *name* now, on this thread, and keep it loaded when it is idle.
+
+        Raises ModelUnavailable.
+        """
         place = self._places[name]
         place.engine = self._make_engine(name)
         place.scheduler, place.stays = Scheduler(place.engine, self.order), True

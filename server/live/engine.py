@@ -169,7 +169,7 @@ class LiveEngine:
 
     def _notes(self, order: Order, *, unavailable: bool) -> tuple[Warned, ...]:
         """The warnings of a session with this order."""
-        notes = (UNAVAILABLE,) if unavailable else ()
+        notes: tuple[Warned, ...] = (UNAVAILABLE,) if unavailable else ()
         if (model := self.model_for(order)) in self.unmeasured:
             notes += (Warned("windows_unmeasured", f"words come late: {UNMEASURED.format(model)}"),)
         return notes

@@ -1,6 +1,5 @@
 """What clients may ask of an environment's models, and how their languages are described to people."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -24,16 +23,16 @@ OPENAI_MODELS = (
     "gpt-live-transcribe",
     "gpt-realtime-whisper",
 )
-"""The default models of OpenAI's clients, LiveKit, Pipecat and Open WebUI. Each name leaves the choice to the server."""
-
-DEEPGRAM_MODELS = re.compile(r"(nova|flux|enhanced|base|whisper)(-[\w-]+)?(:[\w-]+)?", re.ASCII)
-"""Deepgram's names of models, such as nova-3 and enhanced-meeting. They leave the choice to the server too."""
+"""The default models of OpenAI's clients, LiveKit, Pipecat and Open WebUI. They leave the choice to the server."""
 
 ANY_MODEL = "*"
 """As an alias it means that every name leaves the choice to the server."""
 
 PULL = "models pull base"
 """The command that messages recommend: base is small and knows 99 languages."""
+
+PULL_BIGGER = "models pull small"
+"""The same where base is here already."""
 
 PULL_TRANSLATING = "models pull large-v3"
 """The command that messages recommend if a multilingual model cannot translate. The model of the command can."""
@@ -85,7 +84,7 @@ class Offer:
 
     def has(self, name: str) -> bool:
         """Whether requests may give this *name* as their model."""
-        return name in self.names or ANY_MODEL in self.aliases or DEEPGRAM_MODELS.fullmatch(name) is not None
+        return name in self.names or ANY_MODEL in self.aliases
 
     def model_named(self, name: str) -> str | None:
         """The model that a request with this *name* uses; None if the name leaves the choice to the server."""
