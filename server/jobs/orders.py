@@ -47,7 +47,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.get(declared.WORD_TIMESTAMPS),
         scenario=members.get(declared.SCENARIO) if sandbox else None,
     )
-    task = members.get(declared.TASK, _task(offer))
+    task = members.get(declared.TASK, _task(offer.of(order.model)))
     separate = members.get(declared.CHANNEL_MODE) == declared.SEPARATE
     wait_s = members.get(declared.WAIT)
     members.get(declared.DOCUMENT_SCHEMA)
@@ -112,6 +112,8 @@ def _live_channels(members: Members) -> tuple[int, bool]:
 
 def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
     """Parse the members that files and live sessions share."""
+    model = members.get(declared.MODEL, model_among(offer))
+    offer = offer.of(model)
     webhook_url, events = members.get(declared.WEBHOOK_URL), members.get(declared.WEBHOOK_EVENTS)
     spoken = members.get(declared.LANGUAGE, _language(offer))
     language = None if spoken == declared.MULTI else spoken
@@ -123,7 +125,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         word_timestamps=word_timestamps,
         language=language,
         multilingual=spoken == declared.MULTI,
-        model=members.get(declared.MODEL, one_of((offer.model,))),
+        model=model,
         prompt=members.get(declared.PROMPT),
         keywords=names,
         webhook_url=webhook_url,
@@ -192,6 +194,18 @@ def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         if given and not heard:
             raise InvalidValue("unknown_value", offer.refusal(given[0]))
         return heard.pop() if len(set(given)) == 1 else None
+
+    return parse
+
+
+def model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
+    """A parser of the model's name. It returns None for a name of other services, which leaves the choice to us."""
+
+    def parse(values: Sequence[object]) -> str | None:
+        name = string(values).strip()
+        if not offer.has(name):
+            raise InvalidValue("unknown_value", offer.unknown_model(name))
+        return offer.model_named(name)
 
     return parse
 

@@ -99,7 +99,9 @@ class ScriptedBatch:
 
     HEARD = ("so", "my", "fellow")
     engine_name = "scripted"
-    model_name = "test"
+
+    def model_of(self, _language: str | None) -> str:
+        return "test"
 
     known: ClassVar[Mapping[str, Script]] = {}  # for a server that has jobs waiting when it starts
 

@@ -50,7 +50,8 @@ class LiveHandler:
         async with open_session(self.parts, websocket, caller, listening.order, listening.warnings) as session:
             warnings = warning_headers(listening.warnings)
             await socket.accept(subprotocol=scheme, headers={REQUEST_ID: session.live.job.id, **warnings})
-            results = Results(listening, session.live.job.id, offer.model)
+            model = listening.order.model or offer.model_of(listening.order.language)
+            results = Results(listening, session.live.job.id, model)
             await _Conversation(socket, session, results).talk()
 
 

@@ -89,7 +89,7 @@ class Realtime:
         _check_query(websocket, offer)
         offered: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
-        start = wanted or TranscriptionConfig(transcription={"model": model})
+        start = wanted or TranscriptionConfig(transcription={"model": model}, model=offer.model_named(model))
         with self.parts.stream_limits.hold_socket(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
@@ -126,7 +126,7 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
         raise Problem("invalid_parameter", f"redact: {NO_REDACTION}")
     model = websocket.query_params.get("model")
     if model is not None and not offer.has(model):
-        raise unknown_model(model, offer.model)
+        raise unknown_model(model, offer)
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ class TranscriptionConfig:
     turn_detection: Mapping[str, Any] | None = field(
         default_factory=lambda: {"type": "server_vad", **VAD_DEFAULTS["server_vad"]}
     )  # None: items end when the client commits them
+    model: str | None = None  # the one that hears everything; None: the server chooses
     language: str | None = None
     multilingual: bool = False  # the language is detected in each turn
     terms: tuple[str, ...] = ()
@@ -107,6 +108,7 @@ class TranscriptionConfig:
             live = replace(live, endpointing=SEMANTIC, eagerness=self.turn_detection["eagerness"])
         return Order(
             word_timestamps=True,
+            model=self.model,
             language=self.language,
             multilingual=self.multilingual,
             prompt=str(self.transcription.get("prompt") or ""),
@@ -137,17 +139,26 @@ class TranscriptionConfig:
 def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], offer: Offer) -> TranscriptionConfig:
     asked = {**before.transcription, **given}
     members = Members({name: [value] for name, value in asked.items()})
-    name = members.take("model", string, offer.model)
+    name = members.take("model", string, None)
+    if name is not None and not offer.has(name):
+        raise Refused("model_not_found", offer.unknown_model(name))
+    model = None if name is None else offer.model_named(name)
+    offer = offer.of(model)
     members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "")
     spoken = "language" if members.has("language") and asked["language"] else "languages"
     language = members.take(spoken, language_among(offer), None)
     terms = members.take("keywords", keywords, ())
     members.take("delay", one_of(tuple(DELAYS)), None)
     members.check()
-    if not offer.has(name):
-        raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
     multi = language == MULTI
-    return replace(before, transcription=asked, language=None if multi else language, multilingual=multi, terms=terms)
+    return replace(
+        before,
+        transcription=asked,
+        model=model,
+        language=None if multi else language,
+        multilingual=multi,
+        terms=terms,
+    )
 
 
 def _refuse_redaction(session: Mapping[str, Any]) -> None:
