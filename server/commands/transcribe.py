@@ -31,8 +31,9 @@ from server.commands import speech
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.order_members import CHANNEL_MODE, MULTI, SUBTITLE_MEMBERS, TASK
+from server.jobs.order_members import CHANNEL_MODE, SUBTITLE_MEMBERS, TASK
 from server.jobs.orders import subtitle_shape
+from server.jobs.spoken import Spoken
 from server.jobs.text_members import text_options
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
@@ -164,15 +165,14 @@ def _transcribe_here(
         created_at=iso(now_ms()),
         words=given.words,
         subtitles=subtitle_shape(members_of(subtitles)),
-        paragraphs=_text(given).paragraphs,
-        search=_text(given).search,
+        paragraphs=_text(given, Spoken()).paragraphs,
+        search=_text(given, Spoken()).search,
     )
     return {name: OUTPUT_FORMATS[name].render(transcript, heading) for name in formats}
 
 
-def _text(given: argparse.Namespace) -> TextOptions:
-    language = None if given.language == MULTI else given.language
-    return text_options(members_of(given.text), language=language, names=given.keywords)
+def _text(given: argparse.Namespace, spoken: Spoken) -> TextOptions:
+    return text_options(members_of(given.text), spoken, names=given.keywords)
 
 
 async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOptions | None:
@@ -191,9 +191,7 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
         open_engines(config, threads, voices=given.diarize, live=False) as (engines, isolation),
     ):
         engine = engines["production"]
-        multilingual = given.language == MULTI and len(engine.offer.languages) > 1
-        if given.language is not None and given.language not in engine.offer.languages and not multilingual:
-            raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
+        spoken = speech.spoken_here(given, engine.offer)
         if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
             raise ConfigError(f"--task cannot be translate: {refusal}")
         if given.diarize and not engine.offer.speakers:
@@ -203,19 +201,21 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
         with _progress(probe.duration_s) as show:
             options = BatchOptions(
                 tenant="command line",
-                language=None if multilingual else given.language,
+                language=spoken.language,
+                languages=frozenset(spoken.languages),
                 task=given.task,
                 hint=hint_of(given.keywords, ""),
-                text=_text(given),
+                text=_text(given, spoken),
                 separate=given.channels == "separate",
                 speakers=await _speaker_options(given, engine.batch),
             )
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
-    _print_notes(note for chunk in chunks for note in chunk.notes)
     duration = max(chunk.end for chunk in chunks)
-    return assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
+    transcript = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
+    _print_notes(transcript.notes)
+    return transcript
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ async def _transcribe_there(
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
     usual = {"channels": "mixed", "task": TRANSCRIBE, "keywords": ()}
-    for name in ("channels", "task", "language", "keywords"):
+    for name in ("channels", "task", "language", "languages", "keywords"):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
     async with Client(given.server, key) as client:
