@@ -74,11 +74,12 @@ _SIGNS = {
 
 
 def language_of_prose(text: str) -> str | None:
-    """Return the language of sentences: the one of most of their small words; None if they have fewer than two."""
+    """Return the language of sentences: the one that has most of their small words; None without two, or with a tie."""
     by_script = next((language for language, signs in _SIGNS.items() if signs.search(text)), None)
     if by_script is not None:
         return by_script
-    said = re.findall(r"[^\W\d_]+", text.lower())
-    counts = {language: sum(word in small for word in said) for language, small in _WORDS.items()}
-    best = max(counts, key=lambda language: counts[language])
-    return best if counts[best] > 1 else None
+    said = set(re.findall(r"[^\W\d_]+", text.lower()))
+    counts = {language: len(said & small) for language, small in _WORDS.items()}
+    most = max(counts.values())
+    best = [language for language, count in counts.items() if count == most]
+    return best[0] if most > 1 and len(best) == 1 else None

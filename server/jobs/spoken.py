@@ -56,7 +56,7 @@ def spoken_languages(members: Members, offer: Offer, *, several: Sequence[str] =
 
 
 def _one(offer: Offer) -> Callable[[Sequence[object]], NamedLanguage | None]:
-    return lambda values: _named(string(values), offer)
+    return lambda values: _read_name(string(values), offer)
 
 
 def _list(offer: Offer) -> Callable[[Sequence[object]], Sequence[NamedLanguage]]:
@@ -64,13 +64,13 @@ def _list(offer: Offer) -> Callable[[Sequence[object]], Sequence[NamedLanguage]]
 
     def parse(values: Sequence[object]) -> Sequence[NamedLanguage]:
         given = [name for item in texts(values) for name in item.split(",") if name.strip()]
-        found = [_named(name, offer) for name in given]
+        found = [_read_name(name, offer) for name in given]
         return [language for language in found if language is not None] if None not in found else ()
 
     return parse
 
 
-def _named(text: str, offer: Offer) -> NamedLanguage | None:
+def _read_name(text: str, offer: Offer) -> NamedLanguage | None:
     """The language that *text* names; None for ANY, or if it is empty. Raises InvalidValue."""
     said = text.strip()
     if not said or said.lower() in ANY:

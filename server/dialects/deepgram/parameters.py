@@ -167,7 +167,7 @@ def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
     """Make the order. The names of models are ignored, because clients must name one of Deepgram's."""
-    spoken = _spoken(members, offer)
+    spoken = _languages_of(members, offer)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
     text = text_options(members, spoken, names=hints, redact=_redactions)
     diarize = members.take("diarize", boolean, False) or members.has(DIARIZE_MODEL)
@@ -185,7 +185,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     )
 
 
-def _spoken(members: Members, offer: Offer) -> Spoken:
+def _languages_of(members: Members, offer: Offer) -> Spoken:
     """The languages of a request. detect_language and language_hint may be repeated, with a language each."""
     switches = ("true", "false", "1", "0")
     listed = [value for value in members.fields.get(DETECT_LANGUAGE, ()) if str(value).lower() not in switches]
