@@ -20,10 +20,10 @@ MAY_IMPORT = {
 }
 
 FLOORS = (
-    {"background", "clock", "config", "metrics", "waiting", "capacity"},
+    {"clock", "config", "metrics", "waiting", "capacity"},
     {"model"},
-    {"logs"},
-    {"faults"},
+    {"logs", "keyed_limits"},
+    {"faults", "background"},
     {"http", "client"},
     {"storage"},
     {"egress", "accounts"},
@@ -80,7 +80,6 @@ HOMES = {
     "uvicorn": {
         "server/transport/http_protocol.py",
         "server/transport/http_server.py",
-        "server/transport/response_cycle.py",
         "server/transport/websocket.py",
     },
     "prometheus_client": {"server/metrics.py"},

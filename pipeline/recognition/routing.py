@@ -121,7 +121,9 @@ class LanguageRouter:
             return await caller.hear_by_utterance(request, allowed, newer)
         asked, result = await caller.hear_newest(request, assumed, newer)
         spans = utterances(asked)
-        if len(allowed) == 1 or (_is_detected(asked) and not asked.final):
+        if len(allowed) == 1:
+            return replace(result, language_probability=1.0)
+        if _is_detected(asked) and not asked.final:
             return result
         if asked.turn is not None:
             return await caller.check_live(asked, spans, result, allowed)

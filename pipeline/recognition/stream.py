@@ -401,7 +401,7 @@ class StreamCore:
     def _split_turn(self, at: int, language: str) -> bool:
         """End the first turn in the pause before *at*, where another language begins, if that is still possible."""
         turn = self._turns.first
-        if turn is None or not self._starts.edge < at < turn.voiced or at < self._agreement.end:
+        if turn is None or not turn.start < at < turn.voiced or at < self._agreement.end:
             return False
         before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
         self._turns.split_first(at, before[-1][1] if before else at)
@@ -427,10 +427,10 @@ class StreamCore:
             return
         probability = result.language_probability
         self._heard = result.language
-        if result.detected is None or probability is None:
+        if probability is None:
             return
-        self._detected = result.detected
-        enough = ask.aim is not Aim.PARTIAL or ask.voiced - result.detected[0] >= self._options.known_after
+        self._detected = result.detected or (self._starts.edge, ask.voiced)
+        enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._detected[0] >= self._options.known_after
         if result.language != self._language and enough and probability >= self._options.known:
             self._mixed = self._language is not None
             self._language = result.language

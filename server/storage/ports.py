@@ -63,7 +63,7 @@ class BlobStore(Protocol):
 
 
 class RateCounter(Protocol):
-    """Requests of the last minute, counted for all nodes together."""
+    """Requests of the last minute, counted for all nodes together; in memory if one process has the storage alone."""
 
     async def hit(self, subject: str, *, limit: int) -> WindowUse:
         """Count a request of *subject* if fewer than *limit* were counted within the last minute, to the second."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from server.accounts.limits import Tally
+from server.keyed_limits import Tally
 from server.model.deliveries import Crowding
 from server.model.errors import Refused
 

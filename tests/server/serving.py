@@ -45,8 +45,8 @@ from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
-from server.transport.acceptor import connection_limits
 from server.transport.connections import Connections
+from server.transport.descriptors import connection_limits
 from server.transport.http_server import HttpServer, listen
 from tests.server.conforming import Description
 

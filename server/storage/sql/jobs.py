@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack
-from weakref import WeakValueDictionary
 
+from server.keyed_limits import KeyedTurns
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
@@ -79,7 +79,7 @@ class JobStore(SqlStore):
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of accounts that search
+        self._turns = KeyedTurns()  # of accounts that search
 
     # --- acceptance ---
 
@@ -151,8 +151,7 @@ class JobStore(SqlStore):
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         if which.text is None:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
-        turn = self._turns.setdefault(which.account, asyncio.Semaphore(1))
-        async with turn, self._searching:
+        async with self._turns.turn(which.account), self._searching:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:

@@ -1,5 +1,6 @@
 """The Storage, for SQLite and PostgreSQL alike."""
 
+from server.keyed_limits import LocalRates
 from server.model.accounts import SigningKeys
 from server.storage.ports import BlobStore, Offers, RateCounter, Relay
 from server.storage.sql.accounts import AccountStore
@@ -32,7 +33,7 @@ class Storage:
     ) -> None:
         self._database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
-        self.rates, self.offers, self.relay = rates, offers, relay
+        self.rates, self.offers, self.relay = rates or LocalRates(), offers, relay
         self.events = EventLog(database)
         self.accounts = AccountStore(database)
         self.channels = ChannelStore(database)
