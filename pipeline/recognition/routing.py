@@ -168,10 +168,10 @@ class _Caller:
             if found is None:
                 return None
             asked = found
-            return replace(found, language=language)
+            return found.in_language(language)
 
         model = await self.models.model_for(language)
-        known = replace(request, language=language)
+        known = request.in_language(language)
         result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
         words = tuple(replace(word, language=language) for word in result.words)
         return asked, replace(result, language=language, language_probability=None, words=words)

@@ -9,6 +9,7 @@ from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.language_names import ENGLISH
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
 from pipeline.recognition.latency import BALANCED, with_latency
@@ -140,8 +141,11 @@ class LiveEngine:
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         options = StreamOptions(
             language=order.language,
+            languages=frozenset(order.languages),
             before=past.language(channel)[0],
-            hint=order.hint,
+            task=order.task,
+            hint=order.hints.common,
+            own_hints=order.hints.own,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
             notes=self._notes(order, unavailable=semantic and eagerness is None) if channel in (None, 0) else (),
@@ -162,8 +166,9 @@ class LiveEngine:
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
-            stage = TextStage(order.text, language=options.language, earlier=said, settings=self.text)
-            rewriter = TextRewriter(stage)
+            written = ENGLISH if options.translates else options.language
+            stage = TextStage(order.text, language=written, earlier=said, settings=self.text)
+            rewriter = TextRewriter(stage, one_language=options.translates)
         core = StreamCore(options)
         return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.audio import position
 from pipeline.words import Segment, Word
-from server.dialects.deepgram.answers import Message, alternative, model_info, model_uuid, search_member
+from server.dialects.deepgram.answers import Message, alternative, hinted_member, model_info, model_uuid, search_member
 from server.dialects.deepgram.parameters import LiveRequest
 from server.dialects.live_sessions import Frame
 
@@ -106,6 +106,7 @@ class ChannelResults:
             "speech_final": speech_final,
             "from_finalize": False,
             "channel": {
+                **hinted_member(self.listening.order.languages),
                 **(search_member(_segments(words), self.listening.order.text.search) if is_final else {}),
                 "alternatives": [
                     alternative(words, punctuated=punctuated, more=more, speakers=self.listening.order.diarize)

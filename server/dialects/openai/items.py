@@ -37,6 +37,7 @@ class Item:
     start: float
     end: float | None = None  # None: it has not ended
     text: str = ""
+    languages: dict[str, float] = field(default_factory=dict)  # those of its words, with the seconds of each
     dropped: bool = False  # True: the client cleared it, and gets no more events about it
 
 
@@ -48,7 +49,7 @@ class Items:
     _: KW_ONLY
     manual: bool  # True: items end only when the client commits them
     semantic: bool = False  # True: items end with the speaker's turns; False: with pauses
-    language: str | None = None
+    language: str | None = None  # of the order, or the one that was spoken last
     offset_s: float = 0.0  # the length of the socket's audio before this session
     _items: deque[Item] = field(init=False, default_factory=deque)  # items that are not completed, the oldest first
     _reached: float = field(init=False, default=0.0)  # where the last item ended
@@ -141,6 +142,8 @@ class Items:
         item = self._items[0]
         space = " " if item.text and word.get("spaced", True) else ""
         item.text += space + word["word"]
+        if (language := word.get("language")) is not None:
+            item.languages[language] = item.languages.get(language, 0.0) + word["end"] - word["start"]
         return events if item.dropped else [*events, _transcription("delta", item, delta=space + word["word"])]
 
     def _has_all_words(self, first: Item, middle: float) -> bool:
@@ -166,7 +169,10 @@ class Items:
         announced = _transcription(
             "completed", item, transcript=item.text, usage={"type": "duration", "seconds": length_s}
         )
-        return [announced if self.language is None else {**announced, "languages": [{"code": self.language}]}]
+        found = sorted(item.languages, key=lambda code: -item.languages[code])
+        if not found and self.language is not None:
+            found = [self.language]
+        return [{**announced, "languages": [{"code": code} for code in found]} if found else announced]
 
     def _ms(self, at: float) -> int:
         return round((self.offset_s + at) * 1000)

@@ -281,7 +281,7 @@ class _Conversation:
             self._names,
             manual=wanted.manual,
             semantic=wanted.semantic,
-            language=wanted.language,
+            language=wanted.spoken.language,
             offset_s=self._before_s,
         )
         call = self._call = _Call(session, items, wanted.rate)

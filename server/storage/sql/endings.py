@@ -36,8 +36,8 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
         "UPDATE jobs SET state = :state, finished_at = :now, expires_at = :now + retention_ms, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, progress = CASE WHEN :whole THEN 1 ELSE progress END,"
         " duration_s = :duration_s, language = :language, language_probability = :language_probability,"
-        " engine = :engine, model = :model, text = :text, speakers = :speakers, error = :error, warnings = :warnings,"
-        " blob = :blob"
+        " languages = :languages, engine = :engine, model = :model, text = :text, speakers = :speakers,"
+        " error = :error, warnings = :warnings, blob = :blob"
         " WHERE id = :id",
         {
             "id": row["id"],
@@ -47,6 +47,7 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
             "duration_s": duration_s,
             "language": outcome.language,
             "language_probability": outcome.language_probability,
+            "languages": text_of(outcome.languages) if outcome.languages else None,
             "engine": outcome.engine,
             "model": outcome.model,
             "text": outcome.text,
