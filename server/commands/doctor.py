@@ -25,8 +25,8 @@ from pipeline.recognition import turn_end
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import choose, load
-from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
+from pipeline.speakers.weights import SEGMENTATION
 from server.capacity import measure, write
 from server.commands.models import pull_hint, speaker_summary
 from server.commands.opening import node_name, open_storage
@@ -140,10 +140,10 @@ def _bundled_model(_config: Config) -> Finding:
 
 def _speakers(_config: Config) -> Finding:
     """Check that the models for labelling speakers are unchanged. A server works without them."""
-    if not weights.installed():
+    if not SEGMENTATION.installed:
         return Finding(speaker_summary())
-    if broken := weights.damaged_files():
-        return Finding(f"{', '.join(broken)} is damaged: {INSTALL}", well=False)
+    if SEGMENTATION.damaged:
+        return Finding(f"{SEGMENTATION.file} is damaged: {INSTALL}", well=False)
     return Finding(f"{speaker_summary()}; the models are as published")
 
 
@@ -187,7 +187,7 @@ def _capacity(config: Config) -> Finding:
     make_private(config.data_dir)
     path = write(capacity, config.data_dir)
     cost = f"a request takes {capacity.alone_ms:.0f} ms alone, a full call {capacity.shared_ms:.0f} ms"
-    if weights.installed():
+    if SEGMENTATION.installed:
         cost += f"; telling speakers apart counts as {capacity.speakers_load:g} of a session"
     return Finding(f"{capacity.sessions}: {cost}; noted in {path}")
 

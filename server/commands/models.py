@@ -16,8 +16,8 @@ from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import ReportProgress
 from pipeline.recognition.engines.load import AUTO, preferred_model
-from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
+from pipeline.speakers.weights import SEGMENTATION
 from server.config import PREFIX, Config
 from server.engines import settings
 from server.logs import configure
@@ -79,7 +79,7 @@ def command(words: str) -> str:
 
 def speaker_summary() -> str:
     """Whether speaker labels are available, and how to get them if not."""
-    return "told apart by their voices" if weights.installed() else f"not told apart by their voices: {INSTALL}"
+    return "told apart by their voices" if SEGMENTATION.installed else f"not told apart by their voices: {INSTALL}"
 
 
 def pull_hint() -> str:
