@@ -96,7 +96,8 @@ class LiveChannel:
         self._turns: list[SpeakerTurn] = []  # the speaker is the number of the voice
         self._known = (SpeakerTimes(self._turns), self._names)  # replaced as one
         self._first_labels: list[int] = []
-        """The number of the label that each second had first; 0 for a known person, or where nobody spoke."""
+        """The number of the label that each second had first; 0 for a known person or an earlier label, whose voices are
+        known, and where nobody spoke."""
 
     # --- words -------------------------------------------------------------------------------------------------------
 
@@ -230,7 +231,8 @@ class LiveChannel:
         owners = _owners(_speaking_times([turn for turn in self._turns if turn.end > first * SECOND], until))
         for second in range(first, until):
             if not self._first_labels[second] and owners[second] >= 0:
-                self._first_labels[second] = speaker_number(self._names[int(owners[second])])
+                label = self._names[int(owners[second])]
+                self._first_labels[second] = 0 if label in self._earlier else speaker_number(label)
 
     def _analyse(self, end: int) -> None:
         """Analyse the window that ends at *end*. It replaces the last window if both begin with the samples."""
@@ -275,6 +277,6 @@ def _inherit(spoken: NDArray[np.int32], labels: Sequence[int], names: Mapping[in
     inherited: dict[int, str] = {}
     for number in np.unique(of_seconds[of_seconds > 0]):
         votes = spoken[:, of_seconds == number].sum(axis=1)
-        if f"S{number}" not in names.values() and votes.any() and (owner := int(votes.argmax())) not in names:
+        if votes.any() and (owner := int(votes.argmax())) not in names:
             inherited.setdefault(owner, f"S{number}")
     return inherited
