@@ -8,8 +8,7 @@ the cosine of their vectors. Clustering joins turns into people:
    people who follow each other without a pause for one: a turn is cut where its pieces before and after differ by
    MIXED.
 2. The first model knows something about neighbours. Two local voices of one window are two people, so their distance is
-   set to SAME_WINDOW, more than any sound can reach. Two turns of one local voice are probably one person, so their
-   distance is lowered by SAME_VOICE.
+   set to SAME_WINDOW, more than any sound can reach.
 3. Average linkage: the two groups with the lowest mean distance are merged, again and again, until none are near
    enough. The mean of many turns says more than that of one: two groups that both speak for FOR_SURE_S are two people
    from APART_FOR_SURE on. Where one of them speaks for UNSURE_S or less, only from APART on: it may be a shout.
@@ -56,9 +55,6 @@ SAME_WINDOW = 2.0
 
 MOST_TURNS = 2000
 """The most turns that are compared, whose distances take 16 MB. From more turns this many are chosen evenly."""
-
-SAME_VOICE = 0.12
-"""How much the distance of two turns of one local voice is lowered."""
 
 LONG_TURN_S = 2.0
 """The shortest turn that is compared; in short recordings it may be as short as SHORT_TURN_S."""
@@ -254,9 +250,7 @@ def _first_plays(points: Sequence[_Point], embeddings: Array) -> NDArray[np.bool
 def _distances(points: Sequence[_Point], embeddings: Array) -> Array:
     distances: Array = 1 - embeddings @ embeddings.T
     window, voice = np.array([(point.window, point.voice) for point in points]).T
-    one_window, one_voice = window[:, None] == window, voice[:, None] == voice
-    distances[one_window & one_voice] -= SAME_VOICE
-    distances[one_window & ~one_voice] = SAME_WINDOW
+    distances[(window[:, None] == window) & (voice[:, None] != voice)] = SAME_WINDOW
     return distances
 
 

@@ -96,8 +96,7 @@ class LiveChannel:
         self._turns: list[SpeakerTurn] = []  # the speaker is the number of the voice
         self._known = (SpeakerTimes(self._turns), self._names)  # replaced as one
         self._first_labels: list[int] = []
-        """The number of the label that each second had first; 0 for a known person or an earlier label, whose voices are
-        known, and where nobody spoke."""
+        """The number of the label that each second had first; 0 for a known person, an earlier label or nobody."""
 
     # --- words -------------------------------------------------------------------------------------------------------
 

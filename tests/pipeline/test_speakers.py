@@ -5,9 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
 from pipeline.speakers.frames import FILE_STEP, LENGTH, SIZE, STEP, LocalTurn, Piece, Window
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.options import INSTALL, SpeakerOptions
-from pipeline.speakers.timeline import best_path, match
+from pipeline.speakers.timeline import match
 from pipeline.speakers.weights import SEGMENTATION, read_encoder
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models, recording
 
@@ -170,18 +169,6 @@ def test_groups_are_never_too_many_and_have_no_gaps(most: int, turns: int, seed:
     groups = join_groups(distances, [[(turn * 700, turn * 700 + 600)] for turn in range(turns)], most)
     assert set(groups.tolist()) == set(range(max(groups) + 1))
     assert len(set(groups.tolist())) <= most
-
-
-@given(st.integers(1, 5), st.integers(1, 3), st.floats(0, 1), st.integers(0, 1000))
-def test_the_best_path_is_the_best_of_all(rows: int, columns: int, change: float, seed: int) -> None:
-    scores = np.random.default_rng(seed).random((rows, columns))
-
-    def worth(path: Sequence[int]) -> float:
-        changes = sum(one != another for one, another in pairwise(path))
-        return float(scores[np.arange(rows), list(path)].sum()) - change * changes
-
-    found = best_path(scores, change)
-    assert worth(found) == pytest.approx(max(map(worth, product(range(columns), repeat=rows))))
 
 
 def test_a_short_answer_without_a_pause_has_its_own_voice() -> None:
