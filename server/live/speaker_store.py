@@ -13,7 +13,7 @@ from server.model.errors import BlobsAway, DiskFull
 from server.model.leases import LeaseLost
 from server.storage.ports import BlobStore
 
-REFRESHED = 30 * RATE
+REFRESHED = 10 * RATE
 """The audio after which voices are stored again. A new label is stored at once."""
 
 

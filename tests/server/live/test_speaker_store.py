@@ -82,7 +82,7 @@ async def test_what_cannot_be_stored_is_stored_the_next_time(tmp_path, caplog, k
 
 
 @in_a_loop
-async def test_a_new_label_is_stored_at_once_and_a_better_known_voice_each_half_minute(tmp_path) -> None:
+async def test_a_new_label_is_stored_at_once_and_a_better_known_voice_each_ten_seconds(tmp_path) -> None:
     held, blobs = LosableLease(), FileBlobs(tmp_path)
     store = SpeakerStore(held, blobs)
     keys = []
