@@ -24,7 +24,7 @@ from pipeline.recognition.turns import TurnOptions
 from pipeline.session import LiveRecogniser, Session, TurnEnds
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.state import StateByChannel
+from pipeline.speakers.state import SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
@@ -107,19 +107,19 @@ class LiveEngine:
         *,
         isolation: Isolation,
         recordings: Mapping[str, bytes],
-        states: StateByChannel,
-        goes_on: bool = True,
+        state: SpeakerState,
     ) -> LiveSpeakers:
         """Make the LiveSpeakers of a session whose order has speaker labels.
 
-        *recordings* has one recording of each known person, *states* what was stored of the session, which *goes_on* if
-        more audio will come. Blocks for up to 0.5 s for each known person. Raises PipelineError.
+        *recordings* has one recording of each known person.
+        *state* is what was stored of the session's voices.
+        Blocks for up to 0.5 s for each known person. Raises PipelineError.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
         assert options is not None
-        origins = dict.fromkeys(past.channels, past.start if goes_on else None)
-        return LiveSpeakers(self.speakers, options, origins, past.labelled, states)
+        origins = dict.fromkeys(past.channels, past.offsets.position)
+        return LiveSpeakers(self.speakers, options, origins, past.labelled, state)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.

@@ -20,7 +20,7 @@ from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
-from server.live.resuming import SessionPast, stream_start
+from server.live.resuming import SessionPast
 from server.live.speaker_store import SpeakerStore
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
@@ -71,7 +71,6 @@ class LiveSession:
             self._speakers = SpeakerListener(
                 speakers, held.job, revise=revise, store=speaker_store, metrics=parts.metrics
             )
-        self._speaker_store = speaker_store
         self._storage = parts.storage
         self._endings = Endings(parts)
         self._plan = plan
@@ -80,8 +79,7 @@ class LiveSession:
         channels = len(self.job.order.live_channels)
         self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels) if self.options.record else None
         self.resumed = past.begun
-        self._heard = past.start  # end of the audio taken so far, on the stream's clock
-        self._recognised_from = past.offsets.position  # only the speakers need the audio before
+        self._heard = past.offsets.position  # end of the audio taken so far, on the stream's clock
         self._redacted_before = past.redacted_spans  # a recording begins with the end of the last word
         self._retractions = 0
         self._ending = asyncio.Event()
@@ -145,12 +143,10 @@ class LiveSession:
         """How much audio has arrived and how much of it is settled."""
         statistics = self._session.statistics()
         raw = self.options.encoding != CONTAINER
-        speakers_from = None if self._speaker_store is None else self._speaker_store.stored_to
-        settled = stream_start(self._journal.resume_position, speakers_from)
         return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(settled, self.options) if raw else None,
+            settled_bytes=bytes_up_to(self._journal.resume_position, self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 
@@ -268,14 +264,12 @@ class LiveSession:
             self._journal.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
             self.end(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
-            known = max(0, self._recognised_from - self._heard)
             self._heard += len(samples)
             if self._recorder is not None:
-                self._recorder.add(samples[known:])
+                self._recorder.add(samples)
             if self._speakers is not None:
                 self._speakers.add(samples)
-            if known < len(samples):
-                await self._session.feed(samples[known:])
+            await self._session.feed(samples)
             await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:

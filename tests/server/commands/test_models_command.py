@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.packaged import PackagedFile
 from pipeline.recognition.engines.models import PUBLISHED
-from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
+from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub
 from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, run_server, until_over
@@ -60,7 +60,7 @@ def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path:
 
 def test_the_list_says_what_to_install_where_speakers_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert speaker_summary() == "told apart by their voices"
-    monkeypatch.setattr(weights, "ALL", (PackagedFile("no-such-package", "x.onnx", "", INSTALL),))
+    monkeypatch.setattr(models, "SEGMENTATION", PackagedFile("no-such-package", "x.onnx", "", INSTALL))
     assert "scripts/setup speakers" in speaker_summary()
 
 
