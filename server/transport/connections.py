@@ -72,13 +72,13 @@ class Connections:
     def admit(self, address: str | None) -> None:
         """Count one more connection from *address* (see address_of). Raises Problem too_many_connections.
 
-        When all are taken, others are closed to make room; see _make_room().
+        When all are taken, others are closed to make room; see _close_silent().
         """
         if address is not None and not self.of_address.join(address, most=self.rules.max_of_address):
             self._metrics.refused.labels("too_many_connections").inc()
             raise too_many_connections("this address")
         self._open += 1
-        if self._open > self.rules.max_open and not self._make_room():
+        if self._open > self.rules.max_open and not self._close_silent():
             self._metrics.refused.labels("too_many_connections").inc()
             self.release(address)
             raise too_many_connections("the server")
@@ -97,7 +97,7 @@ class Connections:
             account, most=self.rules.max_of_account
         )
 
-    def _make_room(self) -> bool:
+    def _close_silent(self) -> bool:
         """Close some connections to make room for new ones. Returns False if there is none that may be closed.
 
         It closes the oldest that never sent a request; if there are none, the one that has waited longest for its next

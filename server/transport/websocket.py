@@ -111,8 +111,8 @@ class PricedFrames(ServerProtocol):
             if self._after_close < 0:
                 return False
         if frame.opcode in (Opcode.PING, Opcode.PONG):
-            return self._controls.take(1) <= 0
-        self._messages.take(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
+            return self._controls.spend(1) <= 0
+        self._messages.spend(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
         return True
 
 

@@ -19,7 +19,7 @@ QUEUE_TOPIC = "queue"
 AT_ONCE = 0  # as run_after: a clock that is set back delays no job that waits for a worker alone
 
 
-def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
+def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
     """End the job of *row* in this transaction, as JobStore.finish() describes. Returns the job afterwards.
 
     Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
@@ -103,7 +103,7 @@ def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:
     outcome = Outcome(state=State.CANCELED, return_quota=return_quota)
     if row["class"] == LIVE and row["duration_s"] is None and (spoken_s := _spoken_s(tx, row["id"])):
         outcome = replace(outcome, duration_s=spoken_s, heard_s=spoken_s * job_of(row).order.counted_sessions)
-    end(tx, row, Cause.CANCELED, outcome)
+    end_job(tx, row, Cause.CANCELED, outcome)
 
 
 def _spoken_s(tx: Transaction, job_id: str) -> float:
@@ -113,7 +113,7 @@ def _spoken_s(tx: Transaction, job_id: str) -> float:
 
 
 def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
-    end(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
+    end_job(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
 
 
 def lapse(tx: Transaction, row: SqlRow) -> None:

@@ -94,11 +94,11 @@ class JobStore(SqlStore):
             lambda tx: submission.submit(tx, new, idempotency, self._boot, self._most_queued)
         )
 
-    async def check_room(
+    async def check_capacity(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
     ) -> None:
         await self.database.read(
-            lambda tx: submission.check_room(
+            lambda tx: submission.check_capacity(
                 tx, account, environment, quotas=quotas, max_active=max_active, max_queued=self._most_queued
             )
         )

@@ -13,7 +13,7 @@ from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
 from server.model.leases import JobFacts, Lease, Renewal
 from server.model.outcomes import Outcome
 from server.storage.sql.database import Transaction, marks
-from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
+from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, lapse, put_back
 from server.storage.sql.events import append, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
@@ -153,7 +153,7 @@ def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> Job | None:
     means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.
     """
     row = _find_lease(tx, lease)
-    return None if row is None else end(tx, row, CAUSES[outcome.state], outcome)
+    return None if row is None else end_job(tx, row, CAUSES[outcome.state], outcome)
 
 
 def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:

@@ -148,7 +148,7 @@ def test_a_test_takes_one_of_the_seats_that_deliveries_have(server, client):
     with receive_webhooks(200) as hook:
         host = hook.url.split("/")[2]
         for _ in range(MAX_PER_HOST):
-            server.call(lambda: slots.take(account, host))
+            server.call(lambda: slots.claim(account, host))
         refused = client.post("/v1/webhooks/test", json={"url": hook.url})
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
         assert hook.got == []
