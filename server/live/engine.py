@@ -86,8 +86,11 @@ class LiveEngine:
     ) -> LiveSpeakers:
         """Make the LiveSpeakers of a session whose order has speaker labels.
 
-        *recordings* has one recording of each known person, *states* what was stored of the session, which *goes_on* if
-        more audio will come. Blocks for up to 0.5 s for each known person. Raises PipelineError.
+        It blocks for up to 0.5 s for each known person. Raises PipelineError.
+
+        *recordings*: one of each known person, by name.
+        *states*: what was stored of the session.
+        *goes_on*: whether more audio will come.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)

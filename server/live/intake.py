@@ -65,9 +65,12 @@ def intake_of(
     position: int,
     part: MemoryPart | None,
 ) -> Intake:
-    """Make the intake of a live session. Raw audio continues at *position*, in 16 kHz samples.
+    """Make the intake of a live session.
 
-    *part* is the memory of a container's decoder; close() or the end of run() releases it.
+    *sink*: gets the samples.
+    *backpressure*: a writer of raw audio waits for it before each piece.
+    *position*: where raw audio continues, in 16 kHz samples.
+    *part*: the memory of a container's decoder. close() or the end of run() releases it.
     """
     live = order.live
     assert live is not None

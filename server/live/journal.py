@@ -86,8 +86,8 @@ class Journal:
     ) -> None:
         """Store what happened, then show it to readers.
 
-        *received* is the end of the audio so far, on the stream's clock. *decided* has, by channel, the position on the
-        session's clock before which everything is decided.
+        *received*: the end of the audio so far, on the stream's clock.
+        *decided*: by channel, the position before which everything is decided, on the session's clock.
         """
         async with self._writing:
             for some in _by_chunk(happened):

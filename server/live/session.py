@@ -53,7 +53,9 @@ class LiveSession:
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
-        *speaker_store* is None unless speakers are labelled by voice. *part* is the memory of a decoder.
+        *speakers*: None without speaker labels.
+        *speaker_store*: None unless voices decide the labels.
+        *part*: the memory of a container's decoder. None for raw audio.
         """
         self.job = held.job
         assert self.job.order.live is not None

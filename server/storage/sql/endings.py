@@ -130,9 +130,11 @@ def lapse(tx: Transaction, row: SqlRow) -> None:
 def put_back(
     tx: Transaction, row: SqlRow, cause: Cause, *, delay_ms: int, counted: bool, error: JobError | None
 ) -> None:
-    """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead.
+    """Queue the job of *row* again. A job with a requested cancel is canceled instead.
 
-    *counted* means that the attempt failed: it counts, and the account is charged for the time that it took.
+    *delay_ms*: no worker gets the job before.
+    *counted*: True counts the attempt as failed and charges the account for its time.
+    *error*: why, for the job's record. None keeps the earlier one.
     """
     if row["cancel_requested_at"] is not None:
         cancel(tx, row, return_quota=False)

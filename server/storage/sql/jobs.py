@@ -106,6 +106,11 @@ class JobStore(SqlStore):
     # --- leases ---
 
     async def claim(self, worker: str, *, wait_s: float = 0.0, **terms: Unpack[ClaimTerms]) -> Lease | None:
+        """Lease the next queued batch job, as leases.claim() chooses it. Returns None if none came within *wait_s*.
+
+        A job that any process submits or releases ends the wait at once, a delayed one (NewJob.delay_s, release) when
+        its time comes. A cancelled call leaves no lease behind.
+        """
         take = partial(leases.claim, worker=worker, **terms)
         return await wait_for_due(self.database, QUEUE_TOPIC, wait_s, lambda: self._claim(take))
 

@@ -256,11 +256,13 @@ class Outbox(SqlStore):
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """At most *limit* pending deliveries whose time has come; empty if none came due within *wait_s*.
+        """Claim pending deliveries whose time has come, the oldest first, but before them accounts with none under way.
 
-        For *busy_s* seconds no other call returns them. They come in the order of their time; only an account with none
-        under way comes first. Deliveries that *crowding* does not admit are left out and delay no others. Its numbers
-        are read again whenever an attempt was recorded.
+        *limit*: the most deliveries.
+        *busy_s*: for so many seconds no other call returns them.
+        *wait_s*: the wait for the first; after it the list is empty.
+        *crowding*: what is under way. Deliveries beyond its limits are left out and delay no others. Its numbers are
+        read again whenever an attempt was recorded.
         """
 
         def claim() -> Awaitable[tuple[list[Delivery], float | None]]:
