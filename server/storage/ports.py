@@ -46,7 +46,7 @@ class BlobStore(Protocol):
     def local(self, key: str) -> AbstractAsyncContextManager[Path]:
         """A file with the blob's bytes while the block lasts. Its name says nothing about the content.
 
-        A backend without files makes a copy in *scratch*. Raises NoSuchBlob, and DiskFull if the copy has no room.
+        A backend without files makes a copy in *scratch*. Raises NoSuchBlob, and DiskFull if the copy does not fit.
         """
 
     async def delete(self, prefix: str) -> None:

@@ -45,7 +45,7 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
         raise
     except OSError as error:
         if error.errno in DISK_FULL_ERRORS:
-            raise DiskFull("no room left on the disk of the data folder") from error
+            raise DiskFull("no space left on the disk of the data folder") from error
         log.error("a file of the data folder failed", extra={"error": str(error)})
         raise DiskFailed("the disk of the data folder fails; try again") from error
 

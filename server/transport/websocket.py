@@ -282,7 +282,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.handshake_complete = True  # refused with an HTTP answer, which uvicorn would log as a fault
 
     def _await_close_reply(self) -> None:
-        """Read on until the peer answers our close frame. Meanwhile the connection may be closed to make room."""
+        """Read on until the peer answers our close frame. Meanwhile the connection may be closed for others."""
         self.tracked.rest()
         if self.conn.held:
             self._parse_later()

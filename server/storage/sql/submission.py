@@ -91,7 +91,7 @@ def check_capacity(
 
 
 def _check_queue(tx: Transaction, environment: str, *, kind: int, max_queued: int) -> None:
-    """Raise QueueFull if the environment has *max_queued* waiting files. The sandbox takes no room from production."""
+    """Raise QueueFull if the environment has *max_queued* waiting files. The sandbox takes no place from production."""
     if kind == BATCH:
         waiting = "SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ? AND environment = ?"
         if (queued := select_number(tx, waiting, (BATCH, environment))) >= max_queued:

@@ -383,7 +383,7 @@ def _translate(error: Exception, place: str = "database") -> Exception:
         return error
     code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
     if code in DISK_FULL_ERRORS:
-        return DiskFull("no room left on the disk of the data folder")
+        return DiskFull("no space left on the disk of the data folder")
     kind = code & 0xFF
     failure: StorageError
     if kind == sqlite3.SQLITE_BUSY:
