@@ -221,11 +221,11 @@ class Batch:
             for samples in audio:
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
-                    channel.receive(own)
+                    channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.end(audio.notes)
+                channel.finish(audio.notes)
             yield channels
 
     def _recogniser_of(self, model: str | None) -> FileRecogniser:
@@ -273,16 +273,16 @@ class _Channel:
             if await anext(decoding, None) is None:
                 return
 
-    def receive(self, samples: Samples) -> None:
+    def listen(self, samples: Samples) -> None:
         if self.diarizer is not None:
             self.diarizer.receive(samples)
-        self._add(self.packer.receive(samples))
+        self._add(self.packer.pack(samples))
 
-    def end(self, notes: Sequence[str]) -> None:
+    def finish(self, notes: Sequence[str]) -> None:
         """End the audio. *notes* are those of the decoder."""
         if self.diarizer is not None:
             self.diarizer.end()
-        self._add(self.packer.end())
+        self._add(self.packer.flush())
         quiet = self.level.quiet_speech
         self.notes = (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
 
@@ -393,7 +393,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
     loop = asyncio.get_running_loop()
     taking: asyncio.Future[T | None] | None = None
 
-    async def take() -> AsyncIterator[T]:
+    async def pull() -> AsyncIterator[T]:
         nonlocal taking
         while True:
             taking = loop.run_in_executor(threads, next, items, None)
@@ -403,7 +403,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
             yield item
 
     try:
-        yield take()
+        yield pull()
     finally:
         if taking is not None and not taking.done():
             await asyncio.wait({taking})  # a generator can be closed only between two items

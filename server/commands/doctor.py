@@ -80,7 +80,7 @@ def _machine(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """Check that the data folder can be used and has room, and in a cluster the database and the bucket."""
+    """Check that the data folder can be used and has free space, and in a cluster the database and the bucket."""
     storage = open_storage(config, node=node_name(config), check_bucket=True)
     asyncio.run(storage.close())
     free = shutil.disk_usage(config.data_dir).free

@@ -111,9 +111,10 @@ class LiveEngine:
     ) -> LiveSpeakers:
         """Make the LiveSpeakers of a session whose order has speaker labels.
 
-        *recordings* has one recording of each known person.
-        *state* is what was stored of the session's voices.
-        Blocks for up to 0.5 s for each known person. Raises PipelineError.
+        It blocks for up to 0.5 s for each known person. Raises PipelineError.
+
+        *recordings*: one of each known person, by name.
+        *state*: what was stored of the session's voices.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)

@@ -64,7 +64,7 @@ class SessionRegistry:
         return self._parts.closing.is_set()
 
     def admit(self, environment: str, order: Order) -> None:
-        """Raise Refused queue_full or shutting_down if there is no room for a session with this order.
+        """Raise Refused queue_full or shutting_down if there is no capacity for a session with this order.
 
         A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
         fraction of a session (LiveEngine.load_of).

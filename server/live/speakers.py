@@ -46,11 +46,11 @@ class SpeakerListener:
             self._waiting.append(samples)
             self._changes.notify()
 
-    async def wait_for_room(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         """Wait while more than MOST_WAITING samples are unprocessed."""
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
-    def end(self) -> None:
+    def end_audio(self) -> None:
         """Add no more samples. run() ends after the last one."""
         self._ended = True
         self._changes.notify()
@@ -69,7 +69,7 @@ class SpeakerListener:
                     await self.revise(runs)
                 self._changes.notify()
         finally:
-            self.end()  # nobody waits for what failed
+            self.end_audio()  # nobody waits for what failed
 
     async def _listen(self, whole: Samples) -> list[SpeakerRun]:
         self._heard += len(whole)

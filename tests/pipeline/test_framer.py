@@ -14,8 +14,8 @@ def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
     framer = Framer()
     windows = []
     for end, length in zip(np.cumsum(lengths, dtype=int), lengths, strict=True):
-        windows += list(framer.receive(samples[end - length : end]))
-    last, real = framer.end()
+        windows += list(framer.windows_of(samples[end - length : end]))
+    last, real = framer.flush()
     assert all(window.shape == (WINDOW,) for window in windows)
     assert len(windows) == len(samples) // WINDOW
     assert real == len(samples) % WINDOW
@@ -27,6 +27,6 @@ def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
 
 def test_a_framer_that_has_ended_is_empty() -> None:
     framer = Framer()
-    framer.receive(np.ones(10, np.float32))
-    framer.end()
-    assert framer.end()[1] == 0
+    framer.windows_of(np.ones(10, np.float32))
+    framer.flush()
+    assert framer.flush()[1] == 0

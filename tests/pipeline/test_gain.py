@@ -25,7 +25,7 @@ from tests.pipeline.sounds import CLIP, SPEECH, read
 
 
 def windows_of(samples: Samples) -> Windows:
-    return Framer().receive(samples)
+    return Framer().windows_of(samples)
 
 
 def quieter(samples: Samples, db: float) -> Samples:

@@ -34,8 +34,8 @@ def sound(probabilities: list[float], last: int = WINDOW) -> Samples:
 def pack(audio: Samples, probabilities: list[float], options: PackingOptions) -> list[Packed]:
     packer, items = Packer(options), []
     for number, speech in enumerate(probabilities):
-        items += packer.receive(audio[number * WINDOW : (number + 1) * WINDOW], speech)
-    return items + packer.end()
+        items += packer.pack(audio[number * WINDOW : (number + 1) * WINDOW], speech)
+    return items + packer.flush()
 
 
 def jobs_in(items: list[Packed]) -> list[DecodeJob]:
@@ -140,7 +140,7 @@ def test_even_jobs_hold_everything_in_equal_lengths(lengths: list[int], length: 
     audio = np.arange(sum(lengths), dtype=np.float32)
     chunks = np.split(audio, np.cumsum(lengths, dtype=int)[:-1]) if lengths else []
     packer = EvenPacker(length)
-    items = [item for chunk in chunks for item in packer.receive(chunk)] + [*packer.end()]
+    items = [item for chunk in chunks for item in packer.pack(chunk)] + [*packer.flush()]
     jobs = jobs_in(items)
     assert [len(job.samples) for job in jobs[:-1]] == [length] * (len(jobs) - 1)
     assert [job.start for job in jobs] == list(range(0, len(audio), length))

@@ -27,7 +27,7 @@ def detector() -> VoiceDetector:
 
 def windows_of(path: Path) -> Windows:
     framer = Framer()
-    return np.concatenate([framer.receive(read(path)), framer.end()[0]])
+    return np.concatenate([framer.windows_of(read(path)), framer.flush()[0]])
 
 
 def one_by_one(windows: Windows) -> list[float]:
@@ -85,7 +85,7 @@ def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detect
     hertz = np.fft.rfftfreq(len(samples), 1 / RATE)
     spectrum[(hertz < 300) | (hertz > 3400)] = 0
     narrow = np.fft.irfft(spectrum, len(samples)).astype(np.float32)
-    windows = Framer().receive(narrow)
+    windows = Framer().windows_of(narrow)
     assert max(detector.stream()(windows)[:16]) >= 0.5
 
 

@@ -370,13 +370,13 @@ def test_an_utterance_ends_when_no_word_came_for_long_enough():
     listening = LiveRequest(order=Order(), interim=True, utterance_end_ms=1000)
     results = Results(listening, "job", "base")
     word = {"type": "word", "word": "Hello.", "start": 0.1, "end": 0.5, "probability": 0.9}
-    assert results.receive(word) == []
-    results.receive({"type": "segment", "forced": False, "end": 0.5})
+    assert results.render(word) == []
+    results.render({"type": "segment", "forced": False, "end": 0.5})
     assert results.advance(1.4) == []
     assert results.advance(1.5) == [{"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 0.5}]
     assert results.advance(9) == []
-    results.receive({"type": "segment", "forced": False, "end": 9.5})
-    results.receive({"type": "speech.started", "at": 10.0})
+    results.render({"type": "segment", "forced": False, "end": 9.5})
+    results.render({"type": "speech.started", "at": 10.0})
     assert results.advance(20) == []
 
 

@@ -257,7 +257,7 @@ async def test_what_cannot_be_done_is_refused_and_nothing_changes(live_server, i
 
 def test_a_commit_after_the_end_of_its_session_is_answered():
     items = Items(ItemNames(), manual=True)
-    items.receive({"type": "word", "word": "so", "start": 0.1, "end": 0.4})
+    items.render({"type": "word", "word": "so", "start": 0.1, "end": 0.4})
     assert items.finish(1.0)[-1]["transcript"] == "so"
     last = items.commit(0.0)[-1]
     assert (last["type"], last["transcript"]) == (COMPLETED, "")

@@ -110,7 +110,7 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
                     await seat.write(bytes(2 * RATE))
         taken_s = live.progress().received_s
         going.set()
-        live.end()
+        live.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
         assert taken_s is not None
         assert 60 < taken_s < 70
@@ -136,7 +136,7 @@ async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has
         await begin_session(storage, job_id)
         clock.advance(s=LEASE_S)
         async with session_registry(storage) as made:
-            (await made.open(await job_of(storage, job_id))).end()
+            (await made.open(await job_of(storage, job_id))).finish()
             assert await is_over(storage, job_id) is State.COMPLETED
             job = await job_of(storage, job_id)
             assert (job.source.bytes, job.duration_s) == (2 * 2 * RATE, 2.0)
@@ -158,7 +158,7 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
         revised = {"words": [{"first": 0, "last": 0, "speaker": "S2"}, {"first": 2, "last": 2, "speaker": "S2"}]}
         assert await storage.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
         clock.advance(s=LEASE_S)
-        (await made.open(await job_of(storage, job_id))).end()
+        (await made.open(await job_of(storage, job_id))).finish()
         assert await is_over(storage, job_id) is State.COMPLETED
         events = await storage.events.read(job_id, after=0, limit=999)
         segments = [orjson.loads(event.body) for event in events if event.type == "segment"]
@@ -180,7 +180,7 @@ async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_wo
         live = await made.open(await job_of(storage, job_id))
         async with live.seat() as seat:
             await seat.write(np.full(RATE, 8000, "<i2").tobytes())
-            seat.end()
+            seat.finish()
         assert await is_over(storage, job_id) is State.COMPLETED
         pieces = [piece async for piece in storage.blobs.read(recording_key(job_id, epoch=2))]
         audio, _ = soundfile.read(io.BytesIO(b"".join(pieces)))

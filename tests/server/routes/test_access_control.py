@@ -319,7 +319,7 @@ def test_the_last_use_of_a_key_is_remembered(server):
 
 def test_a_full_disk_keeps_no_reader_out(server, monkeypatch):
     async def full(*_: object) -> None:
-        raise DiskFull("no room left")
+        raise DiskFull("no space left")
 
     monkeypatch.setattr(type(server.storage.accounts), "touch", full)
     with server.new_client() as client:
