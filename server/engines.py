@@ -87,7 +87,7 @@ def open_engines(
         recognisers = (voice, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
         production = _serve(chosen, recognisers, isolation, threads, capacities=measured, text=text)
-        scripted = _scripted()
+        scripted = _script_models()
         stack.callback(scripted.models.close)
         sandbox = _serve(scripted, (None, None, None), isolation, threads, capacities=SANDBOX, text=text)
         served = {"production": production, "sandbox": sandbox}
@@ -106,7 +106,7 @@ class _Models:
     bundled: bool = False  # all of them came with the installation
 
 
-def _scripted() -> _Models:
+def _script_models() -> _Models:
     engine = ScriptedEngine()
     models = ModelSet.of(engine)
     offered = OfferedModel(name=engine.model, languages=engine.languages, hears=engine.languages)
@@ -119,7 +119,7 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
     Where the settings name none, a model that cannot be loaded is left out, with a warning in the log.
     """
     if config.engine == SCRIPTED:
-        return _scripted()
+        return _script_models()
     chosen = settings(config)
     found = find_models(chosen)
     while True:
@@ -176,7 +176,7 @@ def with_aliases(offer: Offer, config: Config) -> Offer:
 
 def sandbox_offer() -> Offer:
     """The offer of the sandbox, which is the same on every node."""
-    return _offer(_scripted(), None, None)
+    return _offer(_script_models(), None, None)
 
 
 def settings(config: Config) -> EngineSettings:

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from pipeline.recognition.engines.models import bundled_folder
+from pipeline.weights import INSTALLED
 
 # Where this is set, each of the hundreds of processes that tests start would compile every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -24,9 +26,31 @@ settings.load_profile("any machine")
 @pytest.fixture(scope="session")
 def bundled_model() -> Path:
     """Return the folder of tiny.en, the real model of the installation."""
-    folder = bundled_folder()
+    folder = bundled_folder("tiny.en")
     assert folder is not None, "the bundled model is not installed: run scripts/setup model"
     return folder
+
+
+@pytest.fixture(scope="session")
+def base_model() -> Path:
+    """Return the folder of base, the model of the installation for all languages."""
+    folder = bundled_folder("base")
+    if folder is None:
+        pytest.skip("Whisper base is not installed: run scripts/setup base")
+    return folder
+
+
+@pytest.fixture
+def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no model be bundled."""
+    for name, folder in INSTALLED.items():
+        monkeypatch.setitem(INSTALLED, name, replace(folder, packages=("no-such-package",)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def without_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only tiny.en be bundled."""
+    monkeypatch.setitem(INSTALLED, "base", replace(INSTALLED["base"], packages=("no-such-package",)))  # type: ignore[arg-type]
 
 
 class BySetup(LoadFileScheduling):

@@ -9,14 +9,14 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-from pipeline.recognition.engines.models import PINS, PUBLISHED
+from pipeline.weights import PUBLISHED
 
 COMMIT = "c" * 40
 
 
 def commit_of(repository: str) -> str:
     """The newest commit of a repository: that of a published model is the pinned one."""
-    pinned = {known.repository: PINS[name].revision for name, known in PUBLISHED.items()}
+    pinned = {known.repository: known.revision for known in PUBLISHED.values()}
     return pinned.get(repository) or COMMIT
 
 

@@ -16,8 +16,18 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as known_windows
-from pipeline.recognition.engines.load import EngineSettings, Loaded, WindowMeasurement, choose, load
+from pipeline.recognition.engines.load import (
+    EngineSettings,
+    Loaded,
+    WindowMeasurement,
+    choose,
+    find_models,
+    load,
+)
+from pipeline.recognition.engines.models import pull
 from pipeline.recognition.engines.windows import FULL, WindowSizes
+from pipeline.weights import PUBLISHED
+from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
@@ -69,6 +79,12 @@ def test_known_models_need_no_measuring(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("base_model")
+def test_the_windows_of_base_are_known(tmp_path: Path) -> None:
+    [base] = find_models(EngineSettings(model="base", cache_dir=tmp_path)).models
+    assert base.sizes == WindowSizes(10, 15, 19)
+
+
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
 def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path: Path, model: str) -> None:
     [known] = [sizes for digest, (_, sizes) in known_windows.KNOWN_SIZES.items() if digest == digest_of(model)]
@@ -111,6 +127,11 @@ def test_notes_that_cannot_be_read_are_made_again(
     assert "7 10 14" in json.loads(path.read_text()).values()
 
 
+@pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
+def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
+    assert loading._parse_sizes(noted) is None
+
+
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,36 +171,62 @@ def choose_model(cache: Path, *, model: str = "auto", engine: str = "auto") -> L
     return loaded
 
 
+@pytest.mark.usefixtures("without_base")
 @pytest.mark.parametrize("engine", ["auto", "whisper"])
 def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
     tmp_path: Path, lonely: socket.socket, engine: str
 ) -> None:
     loaded = choose_model(tmp_path, engine=engine)
     assert (loaded.engine.name, loaded.engine.model, loaded.engine.languages) == ("whisper", "tiny.en", {"en"})
-    assert (loaded.bundled, loaded.instead_of) == (True, None)
     lonely.settimeout(0.1)
     with pytest.raises(TimeoutError):
         lonely.accept()
 
 
-@pytest.mark.parametrize(("model", "why"), [("base", "could not be downloaded"), ("empty", "holds no model.bin")])
-def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: str, why: str
+@pytest.mark.usefixtures("without_base")
+def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
+    files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
+    put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
+    pull("base", cache_dir=tmp_path, report_progress=lambda *_: None, every_s=1.0)
+    loaded = choose_model(tmp_path)
+    assert loaded.engine.model == "base"
+    assert "es" in loaded.engine.languages
+
+
+def test_a_named_model_is_the_one_that_hears(tmp_path: Path) -> None:
+    assert choose_model(tmp_path, model=MODEL).engine.model == "tiny-whisper"
+
+
+@pytest.mark.parametrize("engine", ["auto", "whisper"])
+@pytest.mark.parametrize(("model", "why"), [("medium", "could not be downloaded"), ("empty", "holds no model.bin")])
+def test_a_named_model_that_cannot_be_had_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, why: str, engine: str
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
-    loaded = choose_model(tmp_path / "cache", model=model)
-    assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("tiny.en", True, model)
-    assert "another one takes its place" in caplog.text
-    assert why in caplog.text
     with pytest.raises(ModelUnavailable, match=why):
-        choose_model(tmp_path / "cache", model=model, engine="whisper")
+        choose_model(tmp_path / "cache", model=model, engine=engine)
 
 
-@pytest.mark.usefixtures("lonely")
-def test_without_any_model_the_sentence_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "_PACKAGE", "no-such-package")
+def test_several_models_are_found_with_what_each_hears(tmp_path: Path) -> None:
+    found = find_models(EngineSettings(model=f"{MODEL},en=tiny.en", cache_dir=tmp_path, device="cpu"))
+    assert [(model.name, len(model.languages), model.bundled) for model in found.models] == [
+        ("tiny-whisper", 4, False),
+        ("tiny.en", 1, True),
+    ]
+    assert found.routes == {"en": "tiny.en"}
+    assert all(model.size > (model.folder / "model.bin").stat().st_size for model in found.models)
+    assert found.without("tiny.en").routes == {}
+
+
+def test_a_model_is_not_named_for_a_language_that_it_does_not_know(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match=r"tiny\.en does not hear 'es'"):
+        find_models(EngineSettings(model=f"{MODEL},es=tiny.en", cache_dir=tmp_path, device="cpu"))
+
+
+@pytest.mark.usefixtures("lonely", "without_models")
+def test_without_any_model_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     for engine in ("auto", "whisper"):
         with pytest.raises(ModelUnavailable, match="`scribewire models pull base`"):
             choose_model(tmp_path, engine=engine)

@@ -28,7 +28,8 @@ from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import SCRIPT, ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
@@ -39,6 +40,7 @@ from server.config import PREFIX, Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.engines import ServedEngine
+from server.idle_models import IdleModels
 from server.live.engine import Headroom, LiveEngine
 from server.live.rules import LiveRules
 from server.model.offers import Offer
@@ -283,9 +285,14 @@ def _engines(
     live = LiveEngine(engine=engine.name, model=engine.model, recogniser=scheduler, headroom=headroom, voice=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
+    idle = IdleModels(ModelSet.of(engine), unload_s=0)
+
+    def statistics() -> dict[str, SchedulerStatistics]:
+        return {"test": scheduler.statistics()}
+
     return {
-        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=scheduler.statistics),
-        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=scheduler.statistics),
+        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics, idle=idle),
+        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=statistics, idle=idle),
     }
 
 

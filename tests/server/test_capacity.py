@@ -13,8 +13,7 @@ import pytest
 from pipeline.audio import LONGEST_JOB, RATE, Samples
 from pipeline.ingest import seccomp
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.scripted import ScriptedEngine
-from server.capacity import CAPACITY_FILE, Capacity, capacity_of, measure, write
+from server.capacity import CAPACITY_FILE, Capacity, capacities_of, measure, write
 from tests.pipeline.conversations import models
 from tests.server.running import Server, run_server
 from tests.server.storing import in_a_loop
@@ -65,31 +64,29 @@ def test_telling_speakers_apart_counts_as_a_part_of_a_session() -> None:
 
 
 def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> None:
-    engine = ScriptedEngine()
-    assert capacity_of(engine, tmp_path) is None, "nothing was measured"
-    noted = Capacity("scripted", "scripted", 7, 1.0, 2.0, 0.2)
-    write(noted, tmp_path)
-    assert capacity_of(engine, tmp_path) == noted
-    write(Capacity("whisper", "base", 7, 1.0, 2.0), tmp_path)
-    assert capacity_of(engine, tmp_path) is None
+    assert capacities_of("whisper", ["base"], tmp_path) == {}, "nothing was measured"
+    base, tiny = Capacity("whisper", "base", 7, 1.0, 2.0, 0.2), Capacity("whisper", "tiny.en", 20, 1.0, 2.0)
+    write([base, tiny], tmp_path)
+    assert capacities_of("whisper", ["base", "small"], tmp_path) == {"base": base}
+    assert capacities_of("whisper", ["tiny.en", "base"], tmp_path) == {"base": base, "tiny.en": tiny}
+    assert capacities_of("scripted", ["base"], tmp_path) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"sessions": 3}', '{"engine": "scripted", "more": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "[3]", '{"sessions": 3}', '[{"engine": "scripted", "more": 1}]'])
 def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -> None:
     (tmp_path / CAPACITY_FILE).write_text(text)
-    assert capacity_of(ScriptedEngine(), tmp_path) is None
+    assert capacities_of("scripted", ["scripted"], tmp_path) == {}
 
 
 def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:
     said = " ".join(Server(tmp_path, {"WHISPER_MODEL": "tiny.en"}).cli("doctor").split())
-    assert "ok bundled model tiny.en, as published" in said
+    assert "tiny.en, as published" in said
     assert re.search(r'ok engine whisper, model tiny.en \(English only\), heard "The quick brown fox', said)
-    assert "models pull base` brings a model with fewer errors" in said
-    noted = json.loads((tmp_path / CAPACITY_FILE).read_text())
-    assert f"ok live sessions {noted['sessions']}:" in said
+    [noted] = json.loads((tmp_path / CAPACITY_FILE).read_text())
+    assert f"ok live sessions {noted['sessions']} with tiny.en:" in said
     if seccomp.missing_support() is None:
         assert "ok decoders system calls are filtered" in said
-    write(Capacity("scripted", "scripted", 1, 1.0, 2.0), tmp_path)
+    write([Capacity("scripted", "scripted", 1, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted") as server:
         one_too_many(server)
 

@@ -387,9 +387,9 @@ async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
     assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(script_words(2))
     assert after["scribewire_word_lag_seconds_count"] >= len(script_words(2))
     assert after["scribewire_final_words_changed_total"] == 0
-    heard = 'scribewire_model_audio_seconds_total{environment="production",urgency="final"}'
+    heard = 'scribewire_model_audio_seconds_total{environment="production",model="test",urgency="final"}'
     assert after[heard] > before[heard]
-    assert after['scribewire_model_calls_total{environment="production"}'] > 0
+    assert after['scribewire_model_calls_total{environment="production",model="test"}'] > 0
     assert 'scribewire_websockets_total{code="1000",route="/v1/jobs/{job_id}/audio"}' in after
 
 

@@ -15,6 +15,7 @@ from pipeline.events import WordsCommitted
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
+from server.capacity import Capacity
 from server.live import session_lease
 from server.live.resuming import LEAD, MARGIN, SessionPast
 from server.live.session_registry import WEIGHED_S
@@ -155,15 +156,36 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
         assert job.speakers == {"S1": 1.5, "S2": 0.5}
 
 
+THREE = {"scripted": Capacity("scripted", "scripted", 3, 1.0, 1.0, 0.75)}
+
+
 @in_a_loop
 async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
-    async with storage_in(tmp_path) as storage, session_registry(storage, max_sessions=3, speakers_load=0.75) as made:
+    async with storage_in(tmp_path) as storage, session_registry(storage, capacities=THREE) as made:
         for wanted in (replace(order(), diarize=True), order()):
             job = await storage.jobs.get(await submit(storage, order=wanted))
             assert job is not None
             await made.open(job)
         with pytest.raises(Refused, match=r"carries 3 live sessions, and 2\.75 are in use"):
             made.admit("production", order())
+
+
+SLOW_AND_QUICK = {
+    "scripted": Capacity("scripted", "scripted", 4, 1.0, 1.0),
+    "slow": Capacity("scripted", "slow", 2, 1.0, 1.0),
+}
+
+
+@in_a_loop
+async def test_a_session_of_a_slower_model_takes_the_room_of_several(tmp_path):
+    async with storage_in(tmp_path) as storage, session_registry(storage, capacities=SLOW_AND_QUICK) as made:
+        for wanted in (replace(order(), model="slow"), order()):
+            job = await storage.jobs.get(await submit(storage, order=wanted))
+            assert job is not None
+            await made.open(job)
+        made.admit("production", order())
+        with pytest.raises(Refused, match=r"carries 4 live sessions, and 3 are in use"):
+            made.admit("production", replace(order(), model="slow"))
 
 
 @in_a_loop
