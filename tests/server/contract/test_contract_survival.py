@@ -52,7 +52,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
             client = server.client(key)
             undisturbed = until_over(client, submit(client, audio), max_s=120)
             job_id = submit(client, audio, webhook_url=hook.url)
-            until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] >= 0.2, max_s=60)
+            until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] >= 0.2, max_s=100)
             server.kill()
             server.start()
             client = server.client(key)
@@ -78,7 +78,7 @@ def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp
     try:
         client = server.client(key)
         job_id = submit(client, audio)
-        until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] >= 0.1, max_s=60)
+        until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] >= 0.1, max_s=100)
         server.stop()
         server.start()
         record = until_over(server.client(key), job_id, max_s=100)
