@@ -27,6 +27,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
 from pipeline.ingest.speech import SpeechPacker, packer_of
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.phrases import phrases
@@ -45,7 +46,6 @@ T = TypeVar("T")
 
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
-ENGLISH = "en"  # of translations
 
 
 class JobLimit(Protocol):
@@ -75,6 +75,7 @@ class BatchOptions:
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
+    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # recognise every channel by itself, because each has its own speakers
@@ -190,6 +191,7 @@ class Batch:
             before=_spoken_in(done),
             task=options.task,
             hint=options.hint,
+            own_hints=options.own_hints,
             max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
         try:
@@ -219,11 +221,11 @@ class Batch:
             for samples in audio:
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
-                    channel.receive(own)
+                    channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.end(audio.notes)
+                channel.finish(audio.notes)
             yield channels
 
     def _recogniser_of(self, model: str | None) -> FileRecogniser:
@@ -271,16 +273,16 @@ class _Channel:
             if await anext(decoding, None) is None:
                 return
 
-    def receive(self, samples: Samples) -> None:
+    def listen(self, samples: Samples) -> None:
         if self.diarizer is not None:
             self.diarizer.receive(samples)
-        self._add(self.packer.receive(samples))
+        self._add(self.packer.pack(samples))
 
-    def end(self, notes: Sequence[str]) -> None:
+    def finish(self, notes: Sequence[str]) -> None:
         """End the audio. *notes* are those of the decoder."""
         if self.diarizer is not None:
             self.diarizer.end()
-        self._add(self.packer.end())
+        self._add(self.packer.flush())
         quiet = self.level.quiet_speech
         self.notes = (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
 
@@ -319,7 +321,7 @@ class _GrowingChunk:
     def __init__(self, done: Sequence[Chunk], options: BatchOptions, settings: TextSettings) -> None:
         last = done[-1] if done else None
         self._options = options
-        self._text = _rewriter(done, options.text, settings) if options.text.changes_words else None
+        self._text = _rewriter(done, options, settings) if options.text.changes_words else None
         self._index = len(done)
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
@@ -346,8 +348,8 @@ class _GrowingChunk:
             self._segments += segments
             return
         for segment in segments:
-            written = ENGLISH if self._options.task == TRANSLATE else segment.language or self._language
-            self._segments += self._text.receive([segment], language=written, reached=segment.start)
+            language = segment.language or self._language
+            self._segments += self._text.receive([segment], language=language, reached=segment.start)
         self._segments += self._text.receive((), language=None, reached=self._reached)
 
     def chunk(self, notes: Sequence[str] = ()) -> Chunk:
@@ -376,10 +378,13 @@ def _spoken_in(done: Sequence[Chunk]) -> list[str | None]:
     ]
 
 
-def _rewriter(done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> SegmentRewriter:
+def _rewriter(done: Sequence[Chunk], options: BatchOptions, settings: TextSettings) -> SegmentRewriter:
     """Make the text stage of a file, which continues after the chunks that are done."""
     words = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
-    return SegmentRewriter(TextStage(text, earlier=words[-NEAR:], patient=True, settings=settings))
+    translates = options.task == TRANSLATE
+    written = ENGLISH if translates else options.language
+    stage = TextStage(options.text, language=written, earlier=words[-NEAR:], patient=True, settings=settings)
+    return SegmentRewriter(stage, one_language=translates)
 
 
 @asynccontextmanager
@@ -388,7 +393,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
     loop = asyncio.get_running_loop()
     taking: asyncio.Future[T | None] | None = None
 
-    async def take() -> AsyncIterator[T]:
+    async def pull() -> AsyncIterator[T]:
         nonlocal taking
         while True:
             taking = loop.run_in_executor(threads, next, items, None)
@@ -398,7 +403,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
             yield item
 
     try:
-        yield take()
+        yield pull()
     finally:
         if taking is not None and not taking.done():
             await asyncio.wait({taking})  # a generator can be closed only between two items

@@ -25,6 +25,17 @@ def find_packaged(package: str, name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def read_checked(path: Path, sha256: str, install: str) -> bytes:
+    """Return the bytes of a file. Raises ModelUnavailable if it is missing or its SHA-256 is another one."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ModelUnavailable(f"{path} is missing: {install}") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise ModelUnavailable(f"{path} is damaged or of another version: {install}")
+    return data
+
+
 @dataclass(frozen=True, slots=True)
 class PackagedFile:
     """One file, the package that carries it, and what a message about its absence recommends."""
@@ -53,11 +64,7 @@ class PackagedFile:
 
     def read(self) -> bytes:
         """Return the bytes of the file. Raises ModelUnavailable if it is missing or is not the file that we know."""
-        path = self.find()
-        data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != self.sha256:
-            raise ModelUnavailable(f"{path} is damaged or of another version: {self.install}")
-        return data
+        return read_checked(self.find(), self.sha256, self.install)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import SchedulerStatistics
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
-from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
+from pipeline.weights import SEGMENTATION
 from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
 from server.idle_models import IdleModels
@@ -245,7 +245,7 @@ def read_swear_words(path: Path | None) -> frozenset[str] | None:
 
 def load_speaker_models() -> SpeakerModels | None:
     """Load the models that label speakers, or return None if they are not installed."""
-    if not installed():
+    if not SEGMENTATION.installed:
         return None
     try:
         return SpeakerModels()

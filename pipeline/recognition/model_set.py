@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 
 from pipeline.audio import LONGEST_JOB
 from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.language_names import ENGLISH
 from pipeline.recognition.call_order import CallOrder
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.scheduler import Scheduler
-
-ENGLISH = "en"
 
 
 @dataclass(frozen=True, slots=True)

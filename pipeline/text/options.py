@@ -30,6 +30,7 @@ class TextOptions:
     phone_region: str | None = None  # whose telephone numbers are said, as "US"; None: the operator's
     paragraphs: bool = False  # in documents
     search: tuple[str, ...] = ()  # terms to find in documents
+    script: str | None = None  # of Chinese text: Hans or Hant; None: as it is recognised
 
     @property
     def changes_words(self) -> bool:

@@ -27,9 +27,8 @@ from pipeline.recognition.engines import models
 from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import find_models, load_found
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
-from pipeline.weights import INSTALLED
+from pipeline.weights import INSTALLED, SEGMENTATION
 from server.capacity import measure, write
 from server.commands.models import pull_hint, speaker_summary
 from server.commands.opening import node_name, open_storage
@@ -81,7 +80,7 @@ def _machine(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """Check that the data folder can be used and has room, and in a cluster the database and the bucket."""
+    """Check that the data folder can be used and has free space, and in a cluster the database and the bucket."""
     storage = open_storage(config, node=node_name(config), check_bucket=True)
     asyncio.run(storage.close())
     free = shutil.disk_usage(config.data_dir).free
@@ -147,10 +146,10 @@ def _bundled_models(_config: Config) -> Finding:
 
 def _speakers(_config: Config) -> Finding:
     """Check that the models for labelling speakers are unchanged. A server works without them."""
-    if not weights.installed():
+    if not SEGMENTATION.installed:
         return Finding(speaker_summary())
-    if broken := weights.damaged_files():
-        return Finding(f"{', '.join(broken)} is damaged: {INSTALL}", well=False)
+    if SEGMENTATION.damaged:
+        return Finding(f"{SEGMENTATION.file} is damaged: {INSTALL}", well=False)
     return Finding(f"{speaker_summary()}; the models are as published")
 
 

@@ -17,9 +17,8 @@ from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import ReportProgress
 from pipeline.recognition.engines.load import AUTO, choose_names
-from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
-from pipeline.weights import PUBLISHED
+from pipeline.weights import PUBLISHED, SEGMENTATION
 from server.config import PREFIX, Config
 from server.engines import settings
 from server.logs import configure
@@ -81,7 +80,7 @@ def command(words: str) -> str:
 
 def speaker_summary() -> str:
     """Whether speaker labels are available, and how to get them if not."""
-    return "told apart by their voices" if weights.installed() else f"not told apart by their voices: {INSTALL}"
+    return "told apart by their voices" if SEGMENTATION.installed else f"not told apart by their voices: {INSTALL}"
 
 
 def pull_hint(offer: Offer) -> str:

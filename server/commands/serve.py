@@ -33,8 +33,8 @@ from server.requests.parts import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.folder import claim_folder
-from server.transport.acceptor import connection_limits, raise_descriptor_limit
 from server.transport.connections import Connections
+from server.transport.descriptors import connection_limits, raise_descriptor_limit
 from server.transport.http_server import HttpServer, listen
 from server.worker_process import SERVER
 

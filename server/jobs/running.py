@@ -92,15 +92,12 @@ class TranscriptionAttempt(JobAttempt):
         transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model="")
         transcript = replace(transcript, model=order.model or self._batch.model_of(transcript.language))
         artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
-        warnings = [dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes]
         channels = len({chunk.channel for chunk in chunks})
         events: tuple[NewEvent, ...] = ()
         if order.diarize and order.word_timestamps:
             events = await compute(account, size, final_speakers, chunks)
         heard_s = seconds(duration) * channels if order.separate else None
-        return await compute(
-            account, size, completed_outcome, transcript, artifacts, warnings=warnings, heard_s=heard_s, events=events
-        )
+        return await compute(account, size, completed_outcome, transcript, artifacts, heard_s=heard_s, events=events)
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
         """Transcribe the rest of the audio and store each chunk. Returns all chunks, those of earlier attempts too."""
@@ -110,8 +107,10 @@ class TranscriptionAttempt(JobAttempt):
         options = BatchOptions(
             model=order.model,
             language=order.language,
+            languages=frozenset(order.languages),
             task=order.task,
-            hint=order.hint,
+            hint=order.hints.common,
+            own_hints=order.hints.own,
             text=order.text,
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,

@@ -9,6 +9,7 @@ from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.language_names import ENGLISH
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
 from pipeline.recognition.latency import BALANCED, with_latency
@@ -23,7 +24,7 @@ from pipeline.recognition.turns import TurnOptions
 from pipeline.session import LiveRecogniser, Session, TurnEnds
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.state import StateByChannel
+from pipeline.speakers.state import SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
@@ -106,19 +107,20 @@ class LiveEngine:
         *,
         isolation: Isolation,
         recordings: Mapping[str, bytes],
-        states: StateByChannel,
-        goes_on: bool = True,
+        state: SpeakerState,
     ) -> LiveSpeakers:
         """Make the LiveSpeakers of a session whose order has speaker labels.
 
-        *recordings* has one recording of each known person, *states* what was stored of the session, which *goes_on* if
-        more audio will come. Blocks for up to 0.5 s for each known person. Raises PipelineError.
+        It blocks for up to 0.5 s for each known person. Raises PipelineError.
+
+        *recordings*: one of each known person, by name.
+        *state*: what was stored of the session's voices.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
         assert options is not None
-        origins = dict.fromkeys(past.channels, past.start if goes_on else None)
-        return LiveSpeakers(self.speakers, options, origins, past.labelled, states)
+        origins = dict.fromkeys(past.channels, past.offsets.position)
+        return LiveSpeakers(self.speakers, options, origins, past.labelled, state)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.
@@ -140,8 +142,11 @@ class LiveEngine:
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         options = StreamOptions(
             language=order.language,
+            languages=frozenset(order.languages),
             before=past.language(channel)[0],
-            hint=order.hint,
+            task=order.task,
+            hint=order.hints.common,
+            own_hints=order.hints.own,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
             notes=self._notes(order, unavailable=semantic and eagerness is None) if channel in (None, 0) else (),
@@ -162,8 +167,9 @@ class LiveEngine:
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
-            stage = TextStage(order.text, language=options.language, earlier=said, settings=self.text)
-            rewriter = TextRewriter(stage)
+            written = ENGLISH if options.translates else options.language
+            stage = TextStage(order.text, language=written, earlier=said, settings=self.text)
+            rewriter = TextRewriter(stage, one_language=options.translates)
         core = StreamCore(options)
         return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
 

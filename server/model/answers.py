@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedD
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import fields
 
-from pipeline.documents.service_v1 import Found, Paragraph, ServiceV1, Speaker, Word
+from pipeline.documents.service_v1 import Found, Paragraph, ServiceV1, Speaker, SpokenLanguage, Word
 from pipeline.recognition.engine import TASKS
 from server.model import bounds
 from server.model.instants import iso
@@ -161,8 +161,11 @@ class Job(Body, kw_only=True):
     word_timestamps: bool
     duration: float | None
     task: Annotated[str, one_of(*TASKS)]
-    language: Annotated[str | None, note("What is spoken, also where the text is a translation")]
+    language: Annotated[str | None, note("What is spoken most, also where the text is a translation")]
     language_probability: float | None
+    languages: Annotated[
+        list[SpokenLanguage] | UnsetType, note("Once completed, those that were found, most speech first")
+    ] = UNSET
     model: str | None
     engine: str | None
     formats: dict[Format, Uri]

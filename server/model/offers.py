@@ -131,9 +131,12 @@ class Offer:
 
     @property
     def translation_refusal(self) -> str | None:
-        """Why the model cannot translate, and what the operator can do; None if it can, or knows English only."""
-        if self.translates or self.languages == ENGLISH:
+        """Why the model cannot translate, and what the operator can do; None if it can."""
+        if self.translates:
             return None
+        if self.languages == ENGLISH:
+            said = f"the model {self.model} hears English only and does not translate"
+            return f"{said}; scribewire {PULL} brings one that does" if self.engine == "whisper" else said
         said = f"the model {self.model} writes every language as it is spoken and does not translate"
         helps = f"; scribewire {PULL_TRANSLATING} brings one that does, and base, small and medium do too"
         return said + helps if self.engine == "whisper" else said

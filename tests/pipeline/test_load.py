@@ -127,11 +127,6 @@ def test_notes_that_cannot_be_read_are_made_again(
     assert "7 10 14" in json.loads(path.read_text()).values()
 
 
-@pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
-def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
-    assert loading._parse_sizes(noted) is None
-
-
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
+from pipeline.language_names import ENGLISH
 from pipeline.recognition.engines.hub import (
     BY_HAND,
     NEEDED,
@@ -22,8 +23,6 @@ from pipeline.recognition.engines.hub import (
     find_cached,
 )
 from pipeline.weights import INSTALLED, PUBLISHED
-
-ENGLISH = "en"
 
 QUICK = "tiny.en"
 """Where nothing is chosen, English is heard by this model beside base: it makes as few errors, twice as soon."""

@@ -16,8 +16,9 @@ from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
-from server.jobs.order_members import EAGERNESS, MULTI
-from server.jobs.orders import language_among, unknown_members
+from server.jobs.order_members import EAGERNESS
+from server.jobs.orders import unknown_members
+from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import Refused, invalid_member
@@ -27,11 +28,15 @@ from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # containers, like all audio whose encoding is not named
 MIN_UTTERANCE_END_MS = 1000
+DETECT_LANGUAGE, LANGUAGE_HINT = "detect_language", "language_hint"
 DIARIZE_MODEL = "diarize_model"  # asks for speakers too, whatever model it names
 COMMON = frozenset(
     (
         "model",
         "language",
+        LANGUAGES.name,
+        DETECT_LANGUAGE,
+        LANGUAGE_HINT,
         "keyterm",
         "keywords",
         "punctuate",
@@ -57,7 +62,6 @@ LIVE = COMMON | {
 FILE = COMMON | {
     "paragraphs",
     "utterances",
-    "detect_language",
     "callback_method",
     "channels",
     "encoding",
@@ -141,7 +145,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
         utterances=members.take("utterances", boolean, False),
-        language=members.take("detect_language", _switch, False),
+        language=members.take(DETECT_LANGUAGE, _switch, False),
     )
     callback = members.take("callback", url_text, None)
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
@@ -173,24 +177,31 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
     """Make the order."""
     model = members.take("model", _model_among(offer), None)
     offer = offer.of(model)
-    multi = members.has("language") and members.fields["language"][0] == MULTI
-    language = None if multi else members.take("language", language_among(offer), None)
+    spoken = _languages_of(members, offer)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
-    text = text_options(members, language=language, names=hints, redact=_redactions)
+    text = text_options(members, spoken, names=hints, redact=_redactions)
     diarize = members.take("diarize", boolean, False) or members.has(DIARIZE_MODEL)
     if diarize and not offer.speakers:
         members.refuse(DIARIZE_MODEL if members.has(DIARIZE_MODEL) else "diarize", "not_offered", NOT_INSTALLED)
     members.check()
     return Order(
         model=model,
-        language=language,
+        language=spoken.language,
+        languages=spoken.languages,
         diarize=diarize,
-        multilingual=multi and len(offer.languages) > 1,
         keywords=hints,
         word_timestamps=True,
         live=live,
         text=replace(text, paragraphs=False),  # file_answer() makes its own
     )
+
+
+def _languages_of(members: Members, offer: Offer) -> Spoken:
+    """The languages of a request. detect_language and language_hint may be repeated, with a language each."""
+    switches = ("true", "false", "1", "0")
+    listed = [value for value in members.fields.get(DETECT_LANGUAGE, ()) if str(value).lower() not in switches]
+    named = Members({**members.fields, DETECT_LANGUAGE: listed}, errors=members.errors)
+    return spoken_languages(named, offer, several=(DETECT_LANGUAGE, LANGUAGE_HINT, LANGUAGES.name))
 
 
 def _channels(members: Members) -> tuple[bool, int]:

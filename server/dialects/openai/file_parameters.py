@@ -14,7 +14,8 @@ from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
 from server.jobs.members import Member, Members, one_of
 from server.jobs.order_members import CHANNEL_MODE, DIARIZE, KEYWORDS, MAX_SPEAKERS, PROMPT, RETENTION, SUBTITLE_MEMBERS
-from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, language_among, unknown_members
+from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, unknown_members
+from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import invalid_member
@@ -27,15 +28,14 @@ DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
-    PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS, *SUBTITLE_MEMBERS
+    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS,
+    *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {
     *COMMON_NAMES,
     "file",
     "model",
-    "language",
-    "languages",
     "response_format",
     "temperature",
     "timestamp_granularities",
@@ -112,10 +112,7 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 
 
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
-    spoken = Members({"language": fields.get("language") or _values_of(fields, "languages")})
-    language = spoken.take("language", language_among(offer), None)
-    named = {name: values for name in COMMON_NAMES if (values := _values_of(fields, name))}
-    members = Members({**named, "language": [language]}, errors=spoken.errors)
+    members = Members({name: values for name in COMMON_NAMES if (values := _values_of(fields, name))})
     order = common_order(members, offer=offer, word_timestamps=True)
     separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
     members.check()

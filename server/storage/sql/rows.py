@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 LIVE, BATCH = 0, 1  # the column `class`
 
-CONVERTED = frozenset({"state", "order", "source", "error", "warnings", "speakers"})
+CONVERTED = frozenset({"state", "order", "source", "error", "warnings", "languages", "speakers"})
 PLAIN = tuple(member.name for member in fields(Job) if member.name not in CONVERTED)
 """Columns whose values are members of Job without conversion."""
 
-JOB_COLUMNS = ", ".join(("state", "options", "source", "error", "warnings", "speakers", *PLAIN))
+JOB_COLUMNS = ", ".join(("state", "options", "source", "error", "warnings", "languages", "speakers", *PLAIN))
 """All that job_of() reads. SQLite finds each of them in half the time that it takes among all columns."""
 
 FIRST_DIALECT = "deepgram"
@@ -61,6 +61,7 @@ def job_of(row: SqlRow) -> Job:
         source=make(Source, orjson.loads(row["source"])),
         error=error_of(row["error"]),
         warnings=tuple(orjson.loads(row["warnings"])),
+        languages={} if row["languages"] is None else orjson.loads(row["languages"]),
         speakers=None if row["speakers"] is None else orjson.loads(row["speakers"]),
         **{name: row[name] for name in PLAIN},
     )
