@@ -83,11 +83,11 @@ class PackagedFolder:
         Raises ModelUnavailable if the parts are not those of the file that we know, or it cannot be written.
         """
         if len(self.packages) > 1:
-            return self._joined()
+            return self._join_all()
         found = [find_packaged(self.packages[0], name) for name in self.files]
         return found[0].parent if found and found[0] is not None and all(found) else None
 
-    def _joined(self) -> Path | None:
+    def _join_all(self) -> Path | None:
         folder = Path(sys.prefix) / "share" / "scribewire" / self.name
         missing = [name for name in self.files if not (folder / name).is_file()]
         sources = {name: self._parts_of(name) for name in missing}

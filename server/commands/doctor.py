@@ -168,7 +168,7 @@ def _engine(config: Config) -> Finding:
         engine = engines["production"]
         heard, offer = asyncio.run(transcribe_sample(engine, tenant="doctor")), engine.offer
         said = [warning["message"] for warning in offer.warnings] + [pull_hint(offer)] * offer.bundled
-        detail = f'{offer.engine}, model {offer.hearing} ({offer.language_summary}), heard "{heard}"'
+        detail = f'{offer.engine}, model {offer.summary} ({offer.language_summary}), heard "{heard}"'
         return Finding("; ".join([detail, *said]), well=bool(heard))
 
 

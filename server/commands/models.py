@@ -85,7 +85,7 @@ def speaker_summary() -> str:
 
 def pull_hint(offer: Offer) -> str:
     """The advice for users of the models that come with the installation."""
-    here = " and ".join(model.name for model in offer.named)
+    here = " and ".join(model.name for model in offer.choices)
     if offer.languages == ENGLISH:
         return f"{here} came with the installation: `{command(PULL)}` brings a model with fewer errors and 99 languages"
     return f"{here} came with the installation: `{command(PULL_BIGGER)}` brings a model with fewer errors"

@@ -69,7 +69,7 @@ class Offer:
     models: tuple[OfferedModel, ...] = ()  # all that requests may name, the default first; (): *model* alone
 
     @property
-    def named(self) -> tuple[OfferedModel, ...]:
+    def choices(self) -> tuple[OfferedModel, ...]:
         """All models that requests may name, the default first."""
         alone = OfferedModel(
             name=self.model, languages=self.languages, hears=self.languages, translates=self.translates
@@ -79,7 +79,7 @@ class Offer:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that are listed: the aliases, then those of the models."""
-        listed = (*self.aliases, *(model.name for model in self.named))
+        listed = (*self.aliases, *(model.name for model in self.choices))
         return tuple(dict.fromkeys(name for name in listed if name != ANY_MODEL))
 
     def has(self, name: str) -> bool:
@@ -88,15 +88,15 @@ class Offer:
 
     def model_named(self, name: str) -> str | None:
         """The model that a request with this *name* uses; None if the name leaves the choice to the server."""
-        return name if any(model.name == name for model in self.named) else None
+        return name if any(model.name == name for model in self.choices) else None
 
     def model_of(self, language: str | None) -> str:
         """The name of the model that hears *language* where a request names none."""
-        return next((model.name for model in self.named if language in model.hears), self.model)
+        return next((model.name for model in self.choices if language in model.hears), self.model)
 
     def of(self, name: str | None) -> "Offer":
         """The offer to a request that uses the model called *name*; None: no model is named."""
-        chosen = next((model for model in self.named if model.name == name), None)
+        chosen = next((model for model in self.choices if model.name == name), None)
         if chosen is None:
             return self
         alone = replace(chosen, hears=chosen.languages)
@@ -106,13 +106,13 @@ class Offer:
 
     def unknown_model(self, name: str) -> str:
         """Why a request cannot use the model called *name*."""
-        here = ", ".join(model.name for model in self.named)
+        here = ", ".join(model.name for model in self.choices)
         return f"there is no model {name[:100]!r} here; the models are {here}"
 
     @property
-    def hearing(self) -> str:
+    def summary(self) -> str:
         """Which model hears what, as the setting says it: `base,en=tiny.en`."""
-        default, *others = self.named
+        default, *others = self.choices
         few = [model for model in others if 0 < len(model.hears) <= MAX_LISTED]
         return ",".join([default.name, *(f"{code}={one.name}" for one in few for code in sorted(one.hears))])
 

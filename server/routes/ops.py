@@ -54,7 +54,7 @@ class Ops(RouteGroup):
         offer = self.parts.offers["production"]
         models = [
             answers.HeardBy.of(model, languages=sorted(model.languages), hears=sorted(model.hears))
-            for model in offer.named
+            for model in offer.choices
         ]
         return json_response(answers.Health.of(offer, status="ready", models=models, languages=sorted(offer.languages)))
 

@@ -18,10 +18,10 @@ from pipeline.recognition.engines.models import (
     LocalModel,
     at_hand,
     automatic,
-    chosen,
     languages_of,
     locate,
     pull,
+    read_choice,
     translates,
 )
 from pipeline.weights import INSTALLED, PUBLISHED
@@ -136,15 +136,15 @@ def test_models_of_several_languages_translate_unless_they_were_trained_without_
 
 
 def test_a_setting_names_the_default_and_the_models_of_single_languages(tmp_path: Path) -> None:
-    assert chosen("base") == Choice(("base",), {})
-    assert chosen(" large-v3-turbo , en=distil-large-v3,de=a/b ") == Choice(
+    assert read_choice("base") == Choice(("base",), {})
+    assert read_choice(" large-v3-turbo , en=distil-large-v3,de=a/b ") == Choice(
         ("large-v3-turbo", "distil-large-v3", "a/b"), {"en": "distil-large-v3", "de": "a/b"}
     )
-    assert chosen("base,small") == Choice(("base", "small"), {}), "a model that only requests name"
+    assert read_choice("base,small") == Choice(("base", "small"), {}), "a model that only requests name"
     (folder := tmp_path / "mine,en=yours").mkdir()
-    assert chosen(str(folder)) == Choice((str(folder),), {}), "a folder is taken as it is"
+    assert read_choice(str(folder)) == Choice((str(folder),), {}), "a folder is taken as it is"
     with pytest.raises(ModelUnavailable, match="names no default model"):
-        chosen("en=tiny.en")
+        read_choice("en=tiny.en")
 
 
 def test_the_languages_of_a_model_are_read_from_its_files(bundled_model: Path, base_model: Path) -> None:

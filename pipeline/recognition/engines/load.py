@@ -36,7 +36,7 @@ class EngineSettings:
     """Which recogniser is used, and how it uses the machine. "auto" and 0 leave the choice to this module."""
 
     engine: str = AUTO  # whisper or scripted; auto: whisper
-    model: str = AUTO  # names or folders of Whisper models, see models.chosen(); auto: see models.automatic()
+    model: str = AUTO  # names or folders of Whisper models, see models.read_choice(); auto: see models.automatic()
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one call of the model
@@ -161,7 +161,7 @@ def choose_names(settings: EngineSettings) -> "tuple[Choice, str]":
 
     device = whisper.choose_device(None if settings.device == AUTO else settings.device)
     named = settings.model != AUTO
-    choice = models.chosen(settings.model) if named else models.automatic(device, settings.cache_dir)
+    choice = models.read_choice(settings.model) if named else models.automatic(device, settings.cache_dir)
     if not choice.names:
         raise ModelUnavailable(
             "there is no Whisper model on this machine: `scribewire models pull base` downloads one, `scripts/setup "

@@ -53,7 +53,7 @@ class Choice:
     routes: Mapping[str, str]  # the model of each language that the default is not to hear
 
 
-def chosen(text: str) -> Choice:
+def read_choice(text: str) -> Choice:
     """Read a setting such as "large-v3-turbo, en=distil-large-v3": the default, then the models of single languages.
 
     A further name without a language is a model that only requests which name it use. Raises ModelUnavailable.

@@ -47,7 +47,7 @@ class Models:
 
 def _model(name: str, offer: Offer) -> Mapping[str, Any]:
     named = offer.model_named(name)
-    hears = next((model.hears for model in offer.named if model.name == named), offer.languages)
+    hears = next((model.hears for model in offer.choices if model.name == named), offer.languages)
     offer = offer.of(named)
     return {
         "id": name,

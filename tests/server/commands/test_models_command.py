@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.packaged import PackagedFile
-from pipeline.recognition.engines.models import PUBLISHED
+from pipeline.recognition.engines.models import bundled_folder
 from pipeline.speakers.options import INSTALL
+from pipeline.weights import PUBLISHED
 from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub
@@ -50,10 +51,13 @@ def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path:
     assert done.returncode == 0, done.stderr
     listed = rows(done.stdout)
     assert list(listed) == list(PUBLISHED)
-    assert listed["tiny.en"] == ["75", "MB", "English", "bundled", "*"]
-    assert listed["base"] == ["145", "MB", "99"]
+    assert listed["tiny.en"][:4] == ["75", "MB", "English", "bundled"]
     assert listed["large-v3"] == ["3.1", "GB", "100"]
-    assert [name for name, row in listed.items() if "*" in row] == ["tiny.en"]
+    marked = {name: row[4:-1] for name, row in listed.items() if "*" in row}
+    if bundled_folder("base") is None:
+        assert marked == {"tiny.en": ["all"]}
+    else:
+        assert marked == {"tiny.en": ["en"], "base": ["all", "others"]}
     assert rows(run_models("list", cache=tmp_path).stdout) == listed
     assert done.stdout.endswith("Speakers are told apart by their voices.\n")
 
@@ -66,8 +70,13 @@ def test_the_list_says_what_to_install_where_speakers_are_not_told_apart(monkeyp
 
 def test_the_list_follows_the_settings(tmp_path: Path) -> None:
     named = run_models(cache=tmp_path, WHISPER_MODEL="small").stdout
-    assert rows(named)["small"] == ["484", "MB", "99", "*"]
-    assert "(SCRIBEWIRE_WHISPER_MODEL=small). It is downloaded when the server starts." in named
+    assert rows(named)["small"] == ["484", "MB", "99", "all", "*"]
+    assert "(SCRIBEWIRE_WHISPER_MODEL=small). small will be downloaded when the server starts." in named
+    several = rows(run_models(cache=tmp_path, WHISPER_MODEL="small,en=tiny.en,medium").stdout)
+    marked = {name: row for name, row in several.items() if "*" in row}
+    assert marked["small"][-3:] == ["all", "others", "*"]
+    assert marked["tiny.en"][-2:] == ["en", "*"]
+    assert marked["medium"][-5:] == ["if", "it", "is", "named", "*"]
     assert (
         "*"
         in rows(run_models(cache=tmp_path, WHISPER_MODEL="somebody/whisper-of-mine").stdout)["somebody/whisper-of-mine"]
@@ -90,7 +99,7 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: py
     assert done.returncode == 0, done.stderr
     assert f"{MINE} is in " in done.stdout
     assert "The server uses it from its next start on." in done.stdout
-    assert rows(run_models(cache=cache).stdout)[MINE] == ["on", "this", "machine", "*"]
+    assert rows(run_models(cache=cache).stdout)[MINE] == ["on", "this", "machine", "all", "*"]
     again = run_models("pull", MINE, cache=cache)
     assert again.returncode == 0, "what is here needs no hub"
     assert (
@@ -102,7 +111,7 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: py
     with run_server(tmp_path / "data", ENGINE="auto", WHISPER_MODEL="auto", DEVICE="cpu") as server:
         [ready] = [line for line in server.log if "ready http" in line]
         assert "engine=whisper model=whisper-of-mine languages=" in ready
-        assert not [line for line in server.log if "bundled" in line]
+        assert not [line for line in server.log if "came with the installation" in line]
         with server.client(None) as client:
             state = client.get("/readyz").json()
         assert (state["model"], state["bundled"], state["warnings"]) == ("whisper-of-mine", False, [])
@@ -110,11 +119,11 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: py
 
 
 def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp_path: Path) -> None:
-    with hub({PUBLISHED["base"].repository: FILES}) as address:
-        done = run_models("pull", "base", cache=tmp_path, address=address)
+    with hub({PUBLISHED["medium"].repository: FILES}) as address:
+        done = run_models("pull", "medium", cache=tmp_path, address=address)
     assert (done.returncode, done.stdout.count("is in")) == (2, 0)
     assert "its weights are not the expected ones" in done.stderr
-    assert rows(run_models(cache=tmp_path).stdout)["base"] == ["145", "MB", "99"]
+    assert rows(run_models(cache=tmp_path).stdout)["medium"] == ["1.5", "GB", "99"]
 
 
 def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
@@ -125,7 +134,7 @@ def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("base", f"'base' could not be downloaded from {NOBODY}"),
+        ("medium", f"'medium' could not be downloaded from {NOBODY}"),
         ("bass", "there is no folder and no Whisper model called"),
     ],
 )
@@ -178,13 +187,43 @@ def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_s
     assert (done.returncode, done.stderr) == (2, f"scribewire: --language cannot be used: {said}\n")
 
 
-def test_jobs_are_warned_where_the_model_that_was_named_could_not_be_had(tmp_path: Path) -> None:
-    with run_server(tmp_path, ENGINE="auto", WHISPER_MODEL="/no/such/whisper") as server:
-        assert [line for line in server.log if "another one takes its place" in line and "/no/such/whisper" in line]
+@pytest.mark.parametrize("wanted", ["/no/such/whisper", "tests/speech/tiny-whisper,es=/no/such/whisper"])
+def test_a_model_that_is_named_and_missing_stops_the_start(tmp_path: Path, wanted: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "server", "serve"],
+        cwd=ROOT, env=environment(tmp_path, ENGINE="auto", WHISPER_MODEL=wanted), capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "there is no folder and no Whisper model called '/no/such/whisper'" in done.stderr
+
+
+def test_requests_may_name_any_model_of_the_set(tmp_path: Path) -> None:
+    with run_server(tmp_path, ENGINE="auto", WHISPER_MODEL="tests/speech/tiny-whisper,en=tiny.en") as server:
+        [ready] = [line for line in server.log if "ready http" in line]
+        assert 'model=tiny-whisper,en=tiny.en languages="de, en, es, fr"' in ready
         with server.client(server.new_key()) as client:
-            [warning] = client.get("/readyz").json()["warnings"]
-            assert warning["code"] == "fallback_model"
-            assert "because whisper could not be loaded" in warning["message"]
-            assert "/no/such" not in warning["message"], "paths of the machine are nobody else's business"
-            job = client.post("/v1/transcribe", files={"file": ("a.flac", CLIP.read_bytes())}).json()
-            assert until_over(client, job["job_id"])["warnings"] == [warning]
+            state = client.get("/readyz").json()
+            assert [(one["name"], one["hears"]) for one in state["models"]] == [
+                ("tiny-whisper", ["de", "es", "fr"]),
+                ("tiny.en", ["en"]),
+            ]
+            listed = {row["id"]: row for row in client.get("/v1/models").json()["data"]}
+            assert listed["tiny-whisper"]["languages"] == listed["whisper-1"]["languages"] == ["de", "en", "es", "fr"]
+            assert listed["tiny.en"]["languages"] == ["en"]
+
+            def heard_by(**members: str) -> str:
+                files = {"file": ("a.flac", CLIP.read_bytes())}
+                job = client.post("/v1/transcribe", files=files, data=members).json()
+                return str(until_over(client, job["job_id"])["model"])
+
+            assert heard_by(language="en") == heard_by(model="whisper-1", language="en") == "tiny.en"
+            assert heard_by(language="es") == heard_by(model="tiny-whisper", language="en") == "tiny-whisper"
+            refused = client.post("/v1/live", json={"model": "nope"})
+            assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, "model")
+            assert "the models are tiny-whisper, tiny.en" in refused.json()["errors"][0]["message"]
+            spanish = client.post("/v1/live", json={"model": "tiny.en", "language": "es"})
+            assert (spanish.status_code, spanish.json()["errors"][0]["param"]) == (422, "language")
+            metrics = client.get("/metrics").text
+        for name in ("tiny-whisper", "tiny.en"):
+            assert f'scribewire_model_calls_total{{environment="production",model="{name}"}}' in metrics
