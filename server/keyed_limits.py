@@ -172,7 +172,7 @@ class TokenBucket:
         self._per_s = per_s
         self._at = time.monotonic()
 
-    def take(self, price: float) -> float:
+    def spend(self, price: float) -> float:
         """Take *price*. Returns the seconds until the allowance is no longer overdrawn; 0 if it is not."""
         now = time.monotonic()
         self._left = min(self._most, self._left + (now - self._at) * self._per_s) - price
@@ -181,7 +181,7 @@ class TokenBucket:
 
     def afford(self, price: float) -> bool:
         """Take *price* if that does not overdraw the allowance. Returns whether it was taken."""
-        self.take(0)
+        self.spend(0)
         if self._left < price:
             return False
         self._left -= price
@@ -189,4 +189,4 @@ class TokenBucket:
 
     def owed_s(self) -> float:
         """The seconds until the allowance is no longer overdrawn; 0 if it is not."""
-        return self.take(0)
+        return self.spend(0)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.language_names import ENGLISH, language_named
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
@@ -46,6 +48,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     speech.add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model: of the server one of GET /v1/models, here whatever WHISPER_MODEL takes (default: what is set)",
+    )
     speech.add_member(parser, TASK)
     speech.add_member(parser, CHANNEL_MODE)
     parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
@@ -186,10 +193,15 @@ async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOp
 
 
 async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
+    if given.model is not None:
+        config = replace(config, whisper_model=given.model)
+    named = language_named(given.language or "")
+    heard = ENGLISH if named is None else named.code
     with (
         ThreadPoolExecutor(4) as threads,
-        open_engines(config, threads, voices=given.diarize, live=False) as (engines, isolation),
+        open_engines(config, threads, voices=given.diarize, live=False, at_start=[heard]) as opened,
     ):
+        engines, isolation = opened
         engine = engines["production"]
         spoken = speech.spoken_here(given, engine.offer)
         if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
@@ -213,9 +225,9 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
                 chunks.append(chunk)
                 show(seconds(chunk.end))
     duration = max(chunk.end for chunk in chunks)
-    transcript = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
-    _print_notes(transcript.notes)
-    return transcript
+    made = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model="")
+    _print_notes(made.notes)
+    return replace(made, model=engine.batch.model_of(made.language))
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
@@ -230,7 +242,7 @@ async def _transcribe_there(
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
     usual = {"channels": "mixed", "task": TRANSCRIBE, "keywords": ()}
-    for name in ("channels", "task", "language", "languages", "keywords"):
+    for name in ("channels", "task", "language", "languages", "keywords", "model"):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
     async with Client(given.server, key) as client:

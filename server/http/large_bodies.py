@@ -33,10 +33,10 @@ class LargeBodies:
         self._turns = KeyedTurns()  # of accounts
 
     @asynccontextmanager
-    async def body(self, account: str) -> AsyncIterator["Room"]:
-        """Room in memory for one body, while the block lasts."""
+    async def body(self, account: str) -> AsyncIterator["Place"]:
+        """A place in memory for one body, while the block lasts."""
         async with AsyncExitStack() as stack:
-            yield Room(self, account, stack)
+            yield Place(self, account, stack)
 
     @asynccontextmanager
     async def place(self, account: str) -> AsyncIterator["_Held"]:
@@ -84,7 +84,7 @@ class _Held:
 
 
 @dataclass(slots=True)
-class Room:
+class Place:
     """The place of one body, if it needs one."""
 
     _bodies: LargeBodies
@@ -92,7 +92,7 @@ class Room:
     _stack: AsyncExitStack
     _held: _Held | None = field(default=None, init=False)
 
-    async def take(self) -> None:
+    async def claim(self) -> None:
         """Take a place, because the body is large.
 
         Raises ConcurrencyLimited if the account's place is not free within WAIT_S, and Problem queue_full. From now on

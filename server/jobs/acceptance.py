@@ -79,11 +79,11 @@ class Acceptance:
         It first checks everything that does not depend on the file, so that the server need not read a body to refuse
         it. Raises ConcurrencyLimited, QuotaExceeded, Refused rate_limited, and what JobStore.begin() raises.
         """
-        async with self.reserve(key) as earlier, self._take_place(customer):
+        async with self.reserve(key) as earlier, self._hold_place(customer):
             if earlier is None:
                 self.prober.admit(customer.account, customer.plan)
                 quotas = _quotas(customer, MIN_AUDIO_S)
-                await self.storage.jobs.check_room(
+                await self.storage.jobs.check_capacity(
                     customer.account, customer.environment, quotas=quotas, max_active=customer.plan.active_jobs
                 )
             yield
@@ -165,7 +165,7 @@ class Acceptance:
         return submitted
 
     @asynccontextmanager
-    async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
+    async def _hold_place(self, customer: Customer) -> AsyncIterator[None]:
         """Hold a place for a body while the block lasts. A customer has as many places as it may have jobs.
 
         Raises ConcurrencyLimited if none is free within ARRIVING_WAIT_S.

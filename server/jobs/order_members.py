@@ -91,7 +91,12 @@ TASK = Member(
     TRANSCRIBE,
     "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
 )
-MODEL = Member("model", Parser(string, TEXT), None, "An id of GET /v1/models")
+MODEL = Member(
+    "model",
+    Parser(string, TEXT),
+    None,
+    "An id of GET /v1/models: the model that hears everything; left out, each language has its own",
+)
 PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
 KEYWORDS = Member(
     "keywords",

@@ -12,7 +12,7 @@ from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
 from server.jobs.known_speakers import known_speakers, without_brackets
-from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of
+from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
 from server.jobs.spoken import spoken_languages
 from server.jobs.text_members import text_options
 from server.model import bounds
@@ -111,6 +111,8 @@ def _live_channels(members: Members) -> tuple[int, bool]:
 
 def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
     """Parse the members that files and live sessions share."""
+    model = members.get(declared.MODEL, model_among(offer))
+    offer = offer.of(model)
     webhook_url, events = members.get(declared.WEBHOOK_URL), members.get(declared.WEBHOOK_EVENTS)
     spoken = spoken_languages(members, offer)
     names = members.get(declared.KEYWORDS)
@@ -122,7 +124,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         language=spoken.language,
         languages=spoken.languages,
         task=members.get(declared.TASK, _task(offer)),
-        model=members.get(declared.MODEL, one_of((offer.model,))),
+        model=model,
         prompt=members.get(declared.PROMPT),
         keywords=names,
         webhook_url=webhook_url,
@@ -170,6 +172,18 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
     """A warning for each member that is not *known*, up to MAX_WARNINGS."""
     unknown = [name for name in fields if name not in known]
     return tuple({"code": "unknown_parameter", "param": name[:100]} for name in unknown[:MAX_WARNINGS])
+
+
+def model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
+    """A parser of the model's name. It returns None for a name of other services, which leaves the choice to us."""
+
+    def parse(values: Sequence[object]) -> str | None:
+        name = string(values).strip()
+        if not offer.has(name):
+            raise InvalidValue("unknown_value", offer.unknown_model(name))
+        return offer.model_named(name)
+
+    return parse
 
 
 def _diarize(offer: Offer) -> Callable[[Sequence[object]], bool]:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import orjson
@@ -88,8 +88,9 @@ class TranscriptionAttempt(JobAttempt):
         await self.held.note(stage="writing")
         duration = max(chunk.end for chunk in chunks)
         account, size = self._job.account, WORD_BYTES * sum(len(s.words) for chunk in chunks for s in chunk.segments)
-        engine, model = self._batch.engine_name, self._batch.model_name
-        transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model=model)
+        engine = self._batch.engine_name
+        transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model="")
+        transcript = replace(transcript, model=order.model or self._batch.model_of(transcript.language))
         artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
         channels = len({chunk.channel for chunk in chunks})
         events: tuple[NewEvent, ...] = ()
@@ -104,6 +105,7 @@ class TranscriptionAttempt(JobAttempt):
         stored = self.held.lease.chunks
         chunks = await compute(self._job.account, total_bytes(stored), lambda: [*map(unpack_chunk, stored)])
         options = BatchOptions(
+            model=order.model,
             language=order.language,
             languages=frozenset(order.languages),
             task=order.task,

@@ -397,14 +397,22 @@ class FormatList(ListBody):
     outputs: list[OutputFile]
 
 
+class HeardBy(Body):
+    name: str
+    languages: Annotated[list[str], note("All that it knows")]
+    hears: Annotated[list[str], note("Those that it hears where a request names no model")]
+    translates: Annotated[bool, note("Into English")]
+
+
 class Health(Body):
     status: str
     engine: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    languages: Annotated[list[str] | UnsetType, note("The languages of the model")] = UNSET
+    model: Annotated[str | UnsetType, note("The default model")] = UNSET
+    models: Annotated[list[HeardBy] | UnsetType, note("All models that requests may name")] = UNSET
+    languages: Annotated[list[str] | UnsetType, note("The languages of the models")] = UNSET
     speakers: Annotated[bool | UnsetType, note("Whether speakers can be labelled by their voices")] = UNSET
     endpointing: Annotated[list[str] | UnsetType, note("What may end a turn of a live session")] = UNSET
-    bundled: Annotated[bool | UnsetType, note("The small model that comes with the installation")] = UNSET
+    bundled: Annotated[bool | UnsetType, note("Only models that come with the installation are used")] = UNSET
     warnings: list[Warned] | UnsetType = UNSET
 
 

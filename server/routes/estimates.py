@@ -152,7 +152,7 @@ class Estimates(RouteGroup):
         """Count one estimate for *asker* today. It is not counted if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
-        count = await self.parts.storage.counters.take(asker.subject, quota)
+        count = await self.parts.storage.counters.spend(asker.subject, quota)
         count.check("estimates")
         try:
             yield count

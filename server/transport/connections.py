@@ -26,7 +26,7 @@ MAX_CUTS = 20  # an account with more connections cut off within a minute may op
 REFUSED_TOO_OFTEN = Problem(
     "rate_limited", "this address sent too much that is no request", headers={"Retry-After": "60"}
 )
-SILENT_AT_ONCE = 16  # connections that are closed together to make room
+SILENT_AT_ONCE = 16  # connections that are closed together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ConnectionRules:
 
 
 class Connections:
-    """Counts the open connections, and lists those that can be closed to make room for others."""
+    """Counts the open connections, and lists those that can be closed for others."""
 
     def __init__(self, rules: ConnectionRules, *, trusted_proxies: Sequence[Network], metrics: Metrics) -> None:
         self.rules = rules
@@ -72,13 +72,13 @@ class Connections:
     def admit(self, address: str | None) -> None:
         """Count one more connection from *address* (see address_of). Raises Problem too_many_connections.
 
-        When all are taken, others are closed to make room; see _make_room().
+        When all are taken, silent ones are closed; see _close_silent().
         """
         if address is not None and not self.of_address.join(address, most=self.rules.max_of_address):
             self._metrics.refused.labels("too_many_connections").inc()
             raise too_many_connections("this address")
         self._open += 1
-        if self._open > self.rules.max_open and not self._make_room():
+        if self._open > self.rules.max_open and not self._close_silent():
             self._metrics.refused.labels("too_many_connections").inc()
             self.release(address)
             raise too_many_connections("the server")
@@ -97,8 +97,8 @@ class Connections:
             account, most=self.rules.max_of_account
         )
 
-    def _make_room(self) -> bool:
-        """Close some connections to make room for new ones. Returns False if there is none that may be closed.
+    def _close_silent(self) -> bool:
+        """Close some connections, so that new ones may open. Returns False if there is none that may be closed.
 
         It closes the oldest that never sent a request; if there are none, the one that has waited longest for its next
         request; if there is none, the longest silent streams of the account with the most connections.
@@ -175,7 +175,7 @@ class TrackedConnection:
         return self._forwarded is not None
 
     def idle(self) -> None:
-        """Note that its stream has nothing to send, so it may be closed if others need the room."""
+        """Note that its stream has nothing to send, so it may be closed for others."""
         if self._unused is not self._connections.idle and self._counted:
             self._list_in(self._connections.idle)
 

@@ -197,7 +197,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
 
     def on_chunk_complete(self) -> None:
         size, self._chunk_bytes = self._chunk_bytes, 0
-        if 0 < size < CHUNK_BYTES and self._chunks.take(1 - size / CHUNK_BYTES) > 0:
+        if 0 < size < CHUNK_BYTES and self._chunks.spend(1 - size / CHUNK_BYTES) > 0:
             raise self._parser_error(f"a body must come in chunks of {CHUNK_BYTES} bytes or more, or slowly")
 
     def on_message_complete(self) -> None:

@@ -111,8 +111,8 @@ class PricedFrames(ServerProtocol):
             if self._after_close < 0:
                 return False
         if frame.opcode in (Opcode.PING, Opcode.PONG):
-            return self._controls.take(1) <= 0
-        self._messages.take(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
+            return self._controls.spend(1) <= 0
+        self._messages.spend(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
         return True
 
 
@@ -282,7 +282,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.handshake_complete = True  # refused with an HTTP answer, which uvicorn would log as a fault
 
     def _await_close_reply(self) -> None:
-        """Read on until the peer answers our close frame. Meanwhile the connection may be closed to make room."""
+        """Read on until the peer answers our close frame. Meanwhile the connection may be closed for others."""
         self.tracked.rest()
         if self.conn.held:
             self._parse_later()

@@ -171,7 +171,7 @@ def test_an_allowance_refills_up_to_its_most_and_can_be_overdrawn(monkeypatch):
     bucket = TokenBucket(most=10, per_s=2)
     assert bucket.afford(10)
     assert not bucket.afford(1)
-    assert bucket.take(4) == 2.0
+    assert bucket.spend(4) == 2.0
     now[0] = 2.5
     assert bucket.owed_s() == 0
     assert bucket.afford(1)

@@ -4,7 +4,8 @@ Parameters without effect here are accepted with a warning. A redaction that thi
 its client would believe that something is hidden. Source: developers.deepgram.com/reference.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,6 +69,13 @@ FILE = COMMON | {
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that are ignored without a warning, because they cannot change the text."""
+MODELS = re.compile(
+    r"((nova|flux|enhanced|base|whisper|2)(-[\w-]+)?|general|meeting|phonecall|voicemail|finance|conversationalai|video"
+    r"|medical|drivethru|automotive)(:[\w-]+)?",
+    re.ASCII,
+)
+"""Deepgram's names of models, such as nova-3 and enhanced-meeting."""
+
 REDACT = "redact"
 REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in REDACTIONS},
@@ -166,7 +174,9 @@ def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str
 
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
-    """Make the order. The names of models are ignored, because clients must name one of Deepgram's."""
+    """Make the order."""
+    model = members.take("model", _model_among(offer), None)
+    offer = offer.of(model)
     spoken = _languages_of(members, offer)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
     text = text_options(members, spoken, names=hints, redact=_redactions)
@@ -175,6 +185,7 @@ def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order
         members.refuse(DIARIZE_MODEL if members.has(DIARIZE_MODEL) else "diarize", "not_offered", NOT_INSTALLED)
     members.check()
     return Order(
+        model=model,
         language=spoken.language,
         languages=spoken.languages,
         diarize=diarize,
@@ -238,6 +249,18 @@ def _check_utterance_end(value: int | None, members: Members, *, interim: bool) 
 
 
 # --- parsers, as those of server/jobs/members.py ---------------------------------------------------------------------
+
+
+def _model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
+    """A parser of the model's name. It returns None for those of Deepgram, which leave the choice to the server."""
+
+    def parse(values: Sequence[object]) -> str | None:
+        name = str(values[0]).strip()
+        if not offer.has(name) and MODELS.fullmatch(name) is None:
+            raise InvalidValue("unknown_value", offer.unknown_model(name))
+        return offer.model_named(name)
+
+    return parse
 
 
 def _number(values: Sequence[object]) -> int:

@@ -59,6 +59,7 @@ SCHEMAS: Mapping[str, Any] = {
             "created": WHOLE,
             "owned_by": TEXT,
             "languages": TEXTS,
+            "hears": {**TEXTS, "description": "The languages that it hears where a request names no model"},
             "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices: `diarize`"},
             "endpointing": {"type": "array", "items": TEXT, "description": "What may end a turn of a live session"},
             "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},

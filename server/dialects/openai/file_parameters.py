@@ -70,6 +70,8 @@ class ResponseOptions:
         if received.file.bytes == 0:
             raise Problem("empty_file", "the file has no bytes")
         _check_model(fields.get("model", []), offer)
+        chosen = offer.model_named(str(fields["model"][0]))
+        offer = offer.of(chosen)
         formats = RESPONSE_FORMATS if self.translating else (*RESPONSE_FORMATS, DIARIZED)
         self.response_format = _choice(fields, "response_format", formats, "json")
         given = _values_of(fields, "timestamp_granularities")
@@ -82,7 +84,7 @@ class ResponseOptions:
             _check_translation(offer)
         else:
             self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
-        order = replace(_order(fields, offer), task=self.task)
+        order = replace(_order(fields, offer), task=self.task, model=chosen)
         if _wants_speakers(fields["model"], offer) or (self.diarized and offer.speakers and not order.separate):
             order = replace(order, diarize=True)
         output = FILE_FORMATS.get(self.response_format, "json")
@@ -124,7 +126,7 @@ def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:
 
 def _check_model(given: list[object], offer: Offer) -> None:
     if len(given) != 1 or not offer.has(str(given[0])):
-        raise unknown_model(str(given[0]) if given else "", offer.model)
+        raise unknown_model(str(given[0]) if given else "", offer)
 
 
 def _check_translation(offer: Offer) -> None:

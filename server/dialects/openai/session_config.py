@@ -51,6 +51,7 @@ class TranscriptionConfig:
     turn_detection: Mapping[str, Any] | None = field(
         default_factory=lambda: {"type": "server_vad", **VAD_DEFAULTS["server_vad"]}
     )  # None: items end when the client commits them
+    model: str | None = None  # the one that hears everything; None: the server chooses
     spoken: Spoken = field(default_factory=Spoken)
     terms: tuple[str, ...] = ()
 
@@ -106,6 +107,7 @@ class TranscriptionConfig:
             live = replace(live, endpointing=SEMANTIC, eagerness=self.turn_detection["eagerness"])
         return Order(
             word_timestamps=True,
+            model=self.model,
             language=self.spoken.language,
             languages=self.spoken.languages,
             prompt=str(self.transcription.get("prompt") or ""),
@@ -140,15 +142,17 @@ def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], o
         kept = {name: value for name, value in kept.items() if name not in {LANGUAGE.name, LANGUAGES.name}}
     asked = {**kept, **given}
     members = Members({name: [value] for name, value in asked.items()})
-    name = members.take("model", string, offer.model)
+    name = members.take("model", string, None)
+    if name is not None and not offer.has(name):
+        raise Refused("model_not_found", offer.unknown_model(name))
+    model = None if name is None else offer.model_named(name)
+    offer = offer.of(model)
     members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "")
     spoken = spoken_languages(members, offer)
     terms = members.take("keywords", keywords, ())
     members.take("delay", one_of(tuple(DELAYS)), None)
     members.check()
-    if not offer.has(name):
-        raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
-    return replace(before, transcription=asked, spoken=spoken, terms=terms)
+    return replace(before, transcription=asked, model=model, spoken=spoken, terms=terms)
 
 
 def _refuse_redaction(session: Mapping[str, Any]) -> None:

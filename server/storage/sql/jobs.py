@@ -94,11 +94,11 @@ class JobStore(SqlStore):
             lambda tx: submission.submit(tx, new, idempotency, self._boot, self._most_queued)
         )
 
-    async def check_room(
+    async def check_capacity(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
     ) -> None:
         await self.database.read(
-            lambda tx: submission.check_room(
+            lambda tx: submission.check_capacity(
                 tx, account, environment, quotas=quotas, max_active=max_active, max_queued=self._most_queued
             )
         )
@@ -106,6 +106,11 @@ class JobStore(SqlStore):
     # --- leases ---
 
     async def claim(self, worker: str, *, wait_s: float = 0.0, **terms: Unpack[ClaimTerms]) -> Lease | None:
+        """Lease the next queued batch job, as leases.claim() chooses it. Returns None if none came within *wait_s*.
+
+        A job that any process submits or releases ends the wait at once, a delayed one (NewJob.delay_s, release) when
+        its time comes. A cancelled call leaves no lease behind.
+        """
         take = partial(leases.claim, worker=worker, **terms)
         return await wait_for_due(self.database, QUEUE_TOPIC, wait_s, lambda: self._claim(take))
 

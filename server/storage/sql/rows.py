@@ -10,7 +10,7 @@ from pipeline.documents.cues import SubtitleShape
 from pipeline.text.options import TextOptions
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
-from server.model.offers import Offer
+from server.model.offers import Offer, OfferedModel
 from server.model.orders import LiveOptions, Order, Source
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ UNBOUNDED = 2**62  # for SQL that needs a number where there is no limit
 
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer)
+    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer, OfferedModel)
 }
 """The names of the members of each kind of value that is stored as JSON."""
 

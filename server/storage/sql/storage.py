@@ -16,8 +16,8 @@ from server.storage.sql.upkeep import Upkeep
 class Storage:
     """All stores over one database, open until close(), and the keys that this installation signs with.
 
-    *rates* is None if one process serves all requests, and counts them in memory. *offers* and *relay* are None if
-    there are no other nodes.
+    *rates*: None where one process serves all requests and counts them in memory.
+    *offers*, *relay*: None where there are no other nodes.
     """
 
     def __init__(

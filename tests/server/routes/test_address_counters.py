@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from server.requests.address_counters import AddressCounters
+from tests.waiting import eventually
 
 LINE = 200
 
@@ -49,7 +50,7 @@ def test_what_is_left_out_is_summed_up(caplog: pytest.LogCaptureFixture, monkeyp
 
     async def flood() -> int:
         left_out = sum(not address_limits.may_log(scope(), LINE) for _ in range(2000))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: caplog.records)
         return left_out
 
     address_limits = AddressCounters(10, ())

@@ -19,7 +19,8 @@ from server.transport.descriptors import MAX_CONNECTIONS, connection_limits
 from tests.processes import output_of
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, run_server
-from tests.server.serving import LIMITS, AppServer, chunk, config, serve, until, wav
+from tests.server.serving import LIMITS, AppServer, chunk, config, serve, wav
+from tests.waiting import until
 
 STRANGER = "127.0.0.2"
 """Another address of this machine."""
