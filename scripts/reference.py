@@ -18,6 +18,8 @@ from typing import Any
 
 import httpx
 
+from pipeline.text.languages import NUMERAL_LANGUAGES
+from pipeline.text.wording import SWEAR_LANGUAGES
 from scripts.demo import address_of
 from server.accounts.plans import BUILT_IN
 from server.config import VARIABLES
@@ -25,7 +27,7 @@ from server.http.codes import CODES
 from server.model.jobs import JOB_CODES
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {"server/settings.md": ("settings", "plans"), "server/api.md": ("routes", "errors", "job errors")}
+PAGES = {"server/settings.md": ("settings", "plans"), "server/api.md": ("languages", "routes", "errors", "job errors")}
 """The pages, and the tables in each."""
 
 
@@ -41,6 +43,21 @@ def plans() -> str:
     names = dict.fromkeys(name for plan in limits["plans"].values() for name in plan)
     rows = ((f"`{name}`", *(str(numbers.get(name, "")) for numbers in columns.values())) for name in names)
     return _table(("", *columns), rows)
+
+
+def languages() -> str:
+    """What the text stage knows of which language."""
+    rows = (
+        ("`numerals`", NUMERAL_LANGUAGES, "refused where the order says the language, else numbers stay as they are"),
+        ("`redact` of numbers in words", NUMERAL_LANGUAGES, "figures are hidden, words stay"),
+        ("`redact` of figures and addresses", ("all",), ""),
+        ("`profanity_filter`", SWEAR_LANGUAGES, "the English words"),
+        ("`sounds_like`", ("en",), "by letters in place of sounds"),
+        ("`replace`, `search`, `paragraphs`", ("all",), ""),
+        ("`endpointing=semantic`", ("all",), ""),
+        ("`task=translate`", ("all",), ""),
+    )
+    return _table(("what", "languages", "in others"), ((what, ", ".join(where), rest) for what, where, rest in rows))
 
 
 def routes(openapi: Mapping[str, Any]) -> str:
@@ -67,6 +84,7 @@ def tables(openapi: Mapping[str, Any]) -> dict[str, str]:
     return {
         "settings": settings(),
         "plans": plans(),
+        "languages": languages(),
         "routes": routes(openapi),
         "errors": errors(),
         "job errors": job_errors(),

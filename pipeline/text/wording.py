@@ -114,6 +114,9 @@ def _mask(text: str) -> str:
     return match[1] + core[0] + _LETTER.sub("*", core[1:]) + match[3]
 
 
+SWEAR_LANGUAGES = tuple(sorted(_SWEAR_WORD_SETS))
+
+
 def swear_words(language: str | None) -> frozenset[str]:
     """Return the swear words of a language, and English ones for one that has no list."""
     return _SWEAR_WORD_SETS.get(language or "en", _SWEAR_WORD_SETS["en"])

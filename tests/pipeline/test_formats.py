@@ -214,7 +214,17 @@ def test_the_schema_is_one_and_carries_the_address_it_is_served_at():
     schema = service_v1_schema("https://example.org")
     Draft202012Validator.check_schema(schema)
     assert schema["$id"] == "https://example.org/schemas/service_v1.json"
-    assert schema["$defs"].keys() == {"Found", "Hit", "Paragraph", "Segment", "Sentence", "Speaker", "Turn", "Word"}
+    assert schema["$defs"].keys() == {
+        "Found",
+        "Hit",
+        "Paragraph",
+        "Segment",
+        "Sentence",
+        "Speaker",
+        "SpokenLanguage",
+        "Turn",
+        "Word",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Tests of what documents say about the languages that were found."""
+
+import orjson
+import pytest
+
+from pipeline.audio import position
+from pipeline.documents.assemble import assemble
+from pipeline.documents.formats import Heading, service_v1
+from pipeline.documents.stored import pack_chunk, unpack_chunk
+from pipeline.words import Chunk, Segment, Transcript, Word
+
+HEADING = Heading(job_id="job_1", created_at="2026-01-01T00:00:00Z", words=True)
+
+
+def said(start: float, end: float, language: str | None, sure: float | None = 0.9) -> Segment:
+    """One word that is said all the time."""
+    word = Word("word", position(start), position(end), 0.9, language=language)
+    return Segment((word,), -0.1, 0.0, language_probability=sure)
+
+
+def whole(*segments: Segment) -> Transcript:
+    end = segments[-1].end
+    chunk = Chunk(0, 1, 0, end, segments, segments[-1].language, 0.9)
+    return assemble([unpack_chunk(pack_chunk(chunk))], duration=end, engine="whisper", model="base")
+
+
+def test_the_language_of_most_speech_is_that_of_the_recording_and_each_has_its_share():
+    transcript = whole(said(0, 2, "fr", 0.8), said(2, 8, "en", 0.6), said(8, 9, "fr"), said(9, 10, "en", 1.0))
+    document = orjson.loads(service_v1(transcript, HEADING))
+    assert (document["language"], document["language_probability"]) == ("en", round((6 * 0.6 + 1) / 7, 4))
+    assert document["languages"] == [{"language": "en", "share": 0.7}, {"language": "fr", "share": 0.3}]
+    assert [segment["language"] for segment in document["segments"]] == ["fr", "en", "fr", "en"]
+    assert [word["language"] for word in document["words"]] == ["fr", "en", "fr", "en"]
+
+
+def test_where_one_language_was_found_words_and_segments_do_not_repeat_it():
+    document = orjson.loads(service_v1(whole(said(0, 2, "fr"), said(2, 3, "fr")), HEADING))
+    assert document["languages"] == [{"language": "fr", "share": 1.0}]
+    assert not any("language" in one for one in (*document["segments"], *document["words"]))
+
+
+def test_where_the_order_says_the_language_nothing_was_found():
+    transcript = whole(said(0, 2, None, None))
+    chunk = Chunk(0, 1, 0, position(2), transcript.segments, "de", 1.0)
+    transcript = assemble([chunk], duration=position(2), engine="whisper", model="base")
+    document = orjson.loads(service_v1(transcript, HEADING))
+    assert (document["language"], document["language_probability"]) == ("de", 1.0)
+    assert "languages" not in document
+
+
+@pytest.mark.parametrize(
+    ("spoken_s", "sure", "notes"), [(3.1, 0.49, ["cy"]), (3.1, 0.5, []), (2.9, 0.1, []), (9, None, [])]
+)
+def test_more_than_three_seconds_in_a_doubtful_language_are_worth_a_warning(spoken_s, sure, notes):
+    transcript = whole(said(0, 20, "en"), said(20, 20 + spoken_s, "cy", sure))
+    assert [note.split(" than ")[1][:2] for note in transcript.notes] == notes
+    assert all(note.startswith("language_doubtful: 3.1 s of speech may be in another") for note in transcript.notes)
+
+
+def test_a_chunk_remembers_how_sure_each_language_is():
+    chunk = Chunk(0, 1, 0, position(2), (said(0, 1, "en", 0.25), said(1, 2, None, None)), "en", 0.5)
+    assert unpack_chunk(pack_chunk(chunk)) == chunk
