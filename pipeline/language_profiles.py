@@ -71,7 +71,7 @@ class LanguageProfile:
     """How the credits of subtitles begin that Whisper writes where nobody speaks: letters and figures in lower case."""
 
     forms: SpokenForms | None = None
-    """None: words are compared as they are written."""
+    """None: words are compared as they are written, and only figures are numbers."""
 
 
 PLAIN = LanguageProfile()
@@ -79,7 +79,8 @@ PLAIN = LanguageProfile()
 
 def graphemes(text: str) -> list[str]:
     """Return the signs that a reader takes for one each: a letter with its accents, an emoji with its parts."""
-    return _GRAPHEME.findall(text)
+    found: list[str] = _GRAPHEME.findall(text)
+    return found
 
 
 def columns(text: str) -> int:
@@ -136,7 +137,7 @@ _ORDINALS = (
     "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
     "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
 )  # fmt: skip
-_ENGLISH_FORMS = SpokenForms(
+ENGLISH_FORMS = SpokenForms(
     values={
         **{word: value for value, word in enumerate(_ONES)},
         **{word: 10 * tens for tens, word in enumerate(_TENS, start=2)},
@@ -192,7 +193,7 @@ _PROFILES: Mapping[str, LanguageProfile] = MappingProxyType(
                 "transcription by castingwords",
                 "captions by",
             ),
-            forms=_ENGLISH_FORMS,
+            forms=ENGLISH_FORMS,
         ),
         "es": LanguageProfile(
             titles=_TITLES | {"sr.", "sra.", "ud.", "uds."},

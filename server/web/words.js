@@ -57,7 +57,7 @@ export class LiveText {
     const { text, speaker, language } = event;
     this.#of(event).show("");
     if (this.#log === null || !text) return;
-    this.#log.append(make("p", written(language), speaker && make("bdi", {}, speaker, ": "), text));
+    this.#log.append(make("p", written(language), speaker && [make("bdi", {}, speaker), ": "], text));
     if (this.#log.children.length > LOGGED) this.#log.firstElementChild.remove();
   }
 
@@ -155,7 +155,7 @@ class Speech {
 
   /** Make a paragraph. Its direction is that of its text: browsers leave out the name in a bdi. */
   #element({ speaker, language }, content) {
-    const name = speaker && make("bdi", {}, named(speaker), ": ");
+    const name = speaker && [make("bdi", {}, named(speaker)), ": "];
     return make("p", { ...this.#voices.mark(speaker), ...written(language) }, name, content);
   }
 
