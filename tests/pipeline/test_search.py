@@ -1,5 +1,8 @@
 """Terms that are said very often do not make an answer of any length."""
 
+import pytest
+
+from pipeline.audio import RATE
 from pipeline.documents.search import MAX_HITS, search_objects
 from pipeline.words import Segment, Word
 
