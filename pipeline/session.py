@@ -3,10 +3,10 @@
     session = Session(StreamCore(options), vad=voice, recogniser=scheduler)
     tasks.create_task(session.run())
     await session.feed(samples)                     # waits while enough is buffered
-    session.end()
+    session.finish()
     async for happened in session.events(): ...     # decisions of the core, with their time
 
-run() continues with or without a writer until end() is called and the last events are decided.
+run() continues with or without a writer until finish() is called and the last events are decided.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class Session:
     async def feed(self, samples: Samples) -> None:
         """Add the next samples, then wait while more than ENOUGH_BUFFERED is buffered, which slows the sender down.
 
-        Raises TooFast if more than MAX_BUFFERED would be buffered, ValueError after end() or when run() is over.
+        Raises TooFast if more than MAX_BUFFERED would be buffered, ValueError after finish() or when run() is over.
         """
         self.add(samples)
         await self.wait_for_room()
@@ -162,7 +162,7 @@ class Session:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
 
         Returns that position. The event Finalized has it too. One event answers all calls at the same position; no
-        event follows a call at position 0 or after end().
+        event follows a call at position 0 or after finish().
         """
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
@@ -170,7 +170,7 @@ class Session:
             self._queue(_Command.FINALIZE)
         return self._finalized
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """End the audio. Calling it again does nothing."""
         if not self._ended:
             self._ended = True
@@ -205,7 +205,7 @@ class Session:
         )
 
     async def run(self) -> None:
-        """Process the audio until everything fed before end() is decided.
+        """Process the audio until everything fed before finish() is decided.
 
         A call of the engine that fails or times out is repeated. Other errors of the recogniser, and all errors of the
         voice detector, end this task.
@@ -252,9 +252,9 @@ class Session:
                     self._backlog.appendleft(item[room:])
                 room -= len(item)
         if pieces:
-            self._listen(self._framer.receive(np.concatenate(pieces)))
+            self._listen(self._framer.windows_of(np.concatenate(pieces)))
         if command is _Command.END:
-            self._listen(self._framer.end()[0])
+            self._listen(self._framer.flush()[0])
         if command is not None:
             self._detected.append(command)
 

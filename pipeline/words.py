@@ -1,7 +1,7 @@
 """The results of recognition, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Word:
     spaced: bool = True  # False where the script writes it without a space before it (Chinese, Japanese, Thai)
     heard: str | None = None  # the recognised text, if the text stage replaced it and did not redact it
     redacted: bool = False  # a label in place of what was said
-    language: str | None = None  # in which it was said, where people may change it
+    language: str | None = None  # in which it was said, where that was found; None where the order says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Segment:
     no_speech_prob: float  # the probability that this is not speech, by the model, 0..1
     channel: int | None = None  # of the recording, from 0; None where all channels were recognised together
     voice: str | None = None  # the speaker by voice, where voices are told apart
+    language_probability: float | None = None  # how sure its language is, where that was found
 
     @property
     def speaker(self) -> str | None:
@@ -35,7 +36,7 @@ class Segment:
 
     @property
     def language(self) -> str | None:
-        """The language of its words, where people may change it."""
+        """The language of its words, where it was found."""
         return self.words[0].language
 
     @property
@@ -111,6 +112,8 @@ class Transcript:
     engine: str
     model: str
     notes: tuple[str, ...] = ()
+    languages: Mapping[str, int] = field(default_factory=dict)
+    """How many samples of speech each language that was found has, most first; none where the order says it."""
     turns: tuple[SpeakerTurn, ...] | None = None  # by their starts; None where voices are not told apart
 
     @property

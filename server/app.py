@@ -153,6 +153,8 @@ def build(
         closing=closing,
     )
     works = {**_works(parts, offer_watch), "workers": workers.run}
+    if engines:
+        works["idle models"] = partial(engines["production"].idle.run, closing)
     return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+
+from server.keyed_limits import KeyedTurns
 
 LONG_BYTES = 64 * 1024
 """The size of stored chunks or JSON, 1,600 words, above which a computation is long."""
@@ -27,7 +28,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _thread = ThreadPoolExecutor(1, thread_name_prefix="background")
-_turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()  # by event loop and account
+_turns = KeyedTurns()  # by event loop and account
 
 
 def share_interpreter() -> None:
@@ -48,8 +49,7 @@ async def compute(account: str, size: int, work: Callable[P, T], *given: P.args,
     if size <= LONG_BYTES:
         return await asyncio.to_thread(work, *given, **named)
     loop = asyncio.get_running_loop()
-    turn = _turns.setdefault((id(loop), account), asyncio.Lock())
-    async with turn:
+    async with _turns.turn((id(loop), account)):
         return await loop.run_in_executor(_thread, partial(_run_without_collector, work, *given, **named))
 
 

@@ -1,10 +1,10 @@
-"""The number of live sessions that this machine can carry with its model. `scribewire doctor` measures it.
+"""The number of live sessions that this machine can carry with each model. `scribewire doctor` measures it.
 
 The server reads the measurement and refuses further sessions, so that the running ones do not fall behind.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,19 +61,20 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
     )
 
 
-def write(capacity: Capacity, folder: Path) -> Path:
+def write(capacities: Sequence[Capacity], folder: Path) -> Path:
+    """Store the measurements of all models in *folder*. Returns the file."""
     path = folder / CAPACITY_FILE
-    path.write_bytes(orjson.dumps(asdict(capacity), option=orjson.OPT_INDENT_2) + b"\n")
+    path.write_bytes(orjson.dumps([asdict(one) for one in capacities], option=orjson.OPT_INDENT_2) + b"\n")
     return path
 
 
-def capacity_of(engine: Engine, folder: Path) -> Capacity | None:
-    """The capacity that was measured for this engine's model; None if there is no usable measurement."""
+def capacities_of(engine: str, models: Collection[str], folder: Path) -> dict[str, Capacity]:
+    """The capacities that were measured for *models* of this kind of engine, by model. Others are left out."""
     try:
-        stored = Capacity(**orjson.loads((folder / CAPACITY_FILE).read_bytes()))
+        stored = [Capacity(**one) for one in orjson.loads((folder / CAPACITY_FILE).read_bytes())]
     except (FileNotFoundError, ValueError, TypeError):
-        return None
-    return stored if (stored.engine, stored.model) == (engine.name, engine.model) else None
+        return {}
+    return {one.model: one for one in stored if one.engine == engine and one.model in models}
 
 
 def _call_once(engine: Engine, speech: Samples, count: int) -> None:

@@ -204,7 +204,7 @@ class LiveStream:
         self._ended = False
         self._over = False
         self._news = asyncio.Event()
-        self._room = asyncio.Condition()
+        self._capacity = asyncio.Condition()
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._last_seq = 0
 
@@ -212,8 +212,8 @@ class LiveStream:
         """Send *audio*. Waits while more than MAX_UNSENT bytes are unsent, so that memory stays bounded."""
         self._kept.append(audio)
         self._news.set()
-        async with self._room:
-            await self._room.wait_for(lambda: self._kept_to - self._sent_to <= MAX_UNSENT or self._over)
+        async with self._capacity:
+            await self._capacity.wait_for(lambda: self._kept_to - self._sent_to <= MAX_UNSENT or self._over)
 
     def close(self) -> None:
         """Note that no more audio will come. It may be called again."""
@@ -244,8 +244,8 @@ class LiveStream:
                 tries += 1
         finally:
             self._over = True
-            async with self._room:
-                self._room.notify_all()
+            async with self._capacity:
+                self._capacity.notify_all()
             self._events.put_nowait(None)
 
     @property
@@ -292,8 +292,8 @@ class LiveStream:
             while (piece := self._unsent()) is not None:
                 await socket.send(piece)
                 self._sent_to += len(piece)
-                async with self._room:
-                    self._room.notify_all()
+                async with self._capacity:
+                    self._capacity.notify_all()
             if self._ended and not end_sent:
                 await socket.send('{"type":"close"}')
                 end_sent = True

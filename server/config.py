@@ -191,13 +191,26 @@ class Config:
     engine: str = _variable(
         "auto",
         _one_of("auto", "whisper", "scripted"),
-        "auto, whisper or scripted; auto is whisper, with another model if the named one cannot be had",
+        "auto, whisper or scripted; auto is whisper, and scripted says the words of a script",
     )
     whisper_model: str = _variable(
-        "auto", _text, "name or folder of a Whisper model; auto is the best choice that needs no download"
+        "auto",
+        _text,
+        "name or folder of a Whisper model, and models of single languages, as in large-v3-turbo,en=distil-large-v3; "
+        "auto is the best choice that needs no download",
+    )
+    model_memory_mib: int = _variable(
+        "auto",
+        _whole(256, 2**30, auto=0),
+        "memory of the models that are loaded, MiB; auto is half of what this process may use, on a GPU without limit",
+    )  # 0: half of what this process may use
+    model_idle_s: int = _variable(
+        "900",
+        _whole(0, 604_800),
+        "seconds without use after which a model is unloaded, but for those loaded at the start; 0 keeps all",
     )
     model_aliases: tuple[str, ...] = _variable(
-        "", _names, "further names by which clients of OpenAI's API may ask for the model, a comma list; * is any"
+        "", _names, "further names that clients may give as the model and that choose none, a comma list; * is any"
     )  # "*" among them: any
     profanity_file: Path | None = _variable(
         "",

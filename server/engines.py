@@ -1,7 +1,7 @@
-"""Loads the engines of this process: production's by the settings, the sandbox's, which is always scripted."""
+"""Loads the models of this process: production's by the settings, the sandbox's engine, which is always scripted."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -11,36 +11,42 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import SCRIPTED
-from pipeline.recognition.engines.load import EngineSettings, Loaded, choose
+from pipeline.recognition.engine import SCRIPTED, Engine
+from pipeline.recognition.engines.load import AUTO, EngineSettings, FoundModels, find_models, load_found
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
+from pipeline.recognition.engines.windows import FULL
+from pipeline.recognition.model_set import KnownModel, ModelSet
+from pipeline.recognition.routing import LanguageRouter
+from pipeline.recognition.scheduler import SchedulerStatistics
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
-from pipeline.speakers.weights import installed
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
-from server.capacity import Capacity, capacity_of
+from pipeline.weights import SEGMENTATION
+from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
+from server.idle_models import IdleModels
 from server.live.engine import LiveEngine
-from server.model.offers import OPENAI_MODELS, Offer
+from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngine:
-    """One environment's engine for files and for live sessions, and what clients may ask of it."""
+    """One environment's models for files and for live sessions, and what clients may ask of them."""
 
     batch: Batch
     live: LiveEngine
     offer: Offer
-    statistics: Callable[[], SchedulerStatistics]
+    statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
+    idle: IdleModels
 
 
 log = logging.getLogger(__name__)
 
 MAX_SANDBOX_SESSIONS = 50  # live sessions of all accounts: one with a container takes a process and three threads
-SANDBOX = Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)
+SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)}
 
 
 @contextmanager
@@ -55,31 +61,112 @@ def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
 
 @contextmanager
 def open_engines(
-    config: Config, threads: Executor, *, voices: bool = True, live: bool = True
+    config: Config,
+    threads: Executor,
+    *,
+    voices: bool = True,
+    live: bool = True,
+    at_start: Sequence[str | None] | None = None,
 ) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
-    """Load every environment's engine, and the decoder that they share. Raises ModelUnavailable.
+    """Load every environment's models, and the decoder that they share. Raises ModelUnavailable.
 
-    Without *voices* the models that label speakers are not loaded, and without *live* the model for the ends of turns.
-    Each of them takes 0.1 s.
+    *voices*: False leaves out the models that label speakers, and *live* the one for the ends of turns: 0.1 s each.
+    *at_start*: the languages whose models are loaded now; None is the default. Left out: the default, and the one that
+    hears first. All others are loaded when they are wanted.
     """
     with ExitStack() as stack:
         _, isolation = stack.enter_context(open_decoder())
-        loaded = choose(settings(config))
-        stack.enter_context(closing(loaded.engine))
-        voice = VoiceDetector() if loaded.engine.name != SCRIPTED else None
-        measured = capacity_of(loaded.engine, config.data_dir)
+        chosen = _open_models(config, at_start)
+        stack.callback(chosen.models.close)
+        voice = VoiceDetector() if chosen.engine.name != SCRIPTED else None
         speakers = load_speaker_models() if voices and voice is not None else None
         turn_ends = load_turn_ends() if live and voice is not None else None
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        models = (voice, speakers, turn_ends)
-        production = _serve(stack, loaded, models, isolation, threads, capacity=measured, text=text)
-        scripted = Loaded(ScriptedEngine())
-        sandbox = _serve(stack, scripted, (None, None, None), isolation, threads, capacity=SANDBOX, text=text)
+        recognisers = (voice, speakers, turn_ends)
+        measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
+        production = _serve(chosen, recognisers, isolation, threads, capacities=measured, text=text)
+        scripted = _scripted()
+        stack.callback(scripted.models.close)
+        sandbox = _serve(scripted, (None, None, None), isolation, threads, capacities=SANDBOX, text=text)
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
         yield named, isolation
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """The models of an environment, one of them loaded, and what was found about them before."""
+
+    engine: Engine
+    models: ModelSet
+    idle: IdleModels
+    offered: Sequence[OfferedModel]
+    bundled: bool = False  # all of them came with the installation
+
+
+def _scripted() -> _Models:
+    engine = ScriptedEngine()
+    models = ModelSet.of(engine)
+    offered = OfferedModel(name=engine.model, languages=engine.languages, hears=engine.languages)
+    return _Models(engine, models, IdleModels(models, unload_s=0), [offered])
+
+
+def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Models:
+    """Find the models that the settings choose, and load those that are used first. Raises ModelUnavailable.
+
+    Where the settings name none, a model that cannot be loaded is left out, with a warning in the log.
+    """
+    if config.engine == SCRIPTED:
+        return _scripted()
+    chosen = settings(config)
+    found = find_models(chosen)
+    while True:
+        models, idle = _model_set(config, found, chosen)
+        languages = (None, models.first) if at_start is None else at_start
+        names = dict.fromkeys(models.name_for(language) for language in languages)
+        try:
+            for name in names:
+                models.put(name)
+        except ModelUnavailable as unavailable:
+            models.close()
+            if chosen.model != AUTO or len(found.models) == 1:
+                raise
+            log.warning("a model cannot be used, others take its place: %s", unavailable)
+            found = found.without(name)
+            continue
+        engine = models.engine(name)
+        assert engine is not None
+        offered = [
+            OfferedModel(
+                name=model.name,
+                languages=model.languages,
+                hears=frozenset(code for code in model.languages if models.name_for(code) == model.name),
+                translates=model.translates,
+            )
+            for model in found.models
+        ]
+        return _Models(engine, models, idle, offered, bundled=all(model.bundled for model in found.models))
+
+
+def _model_set(config: Config, found: FoundModels, chosen: EngineSettings) -> tuple[ModelSet, IdleModels]:
+    """Make the set of the models that were found. None is loaded."""
+    by_name = {model.name: model for model in found.models}
+
+    def make_engine(name: str) -> Engine:
+        loaded = load_found(by_name[name], chosen)
+        idle.note(name, loaded.unmeasured)
+        return loaded.engine
+
+    known = [
+        KnownModel(model.name, model.languages, model.size, (model.sizes or FULL).longest_job) for model in found.models
+    ]
+    memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
+    models = ModelSet(known, make_engine, routes=found.routes, memory=memory)
+    unmeasured = [model.name for model in found.models if model.sizes is None]
+    idle = IdleModels(models, unload_s=config.model_idle_s, unmeasured=unmeasured)
+    return models, idle
 
 
 def with_aliases(offer: Offer, config: Config) -> Offer:
@@ -89,7 +176,7 @@ def with_aliases(offer: Offer, config: Config) -> Offer:
 
 def sandbox_offer() -> Offer:
     """The offer of the sandbox, which is the same on every node."""
-    return _offer(Loaded(ScriptedEngine()), None, None)
+    return _offer(_scripted(), None, None)
 
 
 def settings(config: Config) -> EngineSettings:
@@ -104,21 +191,20 @@ def settings(config: Config) -> EngineSettings:
 
 
 def _serve(
-    stack: ExitStack,
-    loaded: Loaded,
-    voices: tuple[VoiceDetector | None, SpeakerModels | None, TurnEndDetector | None],
+    opened: _Models,
+    recognisers: tuple[VoiceDetector | None, SpeakerModels | None, TurnEndDetector | None],
     isolation: Isolation,
     threads: Executor,
     *,
-    capacity: Capacity | None,
+    capacities: Mapping[str, Capacity],
     text: TextSettings,
 ) -> ServedEngine:
-    engine = loaded.engine
-    scheduler = stack.enter_context(closing(Scheduler(engine)))
-    voice, speakers, turn_ends = voices
+    models, router = opened.models, LanguageRouter(opened.models)
+    voice, speakers, turn_ends = recognisers
     batch = Batch(
-        engine=engine,
-        recogniser=scheduler,
+        engine=opened.engine,
+        recogniser=router,
+        models=models,
         voice=voice,
         isolation=isolation,
         threads=threads,
@@ -126,19 +212,24 @@ def _serve(
         text=text,
     )
     live = LiveEngine(
-        engine=engine.name,
-        model=engine.model,
-        recogniser=scheduler,
-        headroom=scheduler,
+        engine=opened.engine.name,
+        model=models.names[0],
+        models=models,
+        unmeasured=opened.idle.unmeasured,
+        recogniser=router,
+        headroom=models,
         voice=voice,
         speakers=speakers,
-        max_sessions=None if capacity is None else capacity.sessions,
-        speakers_load=0.0 if capacity is None else capacity.speakers_load,
+        capacities=capacities,
         text=text,
         turn_ends=turn_ends,
     )
-    offer = _offer(loaded, speakers, turn_ends)
-    return ServedEngine(batch=batch, live=live, offer=offer, statistics=scheduler.statistics)
+
+    def statistics() -> Mapping[str, SchedulerStatistics]:
+        return {name: scheduler.statistics() for name, scheduler in models.schedulers().items()}
+
+    offer = _offer(opened, speakers, turn_ends)
+    return ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics, idle=opened.idle)
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:
@@ -154,7 +245,7 @@ def read_swear_words(path: Path | None) -> frozenset[str] | None:
 
 def load_speaker_models() -> SpeakerModels | None:
     """Load the models that label speakers, or return None if they are not installed."""
-    if not installed():
+    if not SEGMENTATION.installed:
         return None
     try:
         return SpeakerModels()
@@ -174,20 +265,18 @@ def load_turn_ends() -> TurnEndDetector | None:
         return None
 
 
-def _offer(loaded: Loaded, speakers: SpeakerModels | None, turn_ends: TurnEndDetector | None) -> Offer:
-    """What clients may ask of the engine. If it has another model than the settings name, its jobs get a warning."""
-    engine = loaded.engine
-    offer = Offer(
-        engine=engine.name,
-        model=engine.model,
-        languages=frozenset(engine.languages),
-        translates=engine.translates,
-        speakers=speakers is not None or engine.name == SCRIPTED,
+def _offer(opened: _Models, speakers: SpeakerModels | None, turn_ends: TurnEndDetector | None) -> Offer:
+    """What clients may ask of the models."""
+    engine, offered = opened.engine.name, opened.offered
+    used = [model for model in offered if model.hears]
+    several = [model.translates for model in used if model.languages != ENGLISH]
+    return Offer(
+        engine=engine,
+        model=opened.models.names[0],
+        languages=opened.models.languages,
+        translates=bool(several) and all(several),
+        speakers=speakers is not None or engine == SCRIPTED,
         endpointing=(SILENCE,) if turn_ends is None else (SILENCE, SEMANTIC),
-        bundled=loaded.bundled,
+        bundled=opened.bundled,
+        models=tuple(offered),
     )
-    if loaded.instead_of is None:
-        return offer
-    used = f"{offer.model} ({offer.language_summary})"
-    message = f"recognised by the model {used}, because {loaded.instead_of} could not be loaded"
-    return replace(offer, warnings=({"code": "fallback_model", "message": message},))

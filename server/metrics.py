@@ -1,7 +1,7 @@
 """The Prometheus metrics of GET /metrics, with their names and descriptions."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -96,36 +96,42 @@ class ModelMetrics(Collector):
     """The work of the models, read from their schedulers when the page is requested."""
 
     def __init__(self) -> None:
-        self.statistics: dict[str, Callable[[], SchedulerStatistics]] = {}  # of each environment's model
+        self.statistics: dict[str, Callable[[], Mapping[str, SchedulerStatistics]]] = {}
+        """The statistics of each environment's loaded models, by model."""
         self.speakers_cpu_s: dict[str, Callable[[], float]] = {}  # of labelling each environment's speakers
 
     def collect(self) -> Iterable[Metric]:
-        kind = ["environment", "urgency"]
+        where = ["environment", "model"]
+        kind = [*where, "urgency"]
         windows = CounterMetricFamily("scribewire_model_windows", "Windows of audio heard", labels=kind)
         audio = CounterMetricFamily("scribewire_model_audio_seconds", "Audio in them", labels=kind)
         waited = CounterMetricFamily("scribewire_model_wait_seconds", "From request to call, all windows", labels=kind)
         busy = CounterMetricFamily("scribewire_model_busy_seconds", "Time of the model that they took", labels=kind)
-        where = ["environment"]
         calls = CounterMetricFamily("scribewire_model_calls", "Calls, each of one or more windows", labels=where)
         failures = CounterMetricFamily("scribewire_model_failures", "Calls that failed", labels=where)
         waiting = GaugeMetricFamily("scribewire_model_waiting", "Windows that wait for the model", labels=where)
         utilisation = GaugeMetricFamily("scribewire_model_utilisation", "Share of its time it works", labels=where)
-        behind = GaugeMetricFamily("scribewire_model_behind_seconds", "Longest wait of live windows", labels=where)
+        behind = GaugeMetricFamily(
+            "scribewire_model_behind_seconds", "Longest wait of live windows, for all models", labels=["environment"]
+        )
         for environment, statistics in self.statistics.items():
-            now = statistics()
-            for urgency, counts in now.work.items():
-                labels = [environment, urgency.name.lower()]
-                windows.add_metric(labels, counts.windows)
-                audio.add_metric(labels, counts.audio_s)
-                waited.add_metric(labels, counts.waited_s)
-                busy.add_metric(labels, counts.busy_s)
-            calls.add_metric([environment], now.calls)
-            failures.add_metric([environment], now.failures)
-            waiting.add_metric([environment], now.waiting)
-            utilisation.add_metric([environment], now.utilisation)
-            behind.add_metric([environment], now.behind_s)
+            loaded = statistics()
+            for model, now in loaded.items():
+                labels = [environment, model]
+                for urgency, counts in now.work.items():
+                    windows.add_metric([*labels, urgency.name.lower()], counts.windows)
+                    audio.add_metric([*labels, urgency.name.lower()], counts.audio_s)
+                    waited.add_metric([*labels, urgency.name.lower()], counts.waited_s)
+                    busy.add_metric([*labels, urgency.name.lower()], counts.busy_s)
+                calls.add_metric(labels, now.calls)
+                failures.add_metric(labels, now.failures)
+                waiting.add_metric(labels, now.waiting)
+                utilisation.add_metric(labels, now.utilisation)
+            behind.add_metric([environment], max((now.behind_s for now in loaded.values()), default=0.0))
         listening = CounterMetricFamily(
-            "scribewire_speakers_model_seconds", "Processor time of the models of voices, files and live", labels=where
+            "scribewire_speakers_model_seconds",
+            "Processor time of the models of voices, files and live",
+            labels=["environment"],
         )
         for environment, cpu_s in self.speakers_cpu_s.items():
             listening.add_metric([environment], cpu_s())

@@ -1,7 +1,6 @@
-"""Waits for an event with a time limit and for the first of several tasks; bounds rates."""
+"""Waits for an event with a time limit and for the first of several tasks."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -70,39 +69,3 @@ async def in_pace(pieces: AsyncIterator[bytes], *, window_s: float) -> AsyncIter
         if missing <= 0:
             left_s, missing = window_s, MIN_BYTES_S * window_s
         yield piece
-
-
-class TokenBucket:
-    """An allowance of *most*, refilled by *per_s* a second. It can be overdrawn."""
-
-    __slots__ = ("_at", "_left", "_most", "_per_s")
-
-    def __init__(self, *, most: float, per_s: float) -> None:
-        self._most = self._left = most
-        self._per_s = per_s
-        self._at = time.monotonic()
-
-    def take(self, price: float) -> float:
-        """Take *price*. Returns the seconds until the allowance is no longer overdrawn; 0 if it is not."""
-        now = time.monotonic()
-        self._left = min(self._most, self._left + (now - self._at) * self._per_s) - price
-        self._at = now
-        return max(0.0, -self._left / self._per_s)
-
-    def afford(self, price: float) -> bool:
-        """Take *price* if that does not overdraw the allowance. Returns whether it was taken."""
-        now = time.monotonic()
-        self._left = min(self._most, self._left + (now - self._at) * self._per_s)
-        self._at = now
-        if self._left < price:
-            return False
-        self._left -= price
-        return True
-
-    def give(self, price: float) -> None:
-        """Add *price* to the allowance."""
-        self._left = min(self._most, self._left + price)
-
-    def owed_s(self) -> float:
-        """The seconds until the allowance is no longer overdrawn; 0 if it is not."""
-        return self.take(0)

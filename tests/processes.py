@@ -4,8 +4,7 @@ import os
 import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -26,12 +25,6 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except FileNotFoundError:
         return True
-
-
-def await_true(claim: Callable[[], bool]) -> None:
-    """Wait until *claim* is true; pytest's timeout limits the wait."""
-    while not claim():
-        time.sleep(0.01)
 
 
 @contextmanager

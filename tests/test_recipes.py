@@ -17,6 +17,7 @@ import pytest
 
 from tests.server.receiving import ReceivedRequest, receiver
 from tests.server.running import CLIP, ROOT, Server, free_port, run_server, until_over
+from tests.waiting import until
 
 BLOCKS = re.findall(
     r"^```py\n(.*?)^```", (ROOT / "server" / "recipes.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
@@ -40,6 +41,14 @@ def operator_key(server: Server) -> Path:
     return server.data_dir / "operator-key"
 
 
+def answers(port: int) -> bool:
+    """Return whether somebody speaks HTTP at *port*."""
+    with contextlib.suppress(httpx.TransportError):
+        httpx.get(f"http://127.0.0.1:{port}")
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def start_receiver(secret: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Yield the address and the process of the receiver that the page prints."""
@@ -53,12 +62,7 @@ def start_receiver(secret: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]
         text=True,
     )
     try:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            with contextlib.suppress(httpx.TransportError):
-                httpx.get(f"http://127.0.0.1:{port}")
-                break
-            time.sleep(0.05)
+        until(lambda: answers(port))
         yield f"http://127.0.0.1:{port}/hook", process
     finally:
         process.kill()
@@ -82,15 +86,7 @@ def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(
         kind, job_id, text = process.stdout.readline().split(maxsplit=2)
         assert (kind, job_id) == ("job.completed", job["job_id"])
         assert text.strip() == until_over(client, job_id)["text"]
-        until = time.monotonic() + 20
-        while (state := delivery_state(client, job_id)) == "pending" and time.monotonic() < until:
-            time.sleep(0.1)
-    assert state == "delivered"
-
-
-def delivery_state(client: httpx.Client, job_id: str) -> str:
-    [delivery] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
-    return str(delivery["state"])
+        until(lambda: client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"][0]["state"] == "delivered")
 
 
 def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +159,8 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
     with start_ingest(server, key, "-re", "-stream_loop", "-1", "-i", str(CLIP)) as process:
         assert process.stdout is not None
         job_id = json.loads(process.stdout.readline())["job_id"]
-        record = client.get(f"/v1/jobs/{job_id}").json()
-        until = time.monotonic() + 60
-        while record["live"]["received_bytes"] < 5 * 32_000 and time.monotonic() < until:
-            time.sleep(0.2)
-            record = client.get(f"/v1/jobs/{job_id}").json()
+        path = f"/v1/jobs/{job_id}"
+        until(lambda: client.get(path).json()["live"]["received_bytes"] >= 5 * 32_000, max_s=60)
         leave(process)
         arrived = json.loads(process.stdout.read())
     record = until_over(client, job_id)

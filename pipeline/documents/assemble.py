@@ -1,11 +1,11 @@
 """Joins the chunks of one recording to its Transcript. Batch jobs and live sessions call it at their end."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pipeline.attribution import by_speaker, final_turns
 from pipeline.audio import RATE, seconds
+from pipeline.documents.spoken import doubtful_languages, probability_of, speech_by_language, without_only_language
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Transcript, Word
 
@@ -32,8 +32,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
 
     If a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
 
-    The language is that of the last chunk that has one. In a multilingual recording it is the language of most words,
-    and its probability is their share. Each note is kept once, in order of appearance.
+    The language is that of most speech. If only one was found, words and segments do not name it. Each note is kept
+    once, in order of appearance; one more says where a language is doubtful.
 
     Raises BrokenSequence if the chunks or words are out of order, or a word starts more than GRID after the end.
     """
@@ -42,6 +42,9 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     for channel in {segment.channel for segment in segments}:
         _check_order(word for segment in segments if segment.channel == channel for word in segment.words)
     segments.sort(key=lambda segment: segment.start)
+    spoken, doubts = speech_by_language(segments), doubtful_languages(segments)
+    sure = probability_of(next(iter(spoken), None), segments)
+    segments = without_only_language(segments)
     turns = final_turns(ordered)
     if turns is not None:
         clipped = (replace(turn, end=min(turn.end, duration)) for turn in turns)
@@ -51,9 +54,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
         (None, None),
     )
-    if spoken := Counter(word.language for segment in segments for word in segment.words if word.language is not None):
-        [(language, count)] = spoken.most_common(1)
-        probability = count / spoken.total()
+    if spoken:
+        language, probability = next(iter(spoken)), sure if sure is not None else probability
     return Transcript(
         segments=tuple(segments),
         duration=duration,
@@ -61,7 +63,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         language_probability=probability,
         engine=engine,
         model=model,
-        notes=tuple(dict.fromkeys(note for chunk in ordered for note in chunk.notes)),
+        notes=tuple(dict.fromkeys([note for chunk in ordered for note in chunk.notes] + doubts)),
+        languages=spoken,
         turns=turns,
     )
 

@@ -50,6 +50,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
         "duration": seconds(transcript.duration),
         "language": transcript.language,
         "language_probability": _round(transcript.language_probability),
+        **({"languages": language_objects(transcript.languages)} if transcript.languages else {}),
         "model": transcript.model,
         "engine": transcript.engine,
         "text": transcript.text,
@@ -108,6 +109,12 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         **({} if segment.language is None else {"language": segment.language}),
         **speaker_members(segment.channel, segment.voice),
     }
+
+
+def language_objects(spoken: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the languages that were found, given the length of the speech in each, with their shares of all speech."""
+    whole = sum(spoken.values()) or 1
+    return [{"language": language, "share": round(length / whole, 4)} for language, length in spoken.items()]
 
 
 def speaker_objects(transcript: Transcript) -> list[dict[str, Any]]:

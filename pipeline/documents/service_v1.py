@@ -32,7 +32,7 @@ class Word(Span, Spoken):
     probability: Probability
     heard: NotRequired[Annotated[Text, Meta(description="What was said, where numerals or replace changed it")]]
     redacted: NotRequired[Annotated[Literal[True], Meta(description="The word is a label in place of what was said")]]
-    language: NotRequired[Annotated[Language, Meta(description="In which it was said, where language was multi")]]
+    language: NotRequired[Annotated[Language, Meta(description="In which it was said, where several were found")]]
 
 
 class Segment(Span, Spoken):
@@ -72,6 +72,13 @@ class Speaker(TypedDict):
     seconds: Seconds
 
 
+class SpokenLanguage(TypedDict):
+    """A language that was found, and its share of the speech."""
+
+    language: Language
+    share: Probability
+
+
 class Turn(Span):
     """A stretch in which one speaker speaks."""
 
@@ -88,6 +95,9 @@ class ServiceV1(TypedDict):
     duration: Seconds
     language: Language | None
     language_probability: Probability | None
+    languages: NotRequired[
+        Annotated[list[SpokenLanguage], Meta(description="Those that were found, most speech first")]
+    ]
     model: Text
     engine: str
     text: str

@@ -42,6 +42,11 @@ def pack_chunk(chunk: Chunk) -> bytes:
                 {
                     "avg_logprob": _finite(segment.avg_logprob),
                     "no_speech_prob": _finite(segment.no_speech_prob),
+                    **(
+                        {}
+                        if segment.language_probability is None
+                        else {"language_probability": _finite(segment.language_probability)}
+                    ),
                     "words": [_array(word) for word in segment.words],
                 }
                 for segment in chunk.segments
@@ -98,7 +103,14 @@ def _segment(fields: dict[str, Any], channel: int | None) -> Segment:
     words = tuple(_word(*word) for word in _each(fields["words"]))
     if not words:
         raise ValueError("a segment without words")
-    return Segment(words, _real(fields["avg_logprob"]), _real(fields["no_speech_prob"]), channel)
+    sure = fields.get("language_probability")
+    return Segment(
+        words,
+        _real(fields["avg_logprob"]),
+        _real(fields["no_speech_prob"]),
+        channel,
+        language_probability=None if sure is None else _real(sure),
+    )
 
 
 def _word(  # noqa: PLR0917  arrays have no names

@@ -50,21 +50,21 @@ def serve(control: socket.socket) -> None:
     children: set[int] = set()
     mapped = _mapped_bytes()
     try:
-        while received := _receive(control):
+        while received := _next_order(control):
             line, descriptors = received
             match orjson.loads(line):
                 case {"start": order}:
                     answer = _fork(order, descriptors, control, mapped)
                     children |= set(answer.values())
-                case {"end": int(pid)} if pid in children:
+                case {"kill": int(pid)} if pid in children:
                     children.remove(pid)
-                    answer = {"exit": _end(pid)}
+                    answer = {"exit": _kill(pid)}
                 case _:
                     raise ValueError("no such order")
             control.sendall(orjson.dumps(answer) + b"\n")
     finally:
         for pid in children:
-            _end(pid)
+            _kill(pid)
 
 
 def _fork(order: dict[str, Any], descriptors: list[int], control: socket.socket, mapped: int) -> dict[str, int]:
@@ -81,7 +81,7 @@ def _fork(order: dict[str, Any], descriptors: list[int], control: socket.socket,
     return {"pid": pid} if pid > 0 else {}
 
 
-def _receive(control: socket.socket) -> tuple[bytes, list[int]] | None:
+def _next_order(control: socket.socket) -> tuple[bytes, list[int]] | None:
     """Return the next order and its descriptors, or None at the end. One order is sent at a time."""
     line, descriptors = b"", []
     while not line.endswith(b"\n"):
@@ -93,7 +93,7 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]] | None:
     return line, descriptors
 
 
-def _end(pid: int) -> int:
+def _kill(pid: int) -> int:
     """Kill the child if it still runs. Return its exit code, or minus the signal that ended it."""
     os.kill(pid, signal.SIGKILL)  # its number is not reused before it is waited for
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -153,7 +153,7 @@ class OpenRecording:
             if run is None:
                 yield self._silence(self._lead(frame))
             elif (hole := _hole(at_s, due_s)) or not run.takes(frame):
-                yield run.end()
+                yield run.flush()
                 yield self._silence(hole)
                 self._filled += hole > 0
                 run = None
@@ -161,9 +161,9 @@ class OpenRecording:
                 run = self._run(frame)
             begins_s = at_s if due_s is None or _is_off(at_s, due_s) else due_s
             due_s = None if begins_s is None else begins_s + frame.samples / frame.sample_rate
-            yield run.receive(frame)
+            yield run.resample(frame)
         if run is not None:
-            yield run.end()
+            yield run.flush()
 
     def _run(self, frame: AudioFrame) -> "MonoResampler | ChannelResampler":
         """Return the resampler for *frame* and all frames of its kind."""

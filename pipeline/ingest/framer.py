@@ -17,14 +17,14 @@ class Framer:
     def __init__(self) -> None:
         self._rest = np.zeros(0, np.float32)
 
-    def receive(self, samples: Samples) -> Windows:
+    def windows_of(self, samples: Samples) -> Windows:
         """Return the windows that *samples* complete; there may be none."""
         joined = np.concatenate((self._rest, samples))
         whole = len(joined) - len(joined) % WINDOW
         self._rest = joined[whole:].copy()  # a view would keep all of *joined* alive
         return joined[:whole].reshape(-1, WINDOW)
 
-    def end(self) -> tuple[Windows, int]:
+    def flush(self) -> tuple[Windows, int]:
         """Return the rest as one window padded with zeros, or no window, and how many samples are real."""
         rest, self._rest = self._rest, np.zeros(0, np.float32)
         padded = np.pad(rest, (0, -len(rest) % WINDOW))

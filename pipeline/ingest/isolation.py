@@ -159,7 +159,7 @@ class Isolation:
             try:
                 yield process
             finally:
-                process.end()
+                process.kill()
 
     def _fork(self, order: DecodeOrder, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
         """Fork a process; return its cell and its id. A cell that has died is replaced."""
@@ -199,9 +199,9 @@ class Decoding:
     def open(self) -> Probe:
         """Wait until the first frame is decoded, and return the facts about the recording."""
         if self._probe is None:
-            message = self._receive()
+            message = self._next_message()
             if not isinstance(message, Opened):
-                raise self._end_broken()
+                raise self._kill_broken()
             self._probe = message.probe
         return self._probe
 
@@ -209,38 +209,38 @@ class Decoding:
         """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate."""
         probe = self.open()
         while True:
-            match self._receive():
+            match self._next_message():
                 case Done(notes):
                     self.notes = notes
                     return
                 case Opened():
-                    raise self._end_broken()
+                    raise self._kill_broken()
                 case samples if not self._separate:
                     yield samples
                 case samples:
                     if len(samples) % probe.channels:
-                        raise self._end_broken()
+                        raise self._kill_broken()
                     yield samples.reshape(-1, probe.channels)
 
     def kill(self) -> None:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""
-        self._process.end()
+        self._process.kill()
 
-    def _receive(self) -> Opened | Samples | Done:
+    def _next_message(self) -> Opened | Samples | Done:
         """Return the next message. Raises the error in it, or the reason why the process ended without one."""
         try:
             message = self._process.message(self._wait_s)
         except MalformedMessage:
-            raise self._end_broken() from None
+            raise self._kill_broken() from None
         except EOFError:
-            raise _reason(self._process.end()) from None
+            raise _reason(self._process.kill()) from None
         if isinstance(message, Failed):
             raise message.error
         return message
 
-    def _end_broken(self) -> PipelineError:
+    def _kill_broken(self) -> PipelineError:
         """End a decoder that sent an invalid message, and return the error: the file must have broken it."""
-        self._process.end()
+        self._process.kill()
         return InvalidAudio("the decoder was broken by this file")
 
 
@@ -292,12 +292,12 @@ class _Process:
         kind, length = length_of(self._exactly(HEAD.size, wait_s))
         return unpack(kind, self._exactly(length, wait_s))
 
-    def end(self) -> int | None:
+    def kill(self) -> int | None:
         """Kill it if it still runs. Return its exit code, minus the signal that ended it, or None if unknown."""
         with self._lock:
             if not self._ended:
                 self._ended = True
-                self._exit = self._cell.end(self._pid)
+                self._exit = self._cell.kill(self._pid)
         return self._exit
 
     def _exactly(self, length: int, wait_s: float | None) -> bytearray:
@@ -305,7 +305,7 @@ class _Process:
         view = memoryview(data)
         while view:
             if not self._ready.poll(None if wait_s is None else wait_s * 1000):
-                self.end()
+                self.kill()
                 raise DecodeTimeout(f"no audio was decoded for {wait_s:g} s")
             count = os.readv(self._messages, [view])
             if count == 0:
@@ -358,10 +358,10 @@ class _Cell:
             answer += part
         return answer
 
-    def end(self, pid: int) -> int | None:
+    def kill(self, pid: int) -> int | None:
         """End a decoder and return its exit code, or None if its cell, and so the decoder, is gone."""
         try:
-            code: int = self.ask(orjson.dumps({"end": pid}) + b"\n")["exit"]
+            code: int = self.ask(orjson.dumps({"kill": pid}) + b"\n")["exit"]
         except ConnectionError:
             return None
         return code

@@ -1,7 +1,7 @@
 """Packs the speech of a file into decode jobs: parts of its audio, cut at silence. speech.py calls it.
 
-    for item in packer.receive(window, 0.93): ...   # one window after the other
-    for item in packer.end(): ...
+    for item in packer.pack(window, 0.93): ...   # one window after the other
+    for item in packer.flush(): ...
 
 A job contains spans of speech, the silence between them, and some silence before. The audio is not changed, so a time
 inside the job plus its start is a time of the file. A job ends at the first pause after *target*, at a pause longer
@@ -83,7 +83,7 @@ class Packer:
         self._paused: int | None = None  # where its last span ended, during a pause
         self._done = 0  # end of the last job, or of the silence reported after it
 
-    def receive(self, window: Samples, speech: float) -> list[Packed]:
+    def pack(self, window: Samples, speech: float) -> list[Packed]:
         """Return the items that the next window completes. Every window but the last has WINDOW samples."""
         packed: list[Packed] = []
         if self._start is not None and self._held.end + len(window) - self._start > self._options.longest:
@@ -96,7 +96,7 @@ class Packer:
         self._forget()
         return packed + self._report_silence()
 
-    def end(self) -> list[Packed]:
+    def flush(self) -> list[Packed]:
         """Return the open job, if any, and the length of the file."""
         packed = [job for event in self._segmenter.end() for job in self._follow(event)]
         if self._paused is not None:
@@ -218,7 +218,7 @@ class EvenPacker:
         self._held: list[Samples] = []
         self._count = self._start = 0
 
-    def receive(self, samples: Samples) -> Iterator[Packed]:
+    def pack(self, samples: Samples) -> Iterator[Packed]:
         """Yield the jobs that the next samples complete."""
         self._held.append(samples)
         self._count += len(samples)
@@ -228,7 +228,7 @@ class EvenPacker:
             self._held, self._count = [joined[self._length :]], self._count - self._length
             self._start += self._length
 
-    def end(self) -> Iterator[Packed]:
+    def flush(self) -> Iterator[Packed]:
         """Yield the last job, if anything is left, and the length of the file."""
         if self._count:
             yield DecodeJob(self._start, np.concatenate(self._held))

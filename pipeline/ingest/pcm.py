@@ -50,7 +50,7 @@ class PcmDecoder:
         self._polarity = Polarity(rate)
         self._resamplers = [] if rate == RATE else [Resampler(rate) for _ in range(channels if separate else 1)]
 
-    def receive(self, data: bytes) -> Samples:
+    def decode(self, data: bytes) -> Samples:
         """Return the samples that *data* completes and the filter releases."""
         data = self._rest + data
         whole = len(data) - len(data) % self._frame_bytes
@@ -61,9 +61,9 @@ class PcmDecoder:
             if not self._resamplers:
                 return frames
             columns = zip(self._resamplers, frames.T, strict=True)
-            return np.stack([one.receive(np.ascontiguousarray(column)) for one, column in columns], axis=1)
+            return np.stack([one.resample(np.ascontiguousarray(column)) for one, column in columns], axis=1)
         mono = values if self._channels == 1 else self._mix(values.reshape(-1, self._channels))
-        return self._resamplers[0].receive(mono) if self._resamplers else mono
+        return self._resamplers[0].resample(mono) if self._resamplers else mono
 
     def _mix(self, frames: Samples) -> Samples:
         """Return the mean of two channels."""
@@ -73,9 +73,9 @@ class PcmDecoder:
         mono: Samples = frames.mean(axis=1, dtype=np.float32)
         return mono
 
-    def end(self) -> Samples:
+    def flush(self) -> Samples:
         """Return what the filter still holds. An incomplete frame at the end is dropped."""
-        rests = [resampler.end() for resampler in self._resamplers]
+        rests = [resampler.flush() for resampler in self._resamplers]
         if self._separate:
             return np.stack(rests, axis=1) if rests else np.zeros((0, self._channels), np.float32)
         return rests[0] if rests else np.zeros(0, np.float32)

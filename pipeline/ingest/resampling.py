@@ -30,16 +30,16 @@ class Resampler:
         self._rate = rate
         self._mono = MonoResampler("flt", "mono", rate, block=1)
 
-    def receive(self, samples: Samples) -> Samples:
+    def resample(self, samples: Samples) -> Samples:
         if not len(samples):
             return samples
         frame = AudioFrame.from_ndarray(samples[np.newaxis, :], format="flt", layout="mono")
         frame.sample_rate = self._rate
-        return self._mono.receive(frame)
+        return self._mono.resample(frame)
 
-    def end(self) -> Samples:
-        """Return what the filter still holds. Nothing can be received after it."""
-        return self._mono.end()
+    def flush(self) -> Samples:
+        """Return what the filter still holds. Nothing can be resampled after it."""
+        return self._mono.flush()
 
 
 class MonoResampler:
@@ -74,14 +74,14 @@ class MonoResampler:
     def takes(self, frame: AudioFrame) -> bool:
         return kind_of(frame) == self._kind
 
-    def receive(self, frame: AudioFrame) -> Samples:
+    def resample(self, frame: AudioFrame) -> Samples:
         """Return the samples that the filter releases now."""
         frame.pts = None  # the queue refuses time stamps with gaps
         self._waiting.write(frame)
         self._count += frame.samples
         return self._pass_waiting() if self._count >= self._block else _NONE
 
-    def end(self) -> Samples:
+    def flush(self) -> Samples:
         """Return all remaining samples."""
         rest = self._pass_waiting() if self._count else _NONE
         self._graph.push(None)
@@ -135,11 +135,11 @@ class ChannelResampler:
     def takes(self, frame: AudioFrame) -> bool:
         return self._channels[0].takes(frame)
 
-    def receive(self, frame: AudioFrame) -> Samples:
-        return np.stack([channel.receive(frame) for channel in self._channels], axis=1)
+    def resample(self, frame: AudioFrame) -> Samples:
+        return np.stack([channel.resample(frame) for channel in self._channels], axis=1)
 
-    def end(self) -> Samples:
-        return np.stack([channel.end() for channel in self._channels], axis=1)
+    def flush(self) -> Samples:
+        return np.stack([channel.flush() for channel in self._channels], axis=1)
 
 
 def kind_of(frame: AudioFrame) -> tuple[str, str, int]:

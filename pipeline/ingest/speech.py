@@ -28,21 +28,21 @@ class SpeechPacker:
         self._framer, self._packer = Framer(), Packer(options or PackingOptions())
         self._level = level
 
-    def receive(self, samples: Samples) -> Iterator[Packed]:
+    def pack(self, samples: Samples) -> Iterator[Packed]:
         """Yield the items that the next samples complete. Passed items between jobs show the progress."""
-        windows = self._framer.receive(samples)
+        windows = self._framer.windows_of(samples)
         probabilities = self._vad(windows)
         if self._level is not None:
             self._level.receive(windows, probabilities)
         for window, speech in zip(windows, probabilities, strict=True):
-            yield from self._packer.receive(window, speech)
+            yield from self._packer.pack(window, speech)
 
-    def end(self) -> Iterator[Packed]:
+    def flush(self) -> Iterator[Packed]:
         """Yield the open job, if any, and the length of the recording."""
-        windows, real = self._framer.end()
+        windows, real = self._framer.flush()
         for window, speech in zip(windows, self._vad(windows), strict=True):
-            yield from self._packer.receive(window[:real], speech)
-        yield from self._packer.end()
+            yield from self._packer.pack(window[:real], speech)
+        yield from self._packer.flush()
 
 
 def packer_of(
@@ -58,5 +58,5 @@ def speech_jobs(
     """Yield the decode jobs of *audio* in order, with Passed items between them. Errors of *audio* are not caught."""
     packer = packer_of(vad, options)
     for samples in audio:
-        yield from packer.receive(samples)
-    yield from packer.end()
+        yield from packer.pack(samples)
+    yield from packer.flush()

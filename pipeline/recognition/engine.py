@@ -4,7 +4,7 @@ whisper.py implements it with a model, scripted.py without one for the sandbox a
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pipeline.audio import RATE, Samples
@@ -31,9 +31,14 @@ class DecodeRequest:
     turn: int | None = None  # where the turn begins, in a live stream; None: a part of a file
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
     hint: str = ""  # vocabulary that the user expects
+    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
     final: bool = True  # False: a partial, whose words are recognised again in a later request
     prefix: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
+
+    def in_language(self, language: str) -> "DecodeRequest":
+        """Return the request for speech in *language*, with the hint for that language."""
+        return replace(self, language=language, hint=self.own_hints.get(language, self.hint))
 
     @property
     def voiced_s(self) -> float:

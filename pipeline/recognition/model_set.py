@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.audio import LONGEST_JOB
 from pipeline.errors import EngineFailed, ModelUnavailable
+from pipeline.language_names import ENGLISH
 from pipeline.recognition.call_order import CallOrder
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.scheduler import Scheduler
-
-ENGLISH = "en"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class KnownModel:
     name: str  # as users see it
     languages: frozenset[str]
     size: int = 0  # about the memory that it takes, in bytes
+    longest_job: int = LONGEST_JOB  # the most samples of a file that it is asked for at once
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class _Place:
     model: KnownModel
     engine: Engine | None = None
     scheduler: Scheduler | None = None
+    stays: bool = False  # when it is idle
     used_at: float = 0.0
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -67,9 +69,21 @@ class ModelSet:
     def of(cls, engine: Engine) -> "ModelSet":
         """Return a set of one engine, which is loaded already."""
         models = cls([KnownModel(engine.model, frozenset(engine.languages))], lambda _: engine)
-        place = models._places[engine.model]
-        place.engine, place.scheduler = engine, Scheduler(engine, models.order)
+        models.put(engine.model)
         return models
+
+    def put(self, name: str) -> None:
+        """Load the model called *name* now, on this thread, and keep it loaded when it is idle.
+
+        Raises ModelUnavailable.
+        """
+        place = self._places[name]
+        place.engine = self._make_engine(name)
+        place.scheduler, place.stays = Scheduler(place.engine, self.order), True
+
+    def only(self, name: str) -> "OneModel":
+        """Return the model called *name* alone, for those that want no other."""
+        return OneModel(self, self._places[name].model)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,6 +103,24 @@ class ModelSet:
     def name_for(self, language: str | None) -> str:
         """Return the name of the model that hears *language*; None: the default."""
         return self._routes.get(language or "", next(iter(self._places)))
+
+    @property
+    def longest_job(self) -> int:
+        """The most samples of a file that may be asked for at once, whichever model hears them."""
+        hearing = {self.name_for(None), *self._routes.values()}
+        return min(self._places[name].model.longest_job for name in hearing)
+
+    @property
+    def idle_s(self) -> float:
+        """For how many seconds no model has had anything to do."""
+        if any(not scheduler.idle for scheduler in self.schedulers().values()):
+            return 0.0
+        return time.monotonic() - max(place.used_at for place in self._places.values())
+
+    def admit(self, growth: float = 1.0) -> None:
+        """Raise Overloaded unless the loaded models could take *growth* times the live windows of the last seconds."""
+        for scheduler in self.schedulers().values():
+            scheduler.admit(growth)
 
     def shows_itself(self, language: str) -> bool:
         """Whether the model of *language* knows no other one, so that its answers show whether that one is spoken."""
@@ -129,9 +161,12 @@ class ModelSet:
         return {name: place.scheduler for name, place in self._places.items() if place.scheduler is not None}
 
     def unload_idle(self, idle_s: float) -> list[str]:
-        """Unload the models that nobody has wanted for *idle_s* seconds, and return their names."""
+        """Unload the models that nobody has wanted for *idle_s* seconds, and return their names.
+
+        Those that were loaded with put() stay.
+        """
         since = time.monotonic() - idle_s
-        idle = [place for place in self._idle if place.used_at < since]
+        idle = [place for place in self._idle if place.used_at < since and not place.stays]
         for place in idle:
             _unload(place)
         return [place.model.name for place in idle]
@@ -154,6 +189,37 @@ class ModelSet:
             if self._memory is None or used + wanted.model.size <= self._memory:
                 return
             _unload(place)
+
+
+@dataclass(frozen=True, slots=True)
+class OneModel:
+    """One model of a set. It hears every language that it knows; it has what LanguageRouter needs of a ModelSet."""
+
+    models: ModelSet
+    model: KnownModel
+
+    @property
+    def languages(self) -> frozenset[str]:
+        return self.model.languages
+
+    @property
+    def first(self) -> str | None:
+        return ENGLISH if self.languages == {ENGLISH} else None
+
+    @property
+    def longest_job(self) -> int:
+        return self.model.longest_job
+
+    def shows_itself(self, language: str) -> bool:  # noqa: ARG002  RoutedModels gives the name
+        return len(self.languages) == 1
+
+    async def model_for(self, language: str) -> Scheduler:
+        if language not in self.languages:
+            raise EngineFailed(f"the model {self.model.name} does not hear {language}")
+        return await self.models.load(self.model.name)
+
+    async def detector(self) -> Scheduler | None:
+        return await self.models.load(self.model.name) if len(self.languages) > 1 else None
 
 
 def _unload(place: _Place) -> None:

@@ -1,6 +1,6 @@
 """Cuts the words of one decode job into segments, each a phrase for readers. pipeline/batch.py calls it for files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pipeline.audio import RATE
 from pipeline.language_profiles import SENTENCE_ENDS
@@ -13,7 +13,13 @@ SENTENCE_PAUSE = round(0.2 * RATE)  # enough after a full stop; less follows an 
 
 def phrases(result: RecognitionResult) -> tuple[Segment, ...]:
     """Return the words of *result* in order, cut at ends of sentences, long pauses and changes of the language."""
-    return tuple(Segment(tuple(run), result.avg_logprob, result.no_speech_prob) for run in _runs(result.words))
+    return tuple(segment_of(run, result) for run in _runs(result.words))
+
+
+def segment_of(words: Sequence[Word], result: RecognitionResult) -> Segment:
+    """Return *words* as a segment with the scores of *result*, the last answer about them."""
+    sure = result.language_probability if words[0].language in {result.language} - {None} else None
+    return Segment(tuple(words), result.avg_logprob, result.no_speech_prob, language_probability=sure)
 
 
 def without_end(text: str) -> str:

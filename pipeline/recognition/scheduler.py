@@ -112,6 +112,12 @@ class Scheduler:
         found: Mapping[str, float] = await self._submit(work)
         return found
 
+    async def run(self, work: Callable[[], RecognitionResult], *, tenant: str) -> RecognitionResult:
+        """Call *work*, which uses the engine, in a call of its own when no window that is more urgent waits."""
+        alone = Work(self, lambda _: [work()], None, object(), Urgency.BATCH, tenant, 0.0, time.monotonic())
+        result: RecognitionResult = await self._submit(alone)
+        return result
+
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the model could take *growth* times as many live windows as in the last seconds."""
         if self._hanging or self._order.behind_s * growth > LATE_S:

@@ -34,14 +34,14 @@ from pipeline.events import (
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.phrases import without_end
+from pipeline.recognition.phrases import segment_of, without_end
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
-from pipeline.words import Segment, Word, join_words
+from pipeline.words import Word, join_words
 
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
@@ -186,6 +186,7 @@ class StreamCore:
         fixed = self._options.language
         start = self._starts.choose(ask, None if fixed else self._heard)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
+        final = final or self._options.translates  # nothing of its text is decided
         decided_text = join_words(self._agreement.committed_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
@@ -195,7 +196,9 @@ class StreamCore:
             before=self._heard,
             detected=self._detected,
             turn=self._starts.edge,
+            task=self._options.task,
             hint=self._options.hint,
+            own_hints=self._options.own_hints,
             prefix="" if final else without_end(decided_text) if self._segment else decided_text,
             final=final,
             voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
@@ -301,7 +304,7 @@ class StreamCore:
                     until=self._audio_end(ask),
                     paused=ask.aim is Aim.FINAL,
                     doubted=self._language is None,
-                    held=self._language_is_open(result),
+                    held=self._options.translates or self._language_is_open(result),
                     opening=ask.opening,
                 )
             )
@@ -358,7 +361,7 @@ class StreamCore:
         if not self._segment:
             self._report_pending()
             return
-        segment = Segment(tuple(self._segment), result.avg_logprob, result.no_speech_prob)
+        segment = segment_of(self._segment, result)
         self._events.append(SegmentClosed(self.counts.segments, segment, forced))
         self.counts.segments += 1
         self.counts.forced += forced
@@ -388,6 +391,8 @@ class StreamCore:
     def _select_spoken(self, ask: WindowRequest, result: RecognitionResult) -> tuple[Word, ...]:
         """Return the words of *result* at places where somebody spoke, moved to the time of the speech."""
         start = max(self._starts.newest, self._window.start)
+        if self._options.translates:
+            return self._starts.select_of_turn(result.words)  # their times only show roughly where they were said
         voicing = Voicing(start, [one >= self._options.speech for one in self._window.speech(start, ask.end)])
         words = tuple(voicing.place(result.words))
         self.counts.unvoiced += len(result.words) - len(words)
@@ -396,7 +401,7 @@ class StreamCore:
     def _split_turn(self, at: int, language: str) -> bool:
         """End the first turn in the pause before *at*, where another language begins, if that is still possible."""
         turn = self._turns.first
-        if turn is None or not self._starts.edge < at < turn.voiced or at < self._agreement.end:
+        if turn is None or not turn.start < at < turn.voiced or at < self._agreement.end:
             return False
         before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
         self._turns.split_first(at, before[-1][1] if before else at)
@@ -422,10 +427,10 @@ class StreamCore:
             return
         probability = result.language_probability
         self._heard = result.language
-        if result.detected is None or probability is None:
+        if probability is None:
             return
-        self._detected = result.detected
-        enough = ask.aim is not Aim.PARTIAL or ask.voiced - result.detected[0] >= self._options.known_after
+        self._detected = result.detected or (self._starts.edge, ask.voiced)
+        enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._detected[0] >= self._options.known_after
         if result.language != self._language and enough and probability >= self._options.known:
             self._mixed = self._language is not None
             self._language = result.language

@@ -1,10 +1,12 @@
 """What a live session may set about its stream, and what the stream counts. Lengths are in samples."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.audio import LONGEST_JOB, position
 from pipeline.events import Warned
 from pipeline.recognition.agreement import AgreementOptions
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
 
@@ -16,7 +18,9 @@ class StreamOptions:
     language: str | None = None  # of all that is said; None: it is found turn by turn
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all
     before: str | None = None  # the language of the last turn before this stream goes on; None: nothing was said
+    task: str = TRANSCRIBE  # one of TASKS of engine.py
     hint: str = ""  # vocabulary the user expects
+    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
@@ -42,6 +46,11 @@ class StreamOptions:
     notes: tuple[Warned, ...] = ()  # for the reader, before anything else
     warn_if_quiet: bool = False  # the reader gets a warning of an input that stays very quiet ...
     one_of_several: bool = False  # ... but not of silence on one of several channels, where it is usual
+
+    @property
+    def translates(self) -> bool:
+        """Whether the text is a translation. It reorders words, so they are final at the end of their turn."""
+        return self.task == TRANSLATE
 
     def __post_init__(self) -> None:
         """Raise ValueError if a segment and the silence after it would not fit into one decode job."""

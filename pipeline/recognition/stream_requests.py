@@ -92,6 +92,8 @@ class RequestStarts:
         options, turn, committed = self._options, self._turn, self._in_same_language()
         length = options.partial if ask.aim is Aim.PARTIAL or self._near else options.final
         begin = max(self._edge, self._window.start)
+        if options.translates:  # words that were decided before could not be found in the answer
+            return max(begin, self._agreement.end)
         before = [word for word in committed if word.end <= turn.start]
         alone = self._alone or not before or turn.start - before[-1].end > options.apart
         earliest = begin if alone else max(before[0].start - options.lead, self._window.start)

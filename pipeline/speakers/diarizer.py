@@ -106,7 +106,7 @@ def find_all_voices(
             break  # each channel has somebody
         found[fullest] = find_voices(windows_by_channel[fullest], len(found[fullest]) - 1, several=several)
     named = {channel: name_voices(voices, options) for channel, voices in found.items()}
-    while sum(names.count(None) for _, names in named.values()) > options.room:
+    while sum(names.count(None) for _, names in named.values()) > options.most_unnamed:
         fullest = max(named, key=lambda channel: (len(named[channel][1]) > 1, named[channel][1].count(None)))
         voices, names = named[fullest]
         if len(names) == 1 or names[-1] is not None:
@@ -124,8 +124,8 @@ def name_voices(voices: Array, options: SpeakerOptions) -> tuple[Array, list[str
     if not len(voices) or not people:
         return voices, [None] * len(voices)
     likeness = voices @ np.array(list(people.values())).T
-    person = np.where((likeness.max(axis=1) >= KNOWN) | (options.room == 0), likeness.argmax(axis=1), -1)
+    person = np.where((likeness.max(axis=1) >= KNOWN) | (options.most_unnamed == 0), likeness.argmax(axis=1), -1)
     present = [(index, name) for index, name in enumerate(people) if index in person]
     known = [unit(voices[person == index].sum(axis=0)) for index, _ in present]
-    others = list(voices[person == -1][: options.room])
+    others = list(voices[person == -1][: options.most_unnamed])
     return np.array([*known, *others]), [*(name for _, name in present), *[None] * len(others)]

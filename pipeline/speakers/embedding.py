@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.frames import SIZE, unit
-from pipeline.speakers.lstm import lstm_model
-from pipeline.speakers.weights import ENCODER, read_tensors
+from pipeline.speakers.weights import read_encoder
 
 Array = NDArray[np.float32]
 
@@ -26,7 +25,6 @@ PIECE = 160
 
 _FFT = 400
 _MELS = 40
-_LAYERS = 3
 _HANN = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)).astype(np.float32)
 _BLOCK = 1000  # frames transformed at once: an hour at once would take a gigabyte
 _LOUDEST = 0.37  # the power in a frame of speech at -30 dBFS, to which quieter speech is raised as in training
@@ -56,13 +54,11 @@ class VoiceEncoder:
 
     def __init__(self) -> None:
         """Load the weights, which takes 0.1 s. Raises ModelUnavailable."""
-        tensors = read_tensors(ENCODER.read(), "model_state")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        model = lstm_model(tensors, _LAYERS)
-        self._session = onnxruntime.InferenceSession(model, sess_options=options, providers=["CPUExecutionProvider"])
-        self._weight = tensors["linear.weight"].T.copy()
-        self._bias = tensors["linear.bias"].copy()
+        self._session = onnxruntime.InferenceSession(
+            read_encoder(), sess_options=options, providers=["CPUExecutionProvider"]
+        )
 
     def __call__(self, voices: Sequence[Array]) -> list[Array]:
         """Return the embeddings of the pieces of each mel spectrum, of shape (pieces, SIZE).
@@ -82,8 +78,8 @@ class VoiceEncoder:
         frames = np.zeros((lengths.max(), len(pieces), _MELS), np.float32)
         for row, piece in enumerate(pieces):
             frames[: len(piece), row] = piece
-        (hidden,) = self._session.run(("hidden",), {"frames": frames, "lengths": lengths})
-        return unit(np.maximum(np.einsum("bi,io->bo", hidden[0], self._weight) + self._bias, 0))
+        (embeddings,) = self._session.run(None, {"frames": frames, "lengths": lengths})
+        return unit(embeddings)
 
 
 def piece_lengths(frames: int) -> NDArray[np.intp]:

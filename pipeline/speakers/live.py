@@ -3,12 +3,10 @@
     speakers = LiveSpeakers(models, SpeakerOptions(), {None: 0})
     label = speakers.label(word, None)        # of a word that becomes final now; it may be revised
     runs = speakers.listen({None: samples})   # on a thread; the words that have another label now
-    states = speakers.take_states()           # to store for a restart, after listen()
+    state = speakers.state()                  # to store for a restart, after listen()
     turns, runs = speakers.finish()           # all turns, and the final label of every word
 
-What is stored is all that the next window depends on, to the last bit (live_channel.py has the theory). So after a
-restart a stream goes on as if nothing had happened, and skips what comes again. Only words that no window has keep
-their labels.
+After a restart earlier words keep their labels, and voices that sound like those of the state have theirs.
 """
 
 from collections import Counter
@@ -21,9 +19,12 @@ from pipeline.audio import RATE, Samples
 from pipeline.speakers.diarizer import find_all_voices
 from pipeline.speakers.live_channel import Labels, LiveChannel
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.state import ChannelState, StateByChannel
+from pipeline.speakers.state import SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import SpeakerTurn, Word
+
+MOST_PAUSE = RATE // 2
+"""A pause between two words up to which a turn goes on."""
 
 _LAG = 60 * RATE  # words of one channel are final at most so much later than those of another
 
@@ -35,7 +36,7 @@ class LabelledWord:
     word: Word
     channel: int | None
     label: str | None
-    settled: bool = False  # a restart lost the audio around it, so its label stays
+    settled: bool = False  # its label stays, because its audio came before a restart
 
 
 class LiveSpeakers:
@@ -45,31 +46,31 @@ class LiveSpeakers:
         self,
         models: SpeakerModels | None,
         options: SpeakerOptions,
-        origins: Mapping[int | None, int | None],
+        origins: Mapping[int | None, int],
         words: Sequence[LabelledWord] = (),
-        states: StateByChannel | None = None,
+        state: SpeakerState | None = None,
     ) -> None:
-        """*origins* has the position at which the samples of each channel begin, None where none come any more.
+        """Label the words that follow *words*, which readers have.
 
-        Readers already have *words*.
-        *states* were stored before. Without *models* two speakers take turns by sentences.
+        *models* None: two speakers take turns by sentences.
+        *origins* has the position at which the samples of each channel begin.
+        *state* is what state() returned before a restart.
         """
-        states = states or {}
+        state = state or SpeakerState()
         self._models = models
         self._options = options
-        self._words = list(words)
+        self._words = [replace(one, settled=models is None or one.label is not None) for one in words]
         self._sentences: Counter[int | None] = Counter()
-        self._labels = Labels()
+        self._labels = Labels(state.next_label)
+        self._labels.skip(one.label for one in words)
         self._channels = {
-            channel: LiveChannel(models, channel, origin, self._labels, states.get(channel, ChannelState()))
+            channel: LiveChannel(
+                models, origin, labels=self._labels, options=options, earlier=state.voices.get(channel, {})
+            )
             for channel, origin in origins.items()
         }
-        if models is None or not all(channel.is_exact for channel in self._channels.values()):
-            self._labels.skip(one.label for one in words)
         if models is None:
             self._replay()
-        for one in words:
-            one.settled = models is None or not self._channels[one.channel].covers(one.word)
 
     def label(self, word: Word, channel: int | None) -> str | None:
         """Return the label of the next final word; None if no voice is known yet."""
@@ -95,7 +96,7 @@ class LiveSpeakers:
         borders: dict[int | None, int] = {}
         while ready := [name for name in samples if self._channels[name].is_ready]:
             for name in ready:  # second by second on all channels, because they share their labels
-                border = self._channels[name].listen(self._options)
+                border = self._channels[name].listen()
                 borders[name] = min(border, borders.get(name, border))
         if not borders:
             return []
@@ -112,18 +113,15 @@ class LiveSpeakers:
                     changed.append((number, label))
         return join_runs(reversed(changed))
 
-    def take_states(self, *, with_samples: bool = True) -> dict[int | None, ChannelState] | None:
-        """Return what is known now, with the lasting windows since the last call. None if nothing is new.
-
-        Without samples, which are those of the last 11 s, a stream goes on exactly if it hears them again.
-        """
-        if not any(channel.has_news for channel in self._channels.values()):
-            return None
-        return {name: channel.take_state(with_samples=with_samples) for name, channel in self._channels.items()}
+    def state(self) -> SpeakerState:
+        """Return what a restart needs. It has no audio."""
+        return SpeakerState(self._labels.next, {name: channel.voices() for name, channel in self._channels.items()})
 
     def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """Listen to the end; return the turns of all speakers and the runs of all words, [] where nobody spoke."""
-        turns: list[SpeakerTurn] = []
+        settled = [one for one in self._words if one.settled]
+        settled_to = {one.channel: one.word.end for one in settled}  # words of a channel are in order
+        turns = _turns_of(settled)
         if self._models is not None:
             for channel in self._channels.values():
                 channel.end()
@@ -131,9 +129,12 @@ class LiveSpeakers:
             for name, (voices, people) in find_all_voices(windows, self._options).items():
                 channel = self._channels[name]
                 channel.use(voices, people)
-                turns += [replace(turn, channel=name) for turn in channel.named_turns()]
-        settled = [one for one in self._words if one.settled]
-        turns += [word_turn(one.label, one.word, one.channel) for one in settled if one.label is not None]
+                start = settled_to.get(name, 0)
+                turns += [
+                    replace(turn, start=max(turn.start, start), channel=name)
+                    for turn in channel.named_turns()
+                    if turn.end > start
+                ]
         turns.sort(key=lambda turn: turn.start)
         times = SpeakerTimesByChannel(turns)
         labels = [times.speaker_of(one.word, one.channel) for one in self._words]
@@ -145,6 +146,22 @@ class LiveSpeakers:
             if one.label is not None and one.channel in self._channels:
                 self._channels[one.channel].give(self._sentences[one.channel] % 2, one.label)
                 self._sentences[one.channel] += _ends_sentence(one.word)
+
+
+def _turns_of(words: Sequence[LabelledWord]) -> list[SpeakerTurn]:
+    """Return the turns of words, which go on over pauses of up to MOST_PAUSE on their channel."""
+    turns: list[SpeakerTurn] = []
+    last: dict[int | None, int] = {}  # the index of the last turn on each channel
+    for one in words:
+        if one.label is None:
+            continue
+        turn, at = word_turn(one.label, one.word, one.channel), last.get(one.channel)
+        if at is not None and turns[at].speaker == one.label and turn.start - turns[at].end <= MOST_PAUSE:
+            turns[at] = replace(turns[at], end=max(turns[at].end, turn.end))
+        else:
+            last[one.channel] = len(turns)
+            turns.append(turn)
+    return turns
 
 
 def _ends_sentence(word: Word) -> bool:

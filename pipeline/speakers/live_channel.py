@@ -8,11 +8,10 @@ A label that readers know for one voice should not be given to another. So each 
 label it had first, and a voice found anew keeps the lowest label of which it has most seconds. A voice without one gets
 a new label, and its seconds become that label's. Two labels may turn out to be one person; then the lower label stays.
 
-Windows end at whole seconds of the stream, and turns and labels are found after each of them. So all depends on the
-audio alone: not on when words become final, nor on the pieces in which audio comes.
+After a restart nothing is left of the windows but the sound of each label's voice. A voice that is found then has the
+label of the voice that it resembles most, if it is like SAME.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -25,10 +24,12 @@ from pipeline.speakers.clustering import find_voices
 from pipeline.speakers.diarizer import name_voices
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.state import ChannelState
+from pipeline.speakers.state import Voices
 from pipeline.speakers.timeline import voice_turns
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import SpeakerTurn, Word, speaker_number
+
+Array = NDArray[np.float32]
 
 LIVE_STEP = 59
 """Frames, 1 s, from one window of a live stream to the next."""
@@ -45,16 +46,18 @@ RECENT = 12
 GROWTH = 1.05
 """The factor by which a recording grows until it is clustered anew. Below 20 s that is with every window."""
 
-_DECIDED = 3  # seconds after which it is decided whether somebody spoke in a second
+SAME = 0.8
+"""The cosine from which a voice after a restart is one from before it. Of 44 voices in two halves of a conversation all
+were so alike, of 75 pairs of two people 4 %."""
 
-_STORED_TURNS = 100  # the last ones; words that come again lie in the last few
+_DECIDED = 3  # seconds after which it is decided whether somebody spoke in a second
 
 
 class Labels:
     """Gives out S1, S2, ..., each once in a session."""
 
-    def __init__(self) -> None:
-        self.next = 1
+    def __init__(self, first: int = 1) -> None:
+        self.next = first
 
     def take(self) -> str:
         self.next += 1
@@ -69,43 +72,31 @@ class LiveChannel:
     """The voices of one channel."""
 
     def __init__(
-        self, models: SpeakerModels | None, name: int | None, origin: int | None, labels: Labels, state: ChannelState
+        self,
+        models: SpeakerModels | None,
+        origin: int,
+        *,
+        labels: Labels,
+        options: SpeakerOptions,
+        earlier: Voices,
     ) -> None:
-        """Continue from *state*. Samples come from *origin* on; those that *state* does not need are skipped.
-
-        If *origin* is None, no samples come any more.
-        """
-        over, origin = origin is None, state.end if origin is None else origin
+        """Samples come from position *origin* on. *earlier* has the voices that had labels before a restart."""
         self._models = models
-        self._name = name
         self._labels = labels
-        labels.next = max(labels.next, state.next_label)
-        by_start = {window.start: window for window in [*state.lasting, *state.newest]}
-        self.windows = [by_start[start] for start in sorted(by_start)]
-        lost = max(0, origin - state.end)
-        self.is_exact = not lost
-        """Whether all continues as it would have without a restart."""
-        if lost < LENGTH:
-            self._begin, self._buffer = state.begin, [state.samples, np.zeros(lost, np.float32)]
-            self._received, self._analysed_to = state.end + lost, state.analysed_to
-        else:
-            self._begin, self._buffer = origin, []  # from where on samples are kept, and these
-            self._received, self._analysed_to = origin, max(state.analysed_to, -(-origin // SECOND) * SECOND)
-        self._skipping = self._received - origin  # samples that come again
-        self._first = -(-self._begin // STEP)  # the first frame of the samples
-        self._unheard = [*_gaps(self.windows, self._begin), (self._received - lost, self._received)]
-        if over:  # words soon after the last window have the nearest speaker; labels of later ones know more
-            near = 2 * SECOND if self.windows else 0
-            self._unheard.append((max(self._received, self._analysed_to) + near, sys.maxsize))
-        self._clustered = state.clustered  # the length of what was heard when the voices were found
-        self._voices = state.voices if state.clustered else None
-        self._names = dict(state.names)  # by voice, until all is clustered anew
-        self._turns = list(state.turns)  # the speaker is the number of the voice
+        self._options = options
+        self._earlier = earlier
+        self.windows: list[Window] = []
+        self._begin, self._buffer = origin, list[Samples]()  # from where on samples are kept, and these
+        self._first = -(-origin // STEP)  # the first frame of the samples
+        self._received = origin
+        self._analysed_to = -(-origin // SECOND) * SECOND  # where the last window ends
+        self._clustered = 0  # the length of what was heard when the voices were found
+        self._voices: Array | None = None  # (voices, SIZE)
+        self._names: dict[int, str] = {}  # by voice, until all is clustered anew
+        self._turns: list[SpeakerTurn] = []  # the speaker is the number of the voice
         self._known = (SpeakerTimes(self._turns), self._names)  # replaced as one
-        self._first_labels = list(state.first_labels)
-        self._lasting: list[Window] = []  # to store
-        self._place = state.lasting[-1].place if state.lasting else -1  # of the last window that was to store
-        self._stored_to = self._received
+        self._first_labels: list[int] = []
+        """The number of the label that each second had first; 0 for a known person, an earlier label or nobody."""
 
     # --- words -------------------------------------------------------------------------------------------------------
 
@@ -125,56 +116,29 @@ class LiveChannel:
         """Give a voice this label, unless it has one."""
         self._names.setdefault(voice, label)
 
-    def covers(self, word: Word) -> bool:
-        """Return whether the windows have the middle of a word, or the samples that come now."""
-        middle = (word.start + word.end) // 2
-        return not any(start <= middle < end for start, end in self._unheard)
-
     def named_turns(self) -> list[SpeakerTurn]:
         return [replace(turn, speaker=self._names[int(turn.speaker)]) for turn in self._turns]
 
-    # --- what a restart needs ----------------------------------------------------------------------------------------
-
-    @property
-    def has_news(self) -> bool:
-        return self._received > self._stored_to
-
-    def take_state(self, *, with_samples: bool) -> ChannelState:
-        """Return what is known now, with the lasting windows since the last call."""
-        lasting, self._lasting = self._lasting, []
-        self._stored_to = self._received
-        state = ChannelState(
-            begin=self._begin,
-            lasting=lasting,
-            newest=self.windows[-1 - FRESH :],
-            analysed_to=self._analysed_to,
-            clustered=self._clustered,
-            names=dict(self._names),
-            next_label=self._labels.next,
-            turns=self._turns[-_STORED_TURNS:],
-            first_labels=np.array(self._first_labels, np.uint16),
-        )
+    def voices(self) -> dict[str, Array]:
+        """Return the newest voice of each label. Known people have none."""
+        voices = dict(self._earlier)
         if self._voices is not None:
-            state = replace(state, voices=self._voices)
-        if with_samples and self._buffer:
-            state = replace(state, samples=np.concatenate(self._buffer))
-        return state
+            voices |= {name: self._voices[voice] for voice, name in self._names.items() if speaker_number(name)}
+        return voices
 
     # --- audio -------------------------------------------------------------------------------------------------------
 
     def receive(self, samples: Samples) -> None:
         """Take the next samples."""
-        skipped = min(self._skipping, len(samples))
-        self._skipping -= skipped
-        self._received += len(samples) - skipped
-        self._buffer.append(samples[skipped:].astype(np.float16).astype(np.float32))  # as they are stored
+        self._received += len(samples)
+        self._buffer.append(samples)
 
     @property
     def is_ready(self) -> bool:
         """Whether there are samples for the next window."""
         return self._received - self._analysed_to >= SECOND
 
-    def listen(self, options: SpeakerOptions) -> int:
+    def listen(self) -> int:
         """Analyse the next second. Return the position after which turns were found anew, -1 if all were."""
         self._analyse(self._analysed_to + SECOND)
         if self._voices is not None and self._length < self._clustered * GROWTH:
@@ -182,8 +146,9 @@ class LiveChannel:
         else:
             border = -1
             self._clustered = self._length
-            voices = find_voices(self.windows, options.most, provisional=True, several=len(options.known) > 1)
-            self.use(*name_voices(voices, options))
+            several = len(self._options.known) > 1
+            voices = find_voices(self.windows, self._options.most, provisional=True, several=several)
+            self.use(*name_voices(voices, self._options))
         self._remember_labels()
         return border
 
@@ -192,15 +157,35 @@ class LiveChannel:
         if self._received > self._analysed_to:
             self._analyse(self._received)
 
-    def use(self, voices: NDArray[np.float32], people: Sequence[str | None]) -> None:
+    def use(self, voices: Array, people: Sequence[str | None]) -> None:
         """Find all turns of these voices. A voice without a name in *people* keeps its label, if it has one."""
         self._voices = voices
         found = voice_turns(self.windows, voices, self._analysed_to)
         names = {voice: name for voice, name in enumerate(people) if name is not None}
+        names |= self._earlier_labels(voices, names)
         turns = [SpeakerTurn(str(turn.voice), turn.start, turn.end) for turn in found]
         self._set_turns(
             turns, names | _inherit(_speaking_times(turns, len(self._first_labels)), self._first_labels, names)
         )
+
+    def _earlier_labels(self, voices: Array, names: Mapping[int, str]) -> dict[int, str]:
+        """Return the labels that voices without a name had before a restart.
+
+        Each goes to the one voice that is most alike. Voices for which there is no other label left share one.
+        """
+        free = [voice for voice in range(len(voices)) if voice not in names]
+        if not free or not self._earlier:
+            return {}
+        labels = list(self._earlier)
+        likeness = voices[free] @ np.array(list(self._earlier.values())).T
+        found: dict[int, str] = {}
+        for row, column in zip(*np.unravel_index(np.argsort(-likeness, axis=None), likeness.shape), strict=True):
+            if likeness[row, column] >= SAME and free[row] not in found and labels[column] not in found.values():
+                found[free[row]] = labels[column]
+        left = [row for row, voice in enumerate(free) if voice not in found]
+        for row in left[max(0, self._options.most_unnamed - len(labels)) :]:
+            found[free[row]] = labels[int(likeness[row].argmax())]
+        return found
 
     @property
     def _length(self) -> int:
@@ -245,7 +230,8 @@ class LiveChannel:
         owners = _owners(_speaking_times([turn for turn in self._turns if turn.end > first * SECOND], until))
         for second in range(first, until):
             if not self._first_labels[second] and owners[second] >= 0:
-                self._first_labels[second] = speaker_number(self._names[int(owners[second])])
+                label = self._names[int(owners[second])]
+                self._first_labels[second] = 0 if label in self._earlier else speaker_number(label)
 
     def _analyse(self, end: int) -> None:
         """Analyse the window that ends at *end*. It replaces the last window if both begin with the samples."""
@@ -257,26 +243,11 @@ class LiveChannel:
         before = self.windows[-1] if self.windows else None
         if before is not None and before.start == start == self._first:
             self.windows.pop()
-        elif before is not None and before.place > self._place:
-            self._lasting.append(before)
-            self._place = before.place
         self.windows.append(self._models.listen(self._buffer[0][: end - start * STEP], start, before))
         self._analysed_to = end
         at = len(self.windows) - 1 - FRESH
         if at > 0 and self.windows[at].place == self.windows[at - 1].place:
             del self.windows[at]
-
-
-def _gaps(windows: Sequence[Window], origin: int) -> list[tuple[int, int]]:
-    """Return from where to where before *origin* no window reaches."""
-    gaps: list[tuple[int, int]] = []
-    reached = 0
-    spans = [(window.start * STEP, (window.start + len(window.speech)) * STEP) for window in windows]
-    for start, end in [*spans, (origin, origin)]:
-        if start > reached:
-            gaps.append((reached, start))
-        reached = max(reached, end)
-    return gaps
 
 
 def _speaking_times(turns: Sequence[SpeakerTurn], seconds: int) -> NDArray[np.int32]:

@@ -24,6 +24,6 @@ class SpeakerOptions:
     known: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # the voice of each known person
 
     @property
-    def room(self) -> int:
+    def most_unnamed(self) -> int:
         """How many voices there may be that have no name."""
         return max(0, self.most - len(self.known))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import Samples
 from pipeline.speakers.frames import LENGTH
-from pipeline.speakers.weights import SEGMENTATION
+from pipeline.weights import SEGMENTATION
 
 Array = NDArray[np.float32]
 

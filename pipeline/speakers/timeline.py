@@ -21,9 +21,6 @@ TWO_SPEAK = 1.2
 ALIKE_BY = 0.04
 """A piece of a turn goes to another voice than the rest of its local voice if its cosine is higher by this."""
 
-CHANGE = 0.1
-"""The cost of a change of voice between two pieces of a turn, as cosine times seconds."""
-
 SOUNDS_S = 0.6
 """A turn shorter than this has the voice of its local voice, whatever it sounds like."""
 
@@ -94,34 +91,14 @@ def _owners(window: Window, voices: Array) -> dict[int, NDArray[np.intp]]:
         for turn in turns:
             if turn.seconds < SOUNDS_S:
                 continue
-            lengths = np.array([[piece.seconds] for piece in turn.pieces], np.float32)
             scores = np.array([piece.embedding for piece in turn.pieces]) @ voices.T
             scores[:, voice] += ALIKE_BY
             start = max(0, turn.first - _MARGIN)
-            for piece, owner in zip(turn.pieces, best_path(scores * lengths, CHANGE), strict=True):
+            for piece, owner in zip(turn.pieces, scores.argmax(axis=1), strict=True):
                 end = piece.after + (_MARGIN if piece is turn.pieces[-1] else 0)
                 owners[local][start:end] = owner
                 start = end
     return owners
-
-
-def best_path(scores: Array, change: float) -> list[int]:
-    """Return a column for each row of *scores*, so that the sum of scores, less *change* for each change, is greatest.
-
-    There is at least one row. This is Viterbi's algorithm: the best way to a column comes from the best ways to the row
-    before.
-    """
-    total = scores[0]
-    came_from: list[NDArray[np.intp]] = []
-    for row in scores[1:]:
-        best = int(total.argmax())
-        stays = total >= total[best] - change
-        came_from.append(np.where(stays, np.arange(len(total)), best))
-        total = np.where(stays, total, total[best] - change) + row
-    path = [int(total.argmax())]
-    for columns in reversed(came_from):
-        path.append(int(columns[path[-1]]))
-    return path[::-1]
 
 
 def _speakers_of_frames(speech: Array, people: Array) -> NDArray[np.bool_]:

@@ -4,7 +4,7 @@ pipeline/session.py and pipeline/batch.py call it, and pass on its result only. 
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline.events import (
@@ -26,8 +26,10 @@ NUMBER_WORDS_UNKNOWN = "number_words_unknown"
 class TextRewriter:
     """Turns events into those that readers may see. A segment is closed when none of its words is held."""
 
-    def __init__(self, stage: TextStage) -> None:
+    def __init__(self, stage: TextStage, *, one_language: bool = False) -> None:
+        """*one_language*: all text is in the language of the *stage*, whatever is spoken, as in a translation."""
         self.stage = stage
+        self._one_language = one_language
         self._closing: deque[SegmentClosed] = deque()
         self._words: dict[int, list[Word]] = {}  # by segment, those that were committed
         self._index = 0
@@ -39,7 +41,7 @@ class TextRewriter:
 
         All words before the position *decided* have come. *language* is the known or guessed language of the words.
         """
-        rewritten = [] if language is None else list(self._emit(self.stage.change_language(language)))
+        rewritten = list(self._emit(self._change_language(language)))
         rewritten += [shown for event in events for shown in self._take(event)]
         return [*rewritten, *self._emit(self.stage.reach(decided)), *self._warn()]
 
@@ -63,7 +65,7 @@ class TextRewriter:
                     self._shown = bool(words)
                     yield replace(event, words=words)
             case LanguageDetected():
-                yield from self._emit(self.stage.change_language(event.language))
+                yield from self._emit(self._change_language(event.language))
                 yield event
             case _:
                 yield event
@@ -75,8 +77,11 @@ class TextRewriter:
         return [Warned(NUMBER_WORDS_UNKNOWN, without_number_words(language)) for language in unknown]
 
     def _add(self, word: Word, segment: int) -> list[Placed]:
-        decided = [] if word.language is None else self.stage.change_language(word.language)
-        return decided + self.stage.add(word, segment)
+        return [*self._change_language(word.language), *self.stage.add(word, segment)]
+
+    def _change_language(self, language: str | None) -> Sequence[Placed]:
+        """Note the language of the words that follow, if it is known. Return what is decided because of it."""
+        return () if language is None or self._one_language else self.stage.change_language(language)
 
     def _emit(self, decided: Iterable[Placed]) -> Iterator[Event]:
         """Yield the decided words by segment, and the end of each segment that is complete."""
@@ -121,8 +126,9 @@ def without_number_words(language: str) -> str:
 class SegmentRewriter:
     """Passes the segments of a file through the text stage."""
 
-    def __init__(self, stage: TextStage) -> None:
-        self._rewriter = TextRewriter(stage)
+    def __init__(self, stage: TextStage, *, one_language: bool = False) -> None:
+        """See TextRewriter."""
+        self._rewriter = TextRewriter(stage, one_language=one_language)
         self._stage = stage
         self._count = 0
 

@@ -1,21 +1,18 @@
-"""The numbers of limits.toml, and the arithmetic of rate windows and calendar windows. Nothing here reads the clock.
+"""The numbers of limits.toml, and the arithmetic of calendar windows. Nothing here reads the clock.
 
 Instants are milliseconds since 1970 UTC.
 """
 
 import tomllib
-from collections import Counter, deque
-from collections.abc import Collection, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from server.model.accounts import Plan, WindowUse
+from server.model.accounts import Plan
 from server.model.errors import BadLimits
 
-MINUTE_MS = 60_000
 HOUR_S = 3600
 HOUR_MS = HOUR_S * 1000
 HOURS_KEPT = 4  # whose day and month are in memory, because every request needs those of the present hour
@@ -23,7 +20,6 @@ DAY_S = 24 * HOUR_S
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 
 # --- the numbers -------------------------------------------------------------------------------------------------
@@ -174,102 +170,7 @@ def _number(where: str, kind: object, value: object) -> object:
     return value
 
 
-# --- windows -----------------------------------------------------------------------------------------------------
-
-
-class SlidingWindow:
-    """The instants of one client's requests in the last minute: at most *limit* within any 60 s.
-
-    (A bucket that refills at intervals would allow up to twice the limit around a refill.) Refused requests are not
-    counted, so a client that keeps trying is admitted as soon as one that waits.
-    """
-
-    def __init__(self) -> None:
-        self._instants: deque[int] = deque()
-
-    def hit(self, now: int, limit: int) -> WindowUse:
-        """Count a request at *now* if it fits.
-
-        If the clock has gone back, the last request's time is used. If it has gone back by more than a minute, counting
-        begins anew: otherwise nobody could ask for anything before the clock has caught up.
-        """
-        now = self._forget(now)
-        allowed = len(self._instants) < limit
-        if allowed:
-            self._instants.append(now)
-        return self._window_use(now, limit, allowed=allowed)
-
-    def look(self, now: int, limit: int) -> WindowUse:
-        """The state of the window, without counting a request."""
-        now = self._forget(now)
-        return self._window_use(now, limit, allowed=len(self._instants) < limit)
-
-    def idle(self, now: int) -> bool:
-        """Whether the window is empty and can be forgotten."""
-        self._forget(now)
-        return not self._instants
-
-    def _forget(self, now: int) -> int:
-        if self._instants and now < self._instants[-1] - MINUTE_MS:
-            self._instants.clear()
-        if self._instants:
-            now = max(now, self._instants[-1])
-        while self._instants and self._instants[0] <= now - MINUTE_MS:
-            self._instants.popleft()
-        return now
-
-    def _window_use(self, now: int, limit: int, *, allowed: bool) -> WindowUse:
-        used = len(self._instants)
-        # If the limit was lowered meanwhile, more than one request must leave the window before the next fits.
-        leaves = self._instants[max(0, used - limit)] if limit > 0 and used else now
-        return WindowUse("minute", limit, used, MINUTE_MS // 1000, leaves + MINUTE_MS, allowed)
-
-
-class RateTable:
-    """One SlidingWindow for each client of the last minute. Idle ones are removed whenever the table has doubled.
-
-    So it has at most SMALLEST windows, or twice as many as there are clients in a minute.
-    """
-
-    SMALLEST = 1024
-
-    def __init__(self) -> None:
-        self._windows: dict[str, SlidingWindow] = {}
-        self._sweep_at = self.SMALLEST
-
-    def hit(self, subject: str, *, now: int, limit: int) -> WindowUse:
-        """Count a request of *subject* at *now* if it fits."""
-        if len(self._windows) >= self._sweep_at:
-            self._windows = {subject: window for subject, window in self._windows.items() if not window.idle(now)}
-            self._sweep_at = max(self.SMALLEST, 2 * len(self._windows))
-        return self._windows.setdefault(subject, SlidingWindow()).hit(now, limit)
-
-    def look(self, subject: str, *, now: int, limit: int) -> WindowUse:
-        """The state of *subject*'s window, without counting a request."""
-        return self._windows.get(subject, SlidingWindow()).look(now, limit)
-
-    def __len__(self) -> int:
-        return len(self._windows)
-
-
-class Tally(Counter[K]):
-    """Counts things by name. A name whose count reaches 0 is removed, so that the tally does not grow."""
-
-    def leave(self, name: K) -> None:
-        """Subtract one."""
-        left = self.pop(name) - 1
-        if left:
-            self[name] = left
-
-    @contextmanager
-    def adding(self, *names: K) -> Iterator[None]:
-        """Count each of *names* once more while the block lasts."""
-        self.update(names)
-        try:
-            yield
-        finally:
-            for name in names:
-                self.leave(name)
+# --- calendar windows ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,11 +22,13 @@ from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition import turn_end
+from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.fitting import bundled_speech
-from pipeline.recognition.engines.load import choose, load
-from pipeline.speakers import weights
+from pipeline.recognition.engines.load import find_models, load_found
+from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.speakers.options import INSTALL
+from pipeline.weights import INSTALLED, SEGMENTATION
 from server.capacity import measure, write
 from server.commands.models import pull_hint, speaker_summary
 from server.commands.opening import node_name, open_storage
@@ -78,7 +80,7 @@ def _machine(_config: Config) -> Finding:
 
 
 def _data_folder(config: Config) -> Finding:
-    """Check that the data folder can be used and has room, and in a cluster the database and the bucket."""
+    """Check that the data folder can be used and has free space, and in a cluster the database and the bucket."""
     storage = open_storage(config, node=node_name(config), check_bucket=True)
     asyncio.run(storage.close())
     free = shutil.disk_usage(config.data_dir).free
@@ -130,20 +132,24 @@ def _no_model(config: Config) -> Finding:
     return Finding(f"not loaded: the roles {', '.join(sorted(config.roles))} leave hearing to other nodes")
 
 
-def _bundled_model(_config: Config) -> Finding:
-    """Check that the bundled model is installed and unchanged."""
-    if models.bundled_is_sound():
-        return Finding(f"{models.BUNDLED}, as published")
-    detail = f"{models.BUNDLED}, not what was published: install it again with scripts/setup model"
-    return Finding(detail, well=False)
+def _bundled_models(_config: Config) -> Finding:
+    """Check that the bundled models are installed and unchanged."""
+    missing = [folder for name, folder in INSTALLED.items() if models.bundled_folder(name) is None]
+    here = [name for name in INSTALLED if models.bundled_folder(name) is not None]
+    details = [f"{folder.name} is not installed: {folder.install}" for folder in missing]
+    damaged = [name for name in here if not models.bundled_is_sound(name)]
+    details += [f"{name} is not what was published: {INSTALLED[name].install}" for name in damaged]
+    if sound := [name for name in here if name not in damaged]:
+        details.insert(0, f"{' and '.join(sound)}, as published")
+    return Finding("; ".join(details), well=not damaged and bool(here))
 
 
 def _speakers(_config: Config) -> Finding:
     """Check that the models for labelling speakers are unchanged. A server works without them."""
-    if not weights.installed():
+    if not SEGMENTATION.installed:
         return Finding(speaker_summary())
-    if broken := weights.damaged_files():
-        return Finding(f"{', '.join(broken)} is damaged: {INSTALL}", well=False)
+    if SEGMENTATION.damaged:
+        return Finding(f"{SEGMENTATION.file} is damaged: {INSTALL}", well=False)
     return Finding(f"{speaker_summary()}; the models are as published")
 
 
@@ -161,35 +167,53 @@ def _engine(config: Config) -> Finding:
     with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
         engine = engines["production"]
         heard, offer = asyncio.run(transcribe_sample(engine, tenant="doctor")), engine.offer
-        said = [warning["message"] for warning in offer.warnings] + [pull_hint()] * offer.bundled
-        detail = f'{offer.engine}, model {offer.model} ({offer.language_summary}), heard "{heard}"'
+        said = [warning["message"] for warning in offer.warnings] + [pull_hint(offer)] * offer.bundled
+        detail = f'{offer.engine}, model {offer.hearing} ({offer.language_summary}), heard "{heard}"'
         return Finding("; ".join([detail, *said]), well=bool(heard))
 
 
 def _windows(config: Config) -> Finding:
-    """Report the shortest windows for this model. Measures them if they are unknown."""
-    loaded = choose(settings(config))
-    with closing(loaded.engine):
-        if loaded.unmeasured is not None:
-            loaded.unmeasured.run()
-        sizes = getattr(loaded.engine, "sizes", None)
-    if sizes is None:
+    """Report the shortest windows for each model. Measures those that are unknown."""
+    if config.engine == SCRIPTED:
         return Finding("not of this engine's kind")
-    live = f"at least {sizes.partial_s} s for partials, {sizes.final_s} s for finals"
-    return Finding(f"{live}; files are cut into jobs of at most {sizes.job_s} s")
+    found: list[str] = []
+    for model in find_models(settings(config)).models:
+        sizes = model.sizes
+        if sizes is None:
+            loaded = load_found(model, settings(config))
+            with closing(loaded.engine):
+                assert loaded.unmeasured is not None
+                sizes = loaded.unmeasured.run()
+        live = f"at least {sizes.partial_s} s for partials, {sizes.final_s} s for finals"
+        found.append(f"{model.name}: {live}; files are cut into jobs of at most {sizes.job_s} s")
+    return Finding("\n".join(found))
 
 
 def _capacity(config: Config) -> Finding:
     """Measure how many live sessions this machine carries, and store that for the server, which refuses more."""
-    with closing(load(settings(config))) as engine:
-        english = [clip.samples for clip in bundled_speech() if clip.language == "en"]
-        capacity = measure(engine, np.concatenate(english), load_speaker_models())
+    english = [clip.samples for clip in bundled_speech() if clip.language == "en"]
+    speakers, capacities = load_speaker_models(), []
+    for make_engine in _engines(config):
+        with closing(make_engine()) as engine:
+            capacities.append(measure(engine, np.concatenate(english), speakers))
     make_private(config.data_dir)
-    path = write(capacity, config.data_dir)
-    cost = f"a request takes {capacity.alone_ms:.0f} ms alone, a full call {capacity.shared_ms:.0f} ms"
-    if weights.installed():
-        cost += f"; telling speakers apart counts as {capacity.speakers_load:g} of a session"
-    return Finding(f"{capacity.sessions}: {cost}; noted in {path}")
+    path = write(capacities, config.data_dir)
+    lines = [
+        f"{one.sessions} with {one.model}: a request takes {one.alone_ms:.0f} ms alone, a full call "
+        f"{one.shared_ms:.0f} ms; telling speakers apart counts as {one.speakers_load:g} of a session"
+        for one in capacities
+    ]
+    return Finding("\n".join([*lines, f"noted in {path}"]))
+
+
+def _engines(config: Config) -> Iterator[Callable[[], Engine]]:
+    """Yield what loads each model that a server with these settings would use."""
+    chosen = settings(config)
+    if config.engine == SCRIPTED:
+        yield ScriptedEngine
+        return
+    for model in find_models(chosen).models:
+        yield lambda model=model: load_found(model, chosen).engine  # type: ignore[misc]  # the default binds it
 
 
 CHECKS: Mapping[str, Callable[[Config], Finding]] = {
@@ -201,7 +225,7 @@ CHECKS: Mapping[str, Callable[[Config], Finding]] = {
     "proxy": _proxy,
 }
 MODEL_CHECKS: Mapping[str, Callable[[Config], Finding]] = {
-    "bundled model": _bundled_model,
+    "bundled models": _bundled_models,
     "speakers": _speakers,
     "turn ends": _turn_ends,
     "engine": _engine,

@@ -24,7 +24,7 @@ from pipeline.ingest.isolation import Isolation
 from server.client import Client, LiveStream
 from server.commands import speech
 from server.config import Config, ConfigError
-from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY
+from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY, TASK
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"
@@ -41,9 +41,9 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("live", help="stream audio to a server, print its words")
     parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
     speech.add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
-    for member in (LATENCY, ENDPOINTING, EAGERNESS):
+    for member in (TASK, LATENCY, ENDPOINTING, EAGERNESS):
         speech.add_member(parser, member)
-    parser.set_defaults(run=run)
+    parser.set_defaults(task=TASK.default, run=run)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
@@ -53,8 +53,9 @@ def run(given: argparse.Namespace, config: Config) -> int:
     speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
     names = speech.keywords_of(given)
     options = {
-        "language": given.language,
+        **speech.spoken_fields(given),
         "keywords": names,
+        "task": given.task,
         "latency": given.latency,
         "endpointing": given.endpointing,
         "eagerness": given.eagerness,

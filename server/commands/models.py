@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from pipeline.errors import ModelUnavailable
+from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.hub import ReportProgress
-from pipeline.recognition.engines.load import AUTO, preferred_model
-from pipeline.speakers import weights
+from pipeline.recognition.engines.load import AUTO, choose_names
 from pipeline.speakers.options import INSTALL
+from pipeline.weights import PUBLISHED, SEGMENTATION
 from server.config import PREFIX, Config
 from server.engines import settings
 from server.logs import configure
-from server.model.offers import PULL
+from server.model.offers import ENGLISH, PULL, PULL_BIGGER, Offer
 
 GIGABYTE = 1000  # megabytes
 PLAIN_EVERY_S = 5.0
@@ -35,21 +36,21 @@ def add(commands: Any) -> None:
     ways.add_parser("list", help="what there is, what is on this machine, what is used (default)").set_defaults(
         run=show
     )
-    pulling = ways.add_parser("pull", help="download a model; the server uses it from its next start on")
+    pulling = ways.add_parser("pull", help="download a model; it hears first from the server's next start on")
     pulling.add_argument("name", metavar="NAME", help="a name of the list, or owner/name of Hugging Face")
     pulling.set_defaults(run=pull)
 
 
 def show(_given: argparse.Namespace, config: Config) -> int:
-    """Print the list, and mark the model that a server with these settings would use."""
+    """Print the list, and mark the models that a server with these settings would use."""
     configure(style=config.log_format, level="error")
-    used, verdict = _first_choice(config)
-    table = Table("", "model", "download", "languages", "", box=None)
-    for name in dict.fromkeys((*models.PUBLISHED, *filter(None, (models.last_pulled(None), used)))):
-        table.add_row("*" if name == used else "", name, *_facts(name), _place(name))
+    used, verdict = _used(config)
+    table = Table("", "model", "download", "languages", "", "hears", box=None)
+    for name in dict.fromkeys((*PUBLISHED, *models.pulled_models(None), *used)):
+        table.add_row("*" if name in used else "", name, *_facts(name), _place(name), used.get(name, ""))
     Console().print(table)
     print(verdict)
-    print(f"`{command('models pull NAME')}` downloads another one and lets the server use it.")
+    print(f"`{command('models pull NAME')}` downloads another one and lets it hear first.")
     print(f"Speakers are {speaker_summary()}.")
     return 0
 
@@ -59,7 +60,7 @@ def pull(given: argparse.Namespace, config: Config) -> int:
     with _progress(given.name) as (report_progress, every_s):
         model = models.pull(given.name, cache_dir=None, report_progress=report_progress, every_s=every_s)
     print(f"{given.name} is bundled." if model.bundled else f"{given.name} is in {model.folder}.")
-    if config.engine == "scripted":
+    if config.engine == SCRIPTED:
         print(f"{PREFIX}ENGINE=scripted is set, so the server uses no model.")
     elif config.whisper_model not in (AUTO, given.name):
         print(f"{PREFIX}WHISPER_MODEL={config.whisper_model} is set, so the server goes on with that one.")
@@ -79,30 +80,37 @@ def command(words: str) -> str:
 
 def speaker_summary() -> str:
     """Whether speaker labels are available, and how to get them if not."""
-    return "told apart by their voices" if weights.installed() else f"not told apart by their voices: {INSTALL}"
+    return "told apart by their voices" if SEGMENTATION.installed else f"not told apart by their voices: {INSTALL}"
 
 
-def pull_hint() -> str:
-    """The advice for users of the bundled model."""
-    return f"`{command(PULL)}` brings a model with fewer errors and 99 languages"
+def pull_hint(offer: Offer) -> str:
+    """The advice for users of the models that come with the installation."""
+    here = " and ".join(model.name for model in offer.named)
+    if offer.languages == ENGLISH:
+        return f"{here} came with the installation: `{command(PULL)}` brings a model with fewer errors and 99 languages"
+    return f"{here} came with the installation: `{command(PULL_BIGGER)}` brings a model with fewer errors"
 
 
-def _first_choice(config: Config) -> tuple[str | None, str]:
-    """The model that a server with these settings tries first, and a sentence about it."""
-    if config.engine == "scripted":
-        return None, f"The server uses none of them, because {PREFIX}ENGINE=scripted is set."
+def _used(config: Config) -> tuple[Mapping[str, str], str]:
+    """The models that a server with these settings uses, each with what it hears, and a sentence about them."""
+    if config.engine == SCRIPTED:
+        return {}, f"The server uses none of them, because {PREFIX}ENGINE=scripted is set."
     try:
-        name = preferred_model(settings(config))
-        place = _place(name)
+        choice, _ = choose_names(settings(config))
+        away = [name for name in choice.names if not _place(name)]
     except ModelUnavailable as unavailable:
-        return None, f"The server cannot use any: {unavailable}"
-    then = "" if place else " It is downloaded when the server starts."
-    return name, f"* is used by the server ({PREFIX}WHISPER_MODEL={config.whisper_model}).{then}"
+        return {}, f"The server cannot use any: {unavailable}"
+    used = dict.fromkeys(choice.names, "if it is named")
+    used[choice.names[0]] = "all others" if choice.routes else "all"
+    for name in choice.routes.values():
+        used[name] = ", ".join(sorted(code for code, model in choice.routes.items() if model == name))
+    then = f" {', '.join(away)} will be downloaded when the server starts." if away else ""
+    return used, f"* is used by the server ({PREFIX}WHISPER_MODEL={config.whisper_model}).{then}"
 
 
 def _facts(name: str) -> tuple[str, str]:
     """The size of the download and the languages, as text; empty if they are unknown."""
-    known = models.PUBLISHED.get(name)
+    known = PUBLISHED.get(name)
     if known is None:
         return "", ""
     size = f"{known.megabytes} MB" if known.megabytes < GIGABYTE else f"{known.megabytes / GIGABYTE:.1f} GB"

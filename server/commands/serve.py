@@ -33,8 +33,8 @@ from server.requests.parts import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.folder import claim_folder
-from server.transport.acceptor import connection_limits, raise_descriptor_limit
 from server.transport.connections import Connections
+from server.transport.descriptors import connection_limits, raise_descriptor_limit
 from server.transport.http_server import HttpServer, listen
 from server.worker_process import SERVER
 
@@ -169,12 +169,12 @@ async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage
 def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> list[str]:
     """The log lines that follow when the port answers. Programs read the first. *sample_text* None: no model."""
     offer = parts.offers["production"]
-    ready = f'ready {address} engine={offer.engine} model={offer.model} languages="{offer.language_summary}"'
+    ready = f'ready {address} engine={offer.engine} model={offer.hearing} languages="{offer.language_summary}"'
     ready += f" speakers={'yes' if offer.speakers else 'no'} endpointing={','.join(offer.endpointing)}"
     if sample_text is None:
         return [f"{ready} roles={','.join(sorted(parts.config.roles))}"]
     ready += f' heard="{sample_text}"'
-    return [ready, f"{offer.model} is the bundled model: {pull_hint()}"] if offer.bundled else [ready]
+    return [ready, pull_hint(offer)] if offer.bundled else [ready]
 
 
 async def _take_over(storage: Storage) -> None:

@@ -7,15 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipeline.language_names import language_named
 from server.config import Config, ConfigError
 from server.jobs.known_speakers import NAMES, REFERENCES, known_speakers
 from server.jobs.members import Member, Members, boolean, members_of
-from server.jobs.order_members import DIARIZE, KEYWORDS, LANGUAGE, MULTI
+from server.jobs.order_members import DIARIZE, KEYWORDS
+from server.jobs.spoken import LANGUAGE, LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PHONE_REGION, REDACT, REPLACE, SEARCH, TEXT_MEMBERS, text_options
 from server.model.bounds import MAX_SPEAKERS
+from server.model.offers import Offer
 
 METAVARS = {
     LANGUAGE.name: "LANGUAGE",
+    LANGUAGES.name: "LIST",
     KEYWORDS.name: "LIST",
     REDACT.name: "LIST",
     PHONE_REGION.name: "XX",
@@ -29,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, server: str | None, meanin
     """Add the arguments about the speech, --server with the default *server*, and --key."""
     parser.add_argument("--server", metavar="URL", default=server, help=meaning)
     parser.add_argument("--key", help="API key (default: the operator key of the data folder)")
-    members: tuple[Member[Any], ...] = (LANGUAGE, KEYWORDS, *TEXT_MEMBERS)
+    members: tuple[Member[Any], ...] = (LANGUAGE, LANGUAGES, KEYWORDS, *TEXT_MEMBERS)
     for member in members:
         add_member(parser, member)
     _add_speaker_arguments(parser)
@@ -73,10 +77,25 @@ def text_fields(given: argparse.Namespace, names: Sequence[str]) -> dict[str, ob
     """
     fields = {member.name: value for member in TEXT_MEMBERS if (value := getattr(given, member.name)) is not None}
     members = Members({name: value if isinstance(value, list) else [value] for name, value in fields.items()})
-    text_options(members, language=None if given.language == MULTI else given.language, names=names)
+    named = language_named(given.language or "")
+    text_options(members, Spoken(language=None if named is None else named.code), names=names)
     for fault in members.errors:
         raise ConfigError(f"--{fault.param.replace('_', '-')} {fault.message}, got {fields[fault.param]!r}")
     return fields
+
+
+def spoken_fields(given: argparse.Namespace) -> dict[str, object]:
+    """The members of a request about its languages."""
+    return {name: value for name in (LANGUAGE.name, LANGUAGES.name) if (value := getattr(given, name)) is not None}
+
+
+def spoken_here(given: argparse.Namespace, offer: Offer) -> Spoken:
+    """The languages that the command line names. Raises ConfigError for one that no model here hears."""
+    members = members_of(spoken_fields(given))
+    spoken = spoken_languages(members, offer)
+    for fault in members.errors:
+        raise ConfigError(f"--{fault.param} cannot be used: {fault.message}")
+    return spoken
 
 
 def keywords_of(given: argparse.Namespace) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.language_names import ENGLISH, language_named
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
@@ -31,8 +33,9 @@ from server.commands import speech
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.order_members import CHANNEL_MODE, MULTI, SUBTITLE_MEMBERS, TASK
+from server.jobs.order_members import CHANNEL_MODE, SUBTITLE_MEMBERS, TASK
 from server.jobs.orders import subtitle_shape
+from server.jobs.spoken import Spoken
 from server.jobs.text_members import text_options
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
@@ -45,6 +48,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
     parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     speech.add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model: of the server one of GET /v1/models, here whatever WHISPER_MODEL takes (default: what is set)",
+    )
     speech.add_member(parser, TASK)
     speech.add_member(parser, CHANNEL_MODE)
     parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
@@ -164,15 +172,14 @@ def _transcribe_here(
         created_at=iso(now_ms()),
         words=given.words,
         subtitles=subtitle_shape(members_of(subtitles)),
-        paragraphs=_text(given).paragraphs,
-        search=_text(given).search,
+        paragraphs=_text(given, Spoken()).paragraphs,
+        search=_text(given, Spoken()).search,
     )
     return {name: OUTPUT_FORMATS[name].render(transcript, heading) for name in formats}
 
 
-def _text(given: argparse.Namespace) -> TextOptions:
-    language = None if given.language == MULTI else given.language
-    return text_options(members_of(given.text), language=language, names=given.keywords)
+def _text(given: argparse.Namespace, spoken: Spoken) -> TextOptions:
+    return text_options(members_of(given.text), spoken, names=given.keywords)
 
 
 async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOptions | None:
@@ -186,14 +193,17 @@ async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOp
 
 
 async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
+    if given.model is not None:
+        config = replace(config, whisper_model=given.model)
+    named = language_named(given.language or "")
+    heard = ENGLISH if named is None else named.code
     with (
         ThreadPoolExecutor(4) as threads,
-        open_engines(config, threads, voices=given.diarize, live=False) as (engines, isolation),
+        open_engines(config, threads, voices=given.diarize, live=False, at_start=[heard]) as opened,
     ):
+        engines, isolation = opened
         engine = engines["production"]
-        multilingual = given.language == MULTI and len(engine.offer.languages) > 1
-        if given.language is not None and given.language not in engine.offer.languages and not multilingual:
-            raise ConfigError(f"--language cannot be used: {engine.offer.refusal(given.language)}")
+        spoken = speech.spoken_here(given, engine.offer)
         if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
             raise ConfigError(f"--task cannot be translate: {refusal}")
         if given.diarize and not engine.offer.speakers:
@@ -203,19 +213,21 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
         with _progress(probe.duration_s) as show:
             options = BatchOptions(
                 tenant="command line",
-                language=None if multilingual else given.language,
+                language=spoken.language,
+                languages=frozenset(spoken.languages),
                 task=given.task,
                 hint=hint_of(given.keywords, ""),
-                text=_text(given),
+                text=_text(given, spoken),
                 separate=given.channels == "separate",
                 speakers=await _speaker_options(given, engine.batch),
             )
             async for chunk in engine.batch.transcribe(path, options):
                 chunks.append(chunk)
                 show(seconds(chunk.end))
-    _print_notes(note for chunk in chunks for note in chunk.notes)
     duration = max(chunk.end for chunk in chunks)
-    return assemble(chunks, duration=duration, engine=engine.batch.engine_name, model=engine.batch.model_name)
+    made = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model="")
+    _print_notes(made.notes)
+    return replace(made, model=engine.batch.model_of(made.language))
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
@@ -230,7 +242,7 @@ async def _transcribe_there(
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
     usual = {"channels": "mixed", "task": TRANSCRIBE, "keywords": ()}
-    for name in ("channels", "task", "language", "keywords"):
+    for name in ("channels", "task", "language", "languages", "keywords", "model"):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
     async with Client(given.server, key) as client:

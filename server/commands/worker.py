@@ -64,6 +64,7 @@ async def _work(config: Config, limits: Limits) -> None:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(workers.run(), name="workers")
                     tasks.create_task(housekeeping.run(), name="housekeeping")
+                    tasks.create_task(engines["production"].idle.run(closing), name="idle models")
     finally:
         await egress.close()
         await storage.close()

@@ -69,7 +69,7 @@ async def open_session(
         async with live.seat() as seat:
             yield SocketSession(parts, live, seat)
     finally:
-        live.end()
+        live.finish()
 
 
 async def _submit(parts: RouteParts, caller: Caller, parsed: ParsedRequest) -> Submitted:

@@ -8,13 +8,13 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from ipaddress import ip_address
-from weakref import WeakValueDictionary
 
 from aiodns import DNSResolver
 from aiodns.error import DNSError
 
 from server.config import Address
 from server.egress.targets import no_public_address
+from server.keyed_limits import KeyedTurns
 
 SERVER_S = 2.0  # for the answer of one name server, which is asked once
 LOOKUP_S = 5.0  # after this time, which includes the wait for the account's turn, a name counts as without address
@@ -32,7 +32,7 @@ class Names:
         """*servers* are the addresses of name servers, with or without a port; None: the system's."""
         self._servers = servers
         self._resolver: DNSResolver | None = None
-        self._lines: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by account, while in use
+        self._turns = KeyedTurns()  # of accounts
 
     async def close(self) -> None:
         if self._resolver is not None:
@@ -44,7 +44,7 @@ class Names:
         Raises Unresolvable.
         """
         try:
-            async with asyncio.timeout(LOOKUP_S), self._lines.setdefault(asker, asyncio.Semaphore(MAX_PER_ASKER)):
+            async with asyncio.timeout(LOOKUP_S), self._turns.turn(asker, most=MAX_PER_ASKER):
                 found = await self._resolve(host)
         except (TimeoutError, DNSError):
             raise Unresolvable(no_public_address(host)) from None

@@ -18,16 +18,16 @@ class ConnectionUse(Protocol):
         """Count the connection for an *address* that a trusted proxy forwarded. Returns False if it has too many."""
 
     def work(self) -> None:
-        """Note that the connection is in use, so it must not be closed to make room."""
+        """Note that the connection is in use, so it must not be closed for others."""
 
     def await_client(self) -> None:
-        """Note that it waits for bytes of a body. If it counts for no account, it may be closed to make room."""
+        """Note that it waits for bytes of a body. If it counts for no account, it may be closed for others."""
 
     def rest(self) -> None:
-        """Note that the request was answered. Until more work comes, the connection may be closed to make room."""
+        """Note that the request was answered. Until more work comes, the connection may be closed for others."""
 
     def idle(self) -> None:
-        """Note that nothing is sent over it for now, so it may be closed if others need the room."""
+        """Note that nothing is sent over it for now, so it may be closed for others."""
 
 
 class IdleReport:

@@ -14,7 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from server.http.headers import clean_filename
-from server.http.large_bodies import LargeBodies, Room, off_loop
+from server.http.large_bodies import LargeBodies, Place, off_loop
 from server.http.problems import Problem
 from server.model.errors import invalid_member
 from server.model.received import Received, StoredFile
@@ -59,20 +59,20 @@ class Uploads:
     large: LargeBodies = field(default_factory=LargeBodies)
 
     @asynccontextmanager
-    async def receive(
+    async def read_body(
         self, request: Request, *, job_id: str, most: int, hashed: bool = False, raw: bool = False
     ) -> AsyncIterator[Received]:
         """Read the whole body of *request*. A file of at most *most* bytes is stored durably for the job *job_id*.
 
         With *hashed* the file's SHA-256 is computed, which takes about as much CPU time as receiving the file. With
         *raw* the body is the file itself, unless it is JSON. Raises Problem invalid_json, invalid_multipart,
-        payload_too_large, invalid_parameter, request_timeout, disk_full, and what Room.take() raises.
+        payload_too_large, invalid_parameter, request_timeout, disk_full, and what Place.claim() raises.
         """
         received = Received(job_id)
         try:
-            async with self.large.body(_account_of(request)) as room:
-                await self._read(request, received, room, most, hashed=hashed, raw=raw)
-                room.settle()
+            async with self.large.body(_account_of(request)) as place:
+                await self._read(request, received, place, most, hashed=hashed, raw=raw)
+                place.settle()
                 yield received
         finally:
             if received.begun and not received.keep:
@@ -82,19 +82,19 @@ class Uploads:
     async def body_without_file(self, request: Request, *, most: int = MAX_FORM_BYTES) -> AsyncIterator[bytes]:
         """Read a body of at most *most* bytes, or MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
 
-        Raises what body_of() and Room.take() raise.
+        Raises what body_of() and Place.claim() raise.
         """
-        async with self.large.body(_account_of(request)) as room:
-            body = await self._body_without_file(request, room, most)
-            room.settle()
+        async with self.large.body(_account_of(request)) as place:
+            body = await self._body_without_file(request, place, most)
+            place.settle()
             yield body
 
-    async def _body_without_file(self, request: Request, room: Room, most: int) -> bytes:
+    async def _body_without_file(self, request: Request, place: Place, most: int) -> bytes:
         body = bytearray()
         async for data in _arrivals(request):
             body += data
             if len(body) > most:
-                await room.take()
+                await place.claim()
             if len(body) > MAX_BODY_WITH_RECORDINGS:
                 raise _too_large(MAX_BODY_WITH_RECORDINGS, len(body))
         if len(body) > most and not any(name.encode() in body for name in LARGE_FIELDS):
@@ -102,15 +102,15 @@ class Uploads:
         return bytes(body)
 
     async def _read(
-        self, request: Request, received: Received, room: Room, most: int, *, hashed: bool, raw: bool
+        self, request: Request, received: Received, place: Place, most: int, *, hashed: bool, raw: bool
     ) -> None:
         media_type, options = parse_options_header(request.headers.get("content-type", ""))
         if raw and media_type != JSON.encode():
             await self._raw(request, received, most, hashed=hashed)
         elif media_type == MULTIPART.encode():
-            await self._multipart(request, received, room, options.get(b"boundary", b""), most, hashed=hashed)
+            await self._multipart(request, received, place, options.get(b"boundary", b""), most, hashed=hashed)
         elif media_type == JSON.encode():
-            body = await self._body_without_file(request, room, MAX_FORM_BYTES)
+            body = await self._body_without_file(request, place, MAX_FORM_BYTES)
             received.field_bytes = len(body)
             received.fields = await off_loop(len(body), _from_json, body)
         else:
@@ -130,7 +130,7 @@ class Uploads:
         self,
         request: Request,
         received: Received,
-        room: Room,
+        place: Place,
         boundary: bytes,
         most: int,
         *,
@@ -148,13 +148,13 @@ class Uploads:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.field_bytes > MAX_FORM_BYTES:
-                    await room.take()
+                    await place.claim()
                 if form.file is not None and file is None:
                     received.begun = True
                     sink = await stack.enter_async_context(self.blobs.create(blob, leave_reserve=True))
                     file = _Incoming(sink, most, hashed=hashed)
                 if file is not None:
-                    await file.write(form.take_bytes())
+                    await file.write(form.file_bytes())
             form.close()
             if file is not None:
                 await file.flush()
@@ -237,7 +237,7 @@ class _Form:
         if not self._ended:
             raise Problem("invalid_multipart", "the body ends before its last boundary")
 
-    def take_bytes(self) -> list[memoryview]:
+    def file_bytes(self) -> list[memoryview]:
         """The bytes of the file since the last call, as views of the data that was fed."""
         taken, self._taken = self._taken, []
         return taken

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
-from weakref import WeakValueDictionary
 
 from server.http.problems import Problem
+from server.keyed_limits import KeyedTurns, NoTurn
 from server.model.errors import ConcurrencyLimited
 
 PLACES = 16  # a body has up to 16 MB, and is copied while it is parsed
@@ -30,27 +30,21 @@ class LargeBodies:
     def __init__(self) -> None:
         self._arriving: list[_Held] = []  # the oldest first
         self._used = 0
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._turns = KeyedTurns()  # of accounts
 
     @asynccontextmanager
-    async def body(self, account: str) -> AsyncIterator["Room"]:
-        """Room in memory for one body, while the block lasts."""
+    async def body(self, account: str) -> AsyncIterator["Place"]:
+        """A place in memory for one body, while the block lasts."""
         async with AsyncExitStack() as stack:
-            yield Room(self, account, stack)
+            yield Place(self, account, stack)
 
     @asynccontextmanager
     async def place(self, account: str) -> AsyncIterator["_Held"]:
-        turn = self._turns.setdefault(account, asyncio.Semaphore(1))
         try:
-            async with asyncio.timeout(WAIT_S):
-                await turn.acquire()
-        except TimeoutError:
-            raise ConcurrencyLimited("large bodies", limit=1, used=1) from None
-        try:
-            async with self._place_of_all() as held:
+            async with self._turns.turn(account, wait_s=WAIT_S), self._place_of_all() as held:
                 yield held
-        finally:
-            turn.release()
+        except NoTurn:
+            raise ConcurrencyLimited("large bodies", limit=1, used=1) from None
 
     @asynccontextmanager
     async def _place_of_all(self) -> AsyncIterator["_Held"]:
@@ -90,7 +84,7 @@ class _Held:
 
 
 @dataclass(slots=True)
-class Room:
+class Place:
     """The place of one body, if it needs one."""
 
     _bodies: LargeBodies
@@ -98,7 +92,7 @@ class Room:
     _stack: AsyncExitStack
     _held: _Held | None = field(default=None, init=False)
 
-    async def take(self) -> None:
+    async def claim(self) -> None:
         """Take a place, because the body is large.
 
         Raises ConcurrencyLimited if the account's place is not free within WAIT_S, and Problem queue_full. From now on

@@ -188,7 +188,7 @@ class Socket:
         if self.may_rest:
             self._idle_report.rest_while(quiet)
 
-    async def take_order(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait until the client may send another message without audio. This limits how many the server answers."""
         now = asyncio.get_running_loop().time()
         self._orders_until = max(self._orders_until, now - ORDERS_AHEAD_S) + ORDER_S

@@ -9,7 +9,6 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from weakref import WeakValueDictionary
 
 import orjson
 
@@ -26,6 +25,7 @@ from server.jobs.orders import ParsedRequest, with_latency, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
 from server.jobs.voices import keep_known_recordings, voices_key
+from server.keyed_limits import KeyedTurns, NoTurn
 from server.model.accounts import Customer, Quota
 from server.model.errors import (
     ConcurrencyLimited,
@@ -69,9 +69,7 @@ class Acceptance:
     batches: Mapping[str, Batch]  # by environment; none on a node without a model
     offers: Mapping[str, Offer]  # by environment
     latency: str = BALANCED  # of live sessions whose order names none
-    _places: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
-        init=False, default_factory=WeakValueDictionary
-    )
+    _places: KeyedTurns = field(init=False, default_factory=KeyedTurns)  # of accounts that send a body
     _freeing: set[asyncio.Task[None]] = field(init=False, default_factory=set)  # of keys whose request has failed
 
     @asynccontextmanager
@@ -81,11 +79,11 @@ class Acceptance:
         It first checks everything that does not depend on the file, so that the server need not read a body to refuse
         it. Raises ConcurrencyLimited, QuotaExceeded, Refused rate_limited, and what JobStore.begin() raises.
         """
-        async with self.reserve(key) as earlier, self._take_place(customer):
+        async with self.reserve(key) as earlier, self._hold_place(customer):
             if earlier is None:
                 self.prober.admit(customer.account, customer.plan)
                 quotas = _quotas(customer, MIN_AUDIO_S)
-                await self.storage.jobs.check_room(
+                await self.storage.jobs.check_capacity(
                     customer.account, customer.environment, quotas=quotas, max_active=customer.plan.active_jobs
                 )
             yield
@@ -167,7 +165,7 @@ class Acceptance:
         return submitted
 
     @asynccontextmanager
-    async def _take_place(self, customer: Customer) -> AsyncIterator[None]:
+    async def _hold_place(self, customer: Customer) -> AsyncIterator[None]:
         """Hold a place for a body while the block lasts. A customer has as many places as it may have jobs.
 
         Raises ConcurrencyLimited if none is free within ARRIVING_WAIT_S.
@@ -177,16 +175,11 @@ class Acceptance:
             yield
             return
         name = (customer.account, customer.environment)
-        places = self._places.setdefault(name, asyncio.Semaphore(max(1, most)))
         try:
-            async with asyncio.timeout(ARRIVING_WAIT_S):
-                await places.acquire()
-        except TimeoutError:
+            async with self._places.turn(name, most=max(1, most), wait_s=ARRIVING_WAIT_S):
+                yield
+        except NoTurn:
             raise ConcurrencyLimited("uploads", limit=most, used=most) from None
-        try:
-            yield
-        finally:
-            places.release()
 
     async def _audio(self, customer: Customer, parsed: ParsedRequest, upload: Received) -> _Audio:
         """Probe the audio of a file. An address is only checked, because its audio is downloaded later."""

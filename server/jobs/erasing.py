@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
-from server.accounts.limits import Tally
 from server.clock import now_ms
 from server.faults import contain
+from server.keyed_limits import Tally
 from server.logs import log
 from server.metrics import Metrics
 from server.model.erasures import ErasedPart, ErasureReason

@@ -11,7 +11,7 @@ import orjson
 from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.service_v1 import SCHEMA
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE
+from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import (
     InvalidValue,
@@ -32,11 +32,11 @@ from server.jobs.members import (
     whole_in,
     whole_seconds,
 )
+from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model import bounds
 from server.model.orders import SEMANTIC, LiveOptions
 
-MULTI = "multi"  # stands for a recording in more than one language
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()
 
@@ -75,12 +75,6 @@ def _metadata(values: Sequence[object]) -> Mapping[str, str]:
     return value
 
 
-def _live_task(values: Sequence[object]) -> None:
-    """The task of a live session. Translation is refused: live words never change, and translating reorders words."""
-    if one_of(TASKS)(values) == TRANSLATE:
-        raise InvalidValue("unknown_value", "live sessions do not translate; send the recording to /v1/transcribe")
-
-
 TEXT = {"type": "string"}
 METADATA_SCHEMA = {
     "type": "object",
@@ -91,13 +85,18 @@ METADATA_FORM = {"type": "string", "contentMediaType": "application/json", "cont
 MIXED_CHANNELS = {"anyOf": [{"type": "integer", "minimum": CHANNELS[0], "maximum": CHANNELS[-1]}, {"const": SEPARATE}]}
 channel_name = Parser(parse_channel_name, {"type": "string", "minLength": 1, "maxLength": bounds.MAX_CHANNEL_CHARS})
 
-LANGUAGE = Member(
-    "language",
+TASK = Member(
+    "task",
+    one_of(TASKS),
+    TRANSCRIBE,
+    "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
+)
+MODEL = Member(
+    "model",
     Parser(string, TEXT),
     None,
-    "The spoken language as a BCP 47 primary subtag. Left out: detected; multi: detected in each turn",
+    "An id of GET /v1/models: the model that hears everything; left out, each language has its own",
 )
-MODEL = Member("model", Parser(string, TEXT), None, "An id of GET /v1/models")
 PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
 KEYWORDS = Member(
     "keywords",
@@ -148,17 +147,11 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
 """One for each field of SubtitleShape."""
 
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS, METADATA, RETENTION, DIARIZE,
-    MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
+    LANGUAGE, LANGUAGES, TASK, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS, METADATA,
+    RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
 )  # fmt: skip
 """What files and live sessions share."""
 
-TASK = Member(
-    "task",
-    one_of(TASKS),
-    TRANSCRIBE,
-    "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
-)
 CHANNEL_MODE = Member(
     "channels",
     one_of(bounds.CHANNEL_MODES),
@@ -171,7 +164,7 @@ DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON ou
 URL = Member("url", url_text, None)
 AUDIO_URL = Member("audio_url", url_text, None)
 FILE_MEMBERS: tuple[Member[Any], ...] = (
-    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, TASK, CHANNEL_MODE, WAIT, SCENARIO, DOCUMENT_SCHEMA
+    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, WAIT, SCENARIO, DOCUMENT_SCHEMA
 )  # fmt: skip
 
 ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)
@@ -219,13 +212,12 @@ MAX_UTTERANCE_S = Member("max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIV
 RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
 CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
 LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
-LIVE_TASK = Member("task", Parser(_live_task, {"const": TRANSCRIBE}), None, "Live sessions do not translate")
 LIVE_OPTIONS: tuple[Member[Any], ...] = (
     INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL
 )  # fmt: skip
 """Members that are fields of LiveOptions under the same name."""
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
-    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, *LIVE_OPTIONS, LIVE_TASK, *COMMON, LIVE_WORD_TIMESTAMPS,
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, *LIVE_OPTIONS, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
 from server.jobs.known_speakers import known_speakers, without_brackets
 from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
+from server.jobs.spoken import spoken_languages
 from server.jobs.text_members import text_options
 from server.model import bounds
 from server.model.errors import Refused, invalid_member
@@ -47,7 +48,6 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.get(declared.WORD_TIMESTAMPS),
         scenario=members.get(declared.SCENARIO) if sandbox else None,
     )
-    task = members.get(declared.TASK, _task(offer))
     separate = members.get(declared.CHANNEL_MODE) == declared.SEPARATE
     wait_s = members.get(declared.WAIT)
     members.get(declared.DOCUMENT_SCHEMA)
@@ -58,7 +58,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
     unknown = unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name})
     return ParsedRequest(
-        replace(order, task=task, separate=separate, known_speakers=tuple(people)),
+        replace(order, separate=separate, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
         ignored_speakers(order) + unknown,
@@ -81,7 +81,6 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
         **{member.name: members.get(member) for member in declared.LIVE_OPTIONS},
     )
     warnings = _ignored_silence(members, live)
-    members.get(declared.LIVE_TASK)
     order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
@@ -112,18 +111,20 @@ def _live_channels(members: Members) -> tuple[int, bool]:
 
 def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scenario: str | None = None) -> Order:
     """Parse the members that files and live sessions share."""
+    model = members.get(declared.MODEL, model_among(offer))
+    offer = offer.of(model)
     webhook_url, events = members.get(declared.WEBHOOK_URL), members.get(declared.WEBHOOK_EVENTS)
-    spoken = members.get(declared.LANGUAGE, _language(offer))
-    language = None if spoken == declared.MULTI else spoken
+    spoken = spoken_languages(members, offer)
     names = members.get(declared.KEYWORDS)
     if events and not members.has("webhook_url"):
         members.refuse("webhook_events", "missing_companion", "needs webhook_url")
     return Order(
         output_formats=members.get(declared.OUTPUT_FORMATS),
         word_timestamps=word_timestamps,
-        language=language,
-        multilingual=spoken == declared.MULTI,
-        model=members.get(declared.MODEL, one_of((offer.model,))),
+        language=spoken.language,
+        languages=spoken.languages,
+        task=members.get(declared.TASK, _task(offer)),
+        model=model,
         prompt=members.get(declared.PROMPT),
         keywords=names,
         webhook_url=webhook_url,
@@ -132,7 +133,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         scenario=scenario,
         retention=members.get(declared.RETENTION),
         subtitles=subtitle_shape(members),
-        text=text_options(members, language=language, names=names),
+        text=text_options(members, spoken, names=names),
         diarize=members.get(declared.DIARIZE, _diarize(offer)),
         max_speakers=members.get(declared.MAX_SPEAKERS),
     )
@@ -173,35 +174,14 @@ def unknown_members(fields: Fields, known: Collection[str]) -> tuple[Mapping[str
     return tuple({"code": "unknown_parameter", "param": name[:100]} for name in unknown[:MAX_WARNINGS])
 
 
-def language_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
-    """A parser of a list of languages that may be spoken, as other services take it, with tags such as en or pt-BR.
-
-    It returns the language if there is only one, and None if there are more: then the language is detected. It returns
-    MULTI if that is in the list and the model knows several languages. It refuses lists without a known language.
-    """
+def model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
+    """A parser of the model's name. It returns None for a name of other services, which leaves the choice to us."""
 
     def parse(values: Sequence[object]) -> str | None:
-        items = [item for value in values for item in (value if isinstance(value, list) else [value])]
-        tags = [tag for item in items if isinstance(item, str) for tag in item.split(",")]
-        given = [text.replace("_", "-").partition("-")[0] for tag in tags if (text := tag.strip().lower())]
-        if not all(isinstance(item, str) for item in items):
-            raise InvalidValue("invalid_type", "must be a language or a list of languages")
-        if declared.MULTI in given and len(offer.languages) > 1:
-            return declared.MULTI
-        heard = set(given) & offer.languages
-        if given and not heard:
-            raise InvalidValue("unknown_value", offer.refusal(given[0]))
-        return heard.pop() if len(set(given)) == 1 else None
-
-    return parse
-
-
-def _language(offer: Offer) -> Callable[[Sequence[object]], str]:
-    def parse(values: Sequence[object]) -> str:
-        value = string(values).strip().lower()
-        if value not in offer.languages and not (value == declared.MULTI and len(offer.languages) > 1):
-            raise InvalidValue("unknown_value", offer.refusal(value))
-        return value
+        name = string(values).strip()
+        if not offer.has(name):
+            raise InvalidValue("unknown_value", offer.unknown_model(name))
+        return offer.model_named(name)
 
     return parse
 

@@ -68,17 +68,19 @@ def completed_outcome(
     heard_s: float | None = None,
     events: Sequence[NewEvent] = (),
 ) -> Outcome:
+    notes = transcript.notes
     return Outcome(
         state=State.COMPLETED,
         duration_s=seconds(transcript.duration),
         language=transcript.language,
         language_probability=transcript.language_probability,
+        languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
         engine=transcript.engine,
         model=transcript.model,
         text=transcript.text,
         speakers=None if transcript.turns is None else {who: seconds(s) for who, s in transcript.speakers.items()},
         artifacts=tuple(artifacts),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *(dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in notes)),
         heard_s=heard_s,
         events=tuple(events),
     )

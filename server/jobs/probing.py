@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from weakref import WeakValueDictionary
 
 from pipeline.batch import Batch
 from pipeline.errors import AudioTooLong, PipelineError, UnusableReference
@@ -12,6 +11,7 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.accounts.failures import Failures
 from server.clock import now_ms
+from server.keyed_limits import KeyedTurns, LocalRates
 from server.model.accounts import Plan
 from server.model.errors import Refused
 from server.storage.ports import BlobStore, RateCounter
@@ -34,8 +34,8 @@ class Prober:
         self._blobs = blobs
         self._threads = ThreadPoolExecutor(MAX_AT_ONCE, "probe")
         self._learning = asyncio.Semaphore(MAX_LEARNING)
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by account, while in use
-        self._bad_files = Failures(what="bad files", shared=rates)
+        self._turns = KeyedTurns()  # of accounts
+        self._bad_files = Failures(what="bad files", rates=rates or LocalRates())
 
     def admit(self, account: str, plan: Plan) -> None:
         """Raise Refused rate_limited if too many recent files of the account could not be decoded."""
@@ -54,7 +54,7 @@ class Prober:
         A length that is stated falsely is found during transcription. Raises AudioTooLong if the stated length exceeds
         the plan's, and what Isolation.decoding() raises on entering.
         """
-        async with self._turn(account):
+        async with self._turns.turn(account, most=MAX_PER_ACCOUNT):
             try:
                 probe = await self._probe(blob)
             except PipelineError as error:
@@ -77,15 +77,12 @@ class Prober:
         Batch.learn_voices() raises.
         """
         self.admit(account, plan)
-        async with self._turn(account), self._learning:
+        async with self._turns.turn(account, most=MAX_PER_ACCOUNT), self._learning:
             try:
                 await batch.learn_voices(recordings)
             except UnusableReference:
                 await self._bad_files.count(account, limit=_max_bad_files(plan))
                 raise
-
-    def _turn(self, account: str) -> asyncio.Semaphore:
-        return self._turns.setdefault(account, asyncio.Semaphore(MAX_PER_ACCOUNT))
 
     async def _probe(self, blob: str) -> Probe:
         async with self._blobs.local(blob) as path:

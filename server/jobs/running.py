@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import orjson
@@ -88,18 +88,16 @@ class TranscriptionAttempt(JobAttempt):
         await self.held.note(stage="writing")
         duration = max(chunk.end for chunk in chunks)
         account, size = self._job.account, WORD_BYTES * sum(len(s.words) for chunk in chunks for s in chunk.segments)
-        engine, model = self._batch.engine_name, self._batch.model_name
-        transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model=model)
+        engine = self._batch.engine_name
+        transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model="")
+        transcript = replace(transcript, model=order.model or self._batch.model_of(transcript.language))
         artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
-        warnings = [dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes]
         channels = len({chunk.channel for chunk in chunks})
         events: tuple[NewEvent, ...] = ()
         if order.diarize and order.word_timestamps:
             events = await compute(account, size, final_speakers, chunks)
         heard_s = seconds(duration) * channels if order.separate else None
-        return await compute(
-            account, size, completed_outcome, transcript, artifacts, warnings=warnings, heard_s=heard_s, events=events
-        )
+        return await compute(account, size, completed_outcome, transcript, artifacts, heard_s=heard_s, events=events)
 
     async def _transcribe_chunks(self, key: str) -> list[Chunk]:
         """Transcribe the rest of the audio and store each chunk. Returns all chunks, those of earlier attempts too."""
@@ -107,9 +105,12 @@ class TranscriptionAttempt(JobAttempt):
         stored = self.held.lease.chunks
         chunks = await compute(self._job.account, total_bytes(stored), lambda: [*map(unpack_chunk, stored)])
         options = BatchOptions(
+            model=order.model,
             language=order.language,
+            languages=frozenset(order.languages),
             task=order.task,
-            hint=order.hint,
+            hint=order.hints.common,
+            own_hints=order.hints.own,
             text=order.text,
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,

@@ -8,6 +8,7 @@ from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.phones import regions
 from pipeline.text.stage import MAX_HELD_WORDS
 from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset, texts
+from server.jobs.spoken import Spoken
 from server.model import bounds
 
 
@@ -83,8 +84,8 @@ TEXT_MEMBERS: tuple[Member[Any], ...] = (
 
 def text_options(
     members: Members,
+    spoken: Spoken,
     *,
-    language: str | None,
     names: Sequence[str],
     redact: Callable[[Sequence[object]], tuple[str, ...]] | None = None,
 ) -> TextOptions:
@@ -93,8 +94,8 @@ def text_options(
     *names* are names and terms that are likely to be said. *redact* replaces the parser of REDACT.
     """
     numerals = members.get(NUMERALS)
-    if numerals and language is not None and language not in NUMERAL_LANGUAGES:
-        there = f"numerals are there for {', '.join(NUMERAL_LANGUAGES)}, not for {language}"
+    if numerals and spoken.language is not None and spoken.language not in NUMERAL_LANGUAGES:
+        there = f"numerals are there for {', '.join(NUMERAL_LANGUAGES)}, not for {spoken.language}"
         members.refuse("numerals", "conflict", there)
     hidden = members.get(REDACT, redact)
     region = members.get(PHONE_REGION)
@@ -112,4 +113,5 @@ def text_options(
         sounds_like=tuple(names) if by_sound else (),
         paragraphs=members.get(PARAGRAPHS),
         search=members.get(SEARCH),
+        script=spoken.script,
     )

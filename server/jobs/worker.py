@@ -81,7 +81,7 @@ class Workers:
         if job.started_at is not None and job.epoch == 1:
             self.metrics.job_wait.observe((job.started_at - job.created_at) / 1000)
         try:
-            await self._end(held, await self._outcome(attempt))
+            await self._end_attempt(held, await self._outcome(attempt))
         except LeaseLost:
             self.metrics.leases_lost.inc()
             log.warning("lease lost", extra={"job": job.id, "attempt": job.attempt})
@@ -102,7 +102,7 @@ class Workers:
             return after_verdict(Verdict.SHUTDOWN)
         return after_error(keep.exception(), rules, job) or after_verdict(keep.result())
 
-    async def _end(self, held: HeldLease, ending: Outcome | HandBack) -> None:
+    async def _end_attempt(self, held: HeldLease, ending: Outcome | HandBack) -> None:
         if isinstance(ending, HandBack):
             log.info("job handed back", extra={"job": held.job.id, "reason": ending.reason})
             if ending.reason == "internal":

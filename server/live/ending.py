@@ -72,7 +72,7 @@ class Endings:
         outcome = await compute(
             job.account, size, completed_outcome, transcript, outputs, warnings=warnings, heard_s=heard_s
         )
-        await self._end(held, outcome)
+        await self._end_job(held, outcome)
 
     async def store_when_reachable(self, held: HeldLease, key: str, store: Callable[[], Awaitable[T]]) -> T:
         """Call *store*, which stores the blob *key*, again while the blob store cannot be reached.
@@ -97,12 +97,12 @@ class Endings:
         """End a job whose audio could not be recognised at all. Raises LeaseLost."""
         await self._note_source(held, received_bytes)
         outcome = Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code))
-        await self._end(held, outcome)
+        await self._end_job(held, outcome)
 
     async def cancel(self, held: HeldLease, *, duration: int) -> None:
         """End the job because its client canceled it. Raises LeaseLost."""
         outcome = Outcome(state=State.CANCELED, duration_s=seconds(duration), heard_s=_heard_s(held, duration))
-        await self._end(held, outcome)
+        await self._end_job(held, outcome)
 
     async def close_open_words(self, held: HeldLease, past: SessionPast) -> SessionPast:
         """Store the words after the last closed segment of each channel as a segment of its own. Raises LeaseLost."""
@@ -139,7 +139,7 @@ class Endings:
         source = Source(type="live", bytes=received_bytes, format=held.job.order.live.encoding)
         await held.note(source=source, stage="writing")
 
-    async def _end(self, held: HeldLease, outcome: Outcome) -> None:
+    async def _end_job(self, held: HeldLease, outcome: Outcome) -> None:
         report_end(await held.finish(outcome), self.parts.metrics)
         if held.job.order.diarize:
             await self._delete_voices(held.job.id)
@@ -172,4 +172,5 @@ def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: Li
     for channel in order.live_channels:
         rest = past.next_chunk(channel, duration)
         past = replace(past, chunks=(*past.chunks, replace(rest, language=rest.language or order.language)))
-    return assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.model)
+    made = assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.model)
+    return replace(made, model=order.model or engine.model_of(made.language))

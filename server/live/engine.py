@@ -1,7 +1,7 @@
 """Makes the recognition of live sessions from one environment's models."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from pipeline.audio import position
@@ -9,10 +9,13 @@ from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.language_names import ENGLISH
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.merging import find_new_words
+from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
@@ -21,17 +24,19 @@ from pipeline.recognition.turns import TurnOptions
 from pipeline.session import LiveRecogniser, Session, TurnEnds
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.state import StateByChannel
+from pipeline.speakers.state import SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
+from server.capacity import Capacity
 from server.jobs.voices import speaker_options
 from server.live.resuming import SessionPast
 from server.model.orders import SEMANTIC, Order
 
+UNMEASURED = "which windows suit the model {} is measured once the server has had nothing to do for a while"
 UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 
@@ -51,15 +56,30 @@ class LiveEngine:
     """An environment's models and settings for live sessions."""
 
     engine: str
-    model: str
-    recogniser: LiveRecogniser
+    model: str  # the default
+    recogniser: LiveRecogniser  # of an order that names no model
     headroom: Headroom
     voice: VoiceDetector | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # None: not installed, or a scripted engine, whose speakers are scripted too
-    max_sessions: int | None = None  # that this machine can carry; None: not measured
-    speakers_load: float = 0.0  # of labelling a session's speakers, as a fraction of the session's own load
+    models: ModelSet | None = None  # those that orders may name; None: *model* alone
+    unmeasured: Collection[str] = ()  # the names of models whose windows are not known yet
+    capacities: Mapping[str, Capacity] = field(default_factory=dict)  # what was measured of this machine, by model
     text: TextSettings = USUAL_SETTINGS
     turn_ends: TurnEnds | None = None  # None: turns end by silence alone
+
+    def model_of(self, language: str | None) -> str:
+        """The name of the model that hears *language*."""
+        return self.model if self.models is None else self.models.name_for(language)
+
+    def model_for(self, order: Order) -> str:
+        """The model that hears most of a session with this order: the one that it names, or that of its language."""
+        first = None if self.models is None else self.models.first
+        return order.model or self.model_of(order.language or first)
+
+    @property
+    def max_sessions(self) -> int | None:
+        """The most sessions of the quickest model that this machine can carry; None: not measured."""
+        return max((one.sessions for one in self.capacities.values()), default=None)
 
     @property
     def labels_speakers(self) -> bool:
@@ -71,8 +91,14 @@ class LiveEngine:
         return order.diarize and self.speakers is not None
 
     def load_of(self, order: Order) -> float:
-        """The load of a session with this order, in sessions. Separate channels and speaker labels add to it."""
-        return order.counted_sessions * (1 + self.speakers_load * order.diarize)
+        """The load of a session with this order, in sessions of the quickest model.
+
+        A slower model, separate channels and speaker labels add to it.
+        """
+        capacity, most = self.capacities.get(self.model_for(order)), self.max_sessions
+        if capacity is None or most is None:
+            return float(order.counted_sessions)
+        return order.counted_sessions * (1 + capacity.speakers_load * order.diarize) * most / capacity.sessions
 
     def live_speakers(
         self,
@@ -81,19 +107,20 @@ class LiveEngine:
         *,
         isolation: Isolation,
         recordings: Mapping[str, bytes],
-        states: StateByChannel,
-        goes_on: bool = True,
+        state: SpeakerState,
     ) -> LiveSpeakers:
         """Make the LiveSpeakers of a session whose order has speaker labels.
 
-        *recordings* has one recording of each known person, *states* what was stored of the session, which *goes_on* if
-        more audio will come. Blocks for up to 0.5 s for each known person. Raises PipelineError.
+        It blocks for up to 0.5 s for each known person. Raises PipelineError.
+
+        *recordings*: one of each known person, by name.
+        *state*: what was stored of the session's voices.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
         assert options is not None
-        origins = dict.fromkeys(past.channels, past.start if goes_on else None)
-        return LiveSpeakers(self.speakers, options, origins, past.labelled, states)
+        origins = dict.fromkeys(past.channels, past.offsets.position)
+        return LiveSpeakers(self.speakers, options, origins, past.labelled, state)
 
     def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
         """Make a session for *order* that continues at the end of *past*, which must have no open words.
@@ -115,11 +142,14 @@ class LiveEngine:
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         options = StreamOptions(
             language=order.language,
+            languages=frozenset(order.languages),
             before=past.language(channel)[0],
-            hint=order.hint,
+            task=order.task,
+            hint=order.hints.common,
+            own_hints=order.hints.own,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
-            notes=(UNAVAILABLE,) if semantic and eagerness is None and channel in (None, 0) else (),
+            notes=self._notes(order, unavailable=semantic and eagerness is None) if channel in (None, 0) else (),
             warn_if_quiet=self.voice is not None,
             one_of_several=channel is not None,
         )
@@ -130,15 +160,25 @@ class LiveEngine:
             options = with_turn_checks(options, eagerness, None if open_until is None else open_until - origin)
         vad = self.voice.stream() if self.voice else _all_speech
         recogniser = self.recogniser
+        if order.model is not None and self.models is not None:
+            recogniser = LanguageRouter(self.models.only(order.model))
         if settled:
             recogniser = _OffsetRecogniser(recogniser, origin, settled, past.last_units(channel))
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
-            stage = TextStage(order.text, language=options.language, earlier=said, settings=self.text)
-            rewriter = TextRewriter(stage)
+            written = ENGLISH if options.translates else options.language
+            stage = TextStage(order.text, language=written, earlier=said, settings=self.text)
+            rewriter = TextRewriter(stage, one_language=options.translates)
         core = StreamCore(options)
         return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
+
+    def _notes(self, order: Order, *, unavailable: bool) -> tuple[Warned, ...]:
+        """The warnings of a session with this order."""
+        notes: tuple[Warned, ...] = (UNAVAILABLE,) if unavailable else ()
+        if (model := self.model_for(order)) in self.unmeasured:
+            notes += (Warned("windows_unmeasured", f"words come late: {UNMEASURED.format(model)}"),)
+        return notes
 
 
 @dataclass(frozen=True, slots=True)

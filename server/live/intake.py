@@ -24,7 +24,7 @@ PIECE_BYTES = 64 * 1024  # of a container written at once: as much as a pipe hol
 Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 """Takes samples. It stores them before its first await, so that cancelling it loses none."""
 
-Room: TypeAlias = Callable[[], Awaitable[None]]
+Backpressure: TypeAlias = Callable[[], Awaitable[None]]
 """Waits until little audio in the sink is unrecognised, from any writer."""
 
 
@@ -36,11 +36,11 @@ class Intake(Protocol):
 
     async def write(self, data: bytes) -> None: ...
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Take no more bytes, not even the rest of a write() in progress. run() then ends when the sink has all."""
 
     async def run(self) -> None:
-        """Work until end() was called and the sink has everything. Raises PipelineError for undecodable audio."""
+        """Work until finish() was called and the sink has everything. Raises PipelineError for undecodable audio."""
 
     def close(self) -> None:
         """Release resources. Called at the end of the session, even if run() was never called."""
@@ -57,50 +57,65 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 def intake_of(
-    order: Order, isolation: Isolation, sink: Sink, *, room: Room, position: int, part: MemoryPart | None
+    order: Order,
+    isolation: Isolation,
+    sink: Sink,
+    *,
+    backpressure: Backpressure,
+    position: int,
+    part: MemoryPart | None,
 ) -> Intake:
-    """Make the intake of a live session. Raw audio continues at *position*, in 16 kHz samples.
+    """Make the intake of a live session.
 
-    *part* is the memory of a container's decoder; close() or the end of run() releases it.
+    *sink*: gets the samples.
+    *backpressure*: a writer of raw audio waits for it before each piece.
+    *position*: where raw audio continues, in 16 kHz samples.
+    *part*: the memory of a container's decoder. close() or the end of run() releases it.
     """
     live = order.live
     assert live is not None
     if live.encoding == CONTAINER:
         return ContainerIntake(isolation, sink, separate=live.channels if order.separate else None, part=part)
-    return RawIntake(live, sink, room, received_bytes=bytes_up_to(position, live), separate=order.separate)
+    return RawIntake(live, sink, backpressure, received_bytes=bytes_up_to(position, live), separate=order.separate)
 
 
 class RawIntake:
     """Decodes raw audio in the event loop, in pieces."""
 
     def __init__(
-        self, live: LiveOptions, sink: Sink, room: Room, *, received_bytes: int = 0, separate: bool = False
+        self,
+        live: LiveOptions,
+        sink: Sink,
+        backpressure: Backpressure,
+        *,
+        received_bytes: int = 0,
+        separate: bool = False,
     ) -> None:
         self._decoder = PcmDecoder(
             cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels, separate=separate
         )
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
         self._sink = sink
-        self._room = room
+        self._backpressure = backpressure
         self._closed = False
         self._ended = asyncio.Event()
         self.received_bytes = received_bytes
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
-            await self._room()  # also for writers that left without waiting for the sink
+            await self._backpressure()  # also for writers that left without waiting for the sink
             if self._closed:
                 return
             piece = data[at : at + self._piece]
-            samples = self._decoder.receive(piece)
+            samples = self._decoder.decode(piece)
             self.received_bytes += len(piece)
             if len(samples):
                 await self._sink(samples)
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         if not self._closed:
             self._closed = True
-            if len(samples := self._decoder.end()):
+            if len(samples := self._decoder.flush()):
                 await self._sink(samples)
             self._ended.set()
 
@@ -141,7 +156,7 @@ class ContainerIntake:
             self.received_bytes += len(piece)
         await self._wait_until_fed()
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         self._closed = True
         await self._opened.wait()
         await self._wait_until_fed()

@@ -86,8 +86,8 @@ class Journal:
     ) -> None:
         """Store what happened, then show it to readers.
 
-        *received* is the end of the audio so far, on the stream's clock. *decided* has, by channel, the position on the
-        session's clock before which everything is decided.
+        *received*: the end of the audio so far, on the stream's clock.
+        *decided*: by channel, the position before which everything is decided, on the session's clock.
         """
         async with self._writing:
             for some in _by_chunk(happened):
@@ -133,7 +133,7 @@ class Journal:
         """Show the newest partials behind the log's last event, and withdraw those that words have replaced."""
         for channel, partial in batch.shown.items():
             if partial is None:
-                self._partials.end(self._job_id, channel=channel)
+                self._partials.clear(self._job_id, channel=channel)
         self._partials.move(self._job_id, after=self._held.last_seq)
         for channel, partial in batch.shown.items():
             if partial is not None and self._interim:
@@ -146,7 +146,7 @@ class Journal:
     def close(self) -> None:
         """Withdraw the last partial."""
         for channel in self._closed:
-            self._partials.end(self._job_id, channel=channel)
+            self._partials.clear(self._job_id, channel=channel)
 
     async def _keep(self, batch: LogBatch, received: int) -> None:
         """Log the events. Closed segments, all of one channel, are stored as a chunk in the same commit."""

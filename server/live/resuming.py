@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from pipeline.audio import RATE, WINDOW, position
+from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import unpack_chunk
 from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import LabelledWord
@@ -29,12 +29,6 @@ REPEATED = 2
 
 LONGEST_REPEATED = position(2)  # words that begin earlier before the end of the last word are not recognised again
 MARGIN = position(0.1)  # before the first word that is recognised again
-
-FILTER = position(0.1)
-"""The audio before what the speakers need, with which a filter that changes the rate becomes exact."""
-
-LONGEST_UNSTORED = position(60)
-"""How much a writer keeps because what is known of the speakers cannot be stored."""
 
 MIN_PROBABILITY = 1e-3  # lower bound for a word in the mean probability of a segment that was never closed
 
@@ -66,7 +60,6 @@ class SessionPast:
     open_turns: Mapping[int | None, int] = field(default_factory=dict)
     """By channel, the end of the last word of a turn without a turn.ended event. See api.md."""
     labelled: tuple[LabelledWord, ...] = ()  # every word with its speaker, if speakers are labelled by voice
-    speakers_from: int | None = None  # from where the speakers need the audio again; None: they do not
 
     @property
     def begun(self) -> bool:
@@ -105,11 +98,6 @@ class SessionPast:
     def duration(self) -> int:
         """The latest end of all chunks."""
         return max((chunk.end for chunk in self.chunks), default=0)
-
-    @property
-    def start(self) -> int:
-        """Where the writer continues: where recognition does, or earlier for the speakers."""
-        return stream_start(self.offsets.position, self.speakers_from)
 
     @property
     def offsets(self) -> SessionOffsets:
@@ -180,17 +168,6 @@ def resume_position(settled: int, words: Sequence[Word]) -> int:
         begin = word.start
         first = min(first, begin - MARGIN)
     return max(0, first - first % position(0.001))
-
-
-def stream_start(recognised_from: int, speakers_from: int | None) -> int:
-    """Where a writer continues after a restart, given from where the words and the speakers need the audio.
-
-    For the speakers this is a whole second. At each rate a filter then gives the same samples as without a restart.
-    """
-    if speakers_from is None:
-        return recognised_from
-    needed = max(0, min(recognised_from, speakers_from) - FILTER)
-    return max(needed - needed % RATE, recognised_from - LONGEST_UNSTORED)
 
 
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> SessionPast:

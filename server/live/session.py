@@ -20,7 +20,7 @@ from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
-from server.live.resuming import SessionPast, stream_start
+from server.live.resuming import SessionPast
 from server.live.speaker_store import SpeakerStore
 from server.live.speakers import SpeakerListener
 from server.live.writers import Seat, Writers
@@ -53,7 +53,9 @@ class LiveSession:
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
-        *speaker_store* is None unless speakers are labelled by voice. *part* is the memory of a decoder.
+        *speakers*: None without speaker labels.
+        *speaker_store*: None unless voices decide the labels.
+        *part*: the memory of a container's decoder. None for raw audio.
         """
         self.job = held.job
         assert self.job.order.live is not None
@@ -71,7 +73,6 @@ class LiveSession:
             self._speakers = SpeakerListener(
                 speakers, held.job, revise=revise, store=speaker_store, metrics=parts.metrics
             )
-        self._speaker_store = speaker_store
         self._storage = parts.storage
         self._endings = Endings(parts)
         self._plan = plan
@@ -80,8 +81,7 @@ class LiveSession:
         channels = len(self.job.order.live_channels)
         self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels) if self.options.record else None
         self.resumed = past.begun
-        self._heard = past.start  # end of the audio taken so far, on the stream's clock
-        self._recognised_from = past.offsets.position  # only the speakers need the audio before
+        self._heard = past.offsets.position  # end of the audio taken so far, on the stream's clock
         self._redacted_before = past.redacted_spans  # a recording begins with the end of the last word
         self._retractions = 0
         self._ending = asyncio.Event()
@@ -91,7 +91,12 @@ class LiveSession:
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         self._intake: Intake = intake_of(
-            self.job.order, parts.isolation, self._take_in, room=self._wait_for_room, position=self._heard, part=part
+            self.job.order,
+            parts.isolation,
+            self._feed,
+            backpressure=self._wait_until_caught_up,
+            position=self._heard,
+            part=part,
         )
         self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
 
@@ -130,7 +135,7 @@ class LiveSession:
         """Return whether *finalized* has reached *at_s*. Readers may see its event a moment earlier."""
         return await self._journal.has_finalized(at_s)
 
-    def end(self, why: Refused | None = None) -> None:
+    def finish(self, why: Refused | None = None) -> None:
         """Take no more audio and finish. *why* is given if the writer did not ask for the end."""
         if not self.ending:
             self.ended_by = why
@@ -145,12 +150,10 @@ class LiveSession:
         """How much audio has arrived and how much of it is settled."""
         statistics = self._session.statistics()
         raw = self.options.encoding != CONTAINER
-        speakers_from = None if self._speaker_store is None else self._speaker_store.stored_to
-        settled = stream_start(self._journal.resume_position, speakers_from)
         return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(settled, self.options) if raw else None,
+            settled_bytes=bytes_up_to(self._journal.resume_position, self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 
@@ -182,7 +185,7 @@ class LiveSession:
     async def _live_and_end(self) -> None:
         async with racing(self._work(), self._watch()) as (work, watch):
             if work.done():
-                await self._end(work.result())
+                await self._end_job(work.result())
                 return
         match watch.result():
             case Verdict.CANCELED:
@@ -207,13 +210,13 @@ class LiveSession:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._recognise(), name="recognise")
                 tasks.create_task(self._write_events(), name="write events")
-                tasks.create_task(self._end_intake(), name="end intake")
+                tasks.create_task(self._finish_intake(), name="finish intake")
                 if self._speakers is not None:
                     tasks.create_task(self._speakers.run(), name="speakers")
-                broken = await tasks.create_task(self._receive(), name="receive")
-                self._session.end()
+                broken = await tasks.create_task(self._run_intake(), name="intake")
+                self._session.finish()
                 if self._speakers is not None:
-                    self._speakers.end()
+                    self._speakers.end_audio()
         except BaseExceptionGroup as group:
             if group.subgroup(LeaseLost):
                 raise LeaseLost from group
@@ -227,7 +230,7 @@ class LiveSession:
             self._ignores_audio = True
             self._ending.set()
 
-    async def _receive(self) -> PipelineError | None:
+    async def _run_intake(self) -> PipelineError | None:
         try:
             await self._intake.run()
         except EmptyAudio:
@@ -239,9 +242,9 @@ class LiveSession:
             self._ending.set()
         return None
 
-    async def _end_intake(self) -> None:
+    async def _finish_intake(self) -> None:
         await self._ending.wait()
-        await self._intake.end()
+        await self._intake.finish()
 
     async def _write_events(self) -> None:
         """Write the session's events to the journal. All that are ready are written in one call."""
@@ -257,34 +260,32 @@ class LiveSession:
         self._metrics.final_words_changed.inc(now - self._retractions)
         self._retractions = now
 
-    async def _take_in(self, samples: Samples) -> None:
+    async def _feed(self, samples: Samples) -> None:
         """Pass samples from the intake to the session, up to the plan's longest audio."""
         if self._ignores_audio:
             return
-        room = self._plan.audio_s_per_file * RATE - self._heard
-        if len(samples) > room:
-            samples = samples[:room]
+        left = self._plan.audio_s_per_file * RATE - self._heard
+        if len(samples) > left:
+            samples = samples[:left]
             max_s = self._plan.audio_s_per_file
             self._journal.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
-            self.end(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
+            self.finish(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
-            known = max(0, self._recognised_from - self._heard)
             self._heard += len(samples)
             if self._recorder is not None:
-                self._recorder.add(samples[known:])
+                self._recorder.add(samples)
             if self._speakers is not None:
                 self._speakers.add(samples)
-            if known < len(samples):
-                await self._session.feed(samples[known:])
-            await self._wait_for_room()
+            await self._session.feed(samples)
+            await self._wait_until_caught_up()
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_until_caught_up(self) -> None:
         """Wait until little audio is unrecognised, and the speakers of little audio are unknown."""
         await self._session.wait_for_room()
         if self._speakers is not None:
-            await self._speakers.wait_for_room()
+            await self._speakers.wait_until_caught_up()
 
-    async def _end(self, broken: PipelineError | None) -> None:
+    async def _end_job(self, broken: PipelineError | None) -> None:
         """End the job with all recognised words, or as failed if no audio could be decoded."""
         received_bytes, duration = self._intake.received_bytes, max(self._heard, self._journal.reached)
         if self.options.encoding != CONTAINER:  # what a server before this one had is not always asked for again
@@ -338,14 +339,14 @@ class LiveSession:
             self._held.check()
             if self._recorder is not None:
                 await self._recorder.flush()
-            self._end_if_due()
+            self._finish_if_due()
             await self._pause()
 
     def _close(self) -> Verdict | None:
         """Stop because the server stops: at once with raw audio, which can continue; a container is finished first."""
         if self.options.encoding != CONTAINER:
             return Verdict.SHUTDOWN
-        self.end(Refused("shutting_down", "the server is restarting"))
+        self.finish(Refused("shutting_down", "the server is restarting"))
         return None
 
     async def _check_job(self) -> Verdict | None:
@@ -360,12 +361,12 @@ class LiveSession:
             return Verdict.LEASE_LOST
         return None if job.cancel_requested_at is None else Verdict.CANCELED
 
-    def _end_if_due(self) -> None:
+    def _finish_if_due(self) -> None:
         """End the session if it is too old or has waited too long for its writer."""
         if time.monotonic() >= self._ends_at:
-            self.end(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
+            self.finish(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
         elif (why := self._writers.overdue) is not None:
-            self.end(why)
+            self.finish(why)
 
     async def _pause(self) -> None:
         """Wait until the next check. When the server begins to stop, the wait ends."""

@@ -14,7 +14,7 @@ AWAY_S = 30.0  # how long a session waits for the database; its new words are ke
 class SessionLease(HeldLease):
     """A HeldLease that is claimed again if it expired and no other process has had the job since.
 
-    If another process has had the job, LeaseLost is raised, and the session ends here. The lease waits for room on a
+    If another process has had the job, LeaseLost is raised, and the session ends here. The lease waits for space on a
     full disk as it waits for the database.
     """
 

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -15,6 +14,7 @@ from pipeline.errors import DecodersBusy, PipelineError
 from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
+from pipeline.speakers.state import SpeakerState
 from server.background import compute, total_bytes
 from server.faults import contain
 from server.jobs.leases import HeldLease
@@ -28,7 +28,7 @@ from server.live.resuming import SessionPast, read_past
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_lease import SessionLease
-from server.live.speaker_store import SpeakerStore, stored_to
+from server.live.speaker_store import SpeakerStore
 from server.live.writers import finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
@@ -64,7 +64,7 @@ class SessionRegistry:
         return self._parts.closing.is_set()
 
     def admit(self, environment: str, order: Order) -> None:
-        """Raise Refused queue_full or shutting_down if there is no room for a session with this order.
+        """Raise Refused queue_full or shutting_down if there is no capacity for a session with this order.
 
         A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
         fraction of a session (LiveEngine.load_of).
@@ -158,7 +158,7 @@ class SessionRegistry:
             return live.progress()
         before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
-        return LiveProgress(reached, seconds(before.start), settled_bytes=reached)
+        return LiveProgress(reached, seconds(before.offsets.position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
@@ -223,14 +223,12 @@ class SessionRegistry:
         hears = self._parts.engines[held.job.environment].hears_speakers(held.job.order)
         return SpeakerStore(held, self._parts.storage.blobs) if hears else None
 
-    async def _speakers(
-        self, held: HeldLease, before: SessionPast, store: SpeakerStore | None, *, goes_on: bool = True
-    ) -> LiveSpeakers:
+    async def _speakers(self, held: HeldLease, before: SessionPast, store: SpeakerStore | None) -> LiveSpeakers:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
-        states = {} if store is None else await store.read()
+        state = SpeakerState() if store is None else await store.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
-        make = partial(engine.live_speakers, isolation=isolation, recordings=recordings, states=states, goes_on=goes_on)
+        make = partial(engine.live_speakers, isolation=isolation, recordings=recordings, state=state)
         return await asyncio.to_thread(make, job.order, before)
 
     async def _live(self, live: LiveSession) -> None:
@@ -292,16 +290,12 @@ class SessionRegistry:
         await self._endings.complete(held, result)
 
     async def _last_speakers(self, held: HeldLease, before: SessionPast) -> FinalSpeakers | None:
-        """Find the speakers anew in what is stored of them; if that fails, they are those that readers know.
+        """Return the speakers that readers know, for every word.
 
         Returns None if none are ordered, or if readers have them.
         """
-        job = held.job
-        if before.has_final_speakers or not job.order.diarize:
+        if before.has_final_speakers or not held.job.order.diarize:
             return None
-        with contain("speakers", self._parts.metrics, job=job.id):
-            speakers = await self._speakers(held, before, self._speaker_store(held), goes_on=False)
-            return await asyncio.to_thread(speakers.finish)
         return await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish)
 
     async def _close_open_words(self, held: HeldLease) -> SessionPast:
@@ -310,13 +304,11 @@ class SessionRegistry:
     async def _past(self, job: Job, chunks: Sequence[bytes]) -> SessionPast:
         log = await self._parts.storage.events.read_all(job.id)
         size = total_bytes(chunks) + total_bytes(event.body for event in log)
-        past = await compute(job.account, size, read_past, chunks, log, job.order.live_channels)
-        hears = self._parts.engines[job.environment].hears_speakers(job.order)
-        return replace(past, speakers_from=stored_to(job)) if hears else past
+        return await compute(job.account, size, read_past, chunks, log, job.order.live_channels)
 
 
 def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
     """The byte at which a writer of raw audio continues; None for a container, which cannot be continued."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0
-    return bytes_up_to(before.start, options)
+    return bytes_up_to(before.offsets.position, options)

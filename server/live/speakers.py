@@ -33,8 +33,9 @@ class SpeakerListener:
     job: Job
     _: KW_ONLY
     revise: Callable[[Sequence[SpeakerRun]], Awaitable[None]]
-    store: SpeakerStore | None  # None: labels do not depend on voices, and a restart needs the words alone
+    store: SpeakerStore | None  # None: labels do not depend on voices
     metrics: Metrics
+    _heard: int = field(init=False, default=0)  # samples
     _waiting: list[Samples] = field(init=False, default_factory=list)
     _changes: Changes = field(init=False, default_factory=Changes)
     _ended: bool = field(init=False, default=False)
@@ -45,11 +46,11 @@ class SpeakerListener:
             self._waiting.append(samples)
             self._changes.notify()
 
-    async def wait_for_room(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         """Wait while more than MOST_WAITING samples are unprocessed."""
         await self._changes.until(lambda: self._ended or self._length <= MOST_WAITING)
 
-    def end(self) -> None:
+    def end_audio(self) -> None:
         """Add no more samples. run() ends after the last one."""
         self._ended = True
         self._changes.notify()
@@ -61,28 +62,22 @@ class SpeakerListener:
                 await self._changes.until(lambda: self._ended or self._length >= RATE)
                 samples, self._waiting = self._waiting, []
                 runs = await self._listen(np.concatenate(samples)) if samples else []
-                await self._store()
+                if self.store is not None:
+                    await self.store.write(self.speakers.state(), self._heard)
                 if runs:
                     self.metrics.speaker_revisions.inc()
                     await self.revise(runs)
                 self._changes.notify()
         finally:
-            self.end()  # nobody waits for what failed
+            self.end_audio()  # nobody waits for what failed
 
     async def _listen(self, whole: Samples) -> list[SpeakerRun]:
+        self._heard += len(whole)
         each = [whole] if whole.ndim == 1 else list(whole.T)
         by_channel = dict(zip(self.job.order.live_channels, each, strict=True))
         with contain("speakers", self.metrics, job=self.job.id):  # words are reported all the same
             return await asyncio.to_thread(self._time, self.speakers.listen, by_channel)
         return []
-
-    async def _store(self) -> None:
-        """Store what a restart needs, but no samples if some may have to be redacted."""
-        if self.store is None:
-            return
-        states = self.speakers.take_states(with_samples=not self.job.order.text.redact)
-        if states is not None:
-            await self.store.write(states)
 
     async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
         """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""

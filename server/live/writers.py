@@ -23,7 +23,7 @@ class WritableSession(Protocol):
     @property
     def ending(self) -> bool: ...
     def finalize(self) -> float: ...
-    def end(self, why: Refused | None = None) -> None: ...
+    def finish(self, why: Refused | None = None) -> None: ...
 
 
 class Seat:
@@ -55,9 +55,9 @@ class Seat:
         """Whether no audio has come for LiveRules.pause_s."""
         return self._writers.pausing
 
-    def end(self) -> None:
+    def finish(self) -> None:
         self._check()
-        self._session.end()
+        self._session.finish()
 
     def _check(self) -> None:
         if self.lost.is_set():
@@ -84,7 +84,7 @@ class Writers:
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[Seat]:
         """The right to write to the session while the block lasts. Raises Refused ingest_finished, ingest_busy."""
-        await self._make_room()
+        await self._vacate_seat()
         seat = self._seat = Seat(self._session, self)
         self._vacant.clear()
         self.note_sign_of_life()
@@ -96,7 +96,7 @@ class Writers:
                 self._vacant.set()
                 self.note_sign_of_life()
 
-    async def _make_room(self) -> None:
+    async def _vacate_seat(self) -> None:
         """Wait until the present writer leaves, and take its seat if its connection is probably dead."""
         if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
             await set_within(self._vacant, self._rules.seat_s)
@@ -121,7 +121,7 @@ class Writers:
             if data:
                 self._audio_at = self._sign_of_life
         if self._intake.received_bytes > self._max_bytes:
-            self._session.end(Refused("payload_too_large", f"the plan takes {self._max_bytes} bytes"))
+            self._session.finish(Refused("payload_too_large", f"the plan takes {self._max_bytes} bytes"))
         return not self._session.ending
 
     def note_sign_of_life(self) -> None:

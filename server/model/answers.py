@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedD
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import fields
 
-from pipeline.documents.service_v1 import Found, Paragraph, ServiceV1, Speaker, Word
+from pipeline.documents.service_v1 import Found, Paragraph, ServiceV1, Speaker, SpokenLanguage, Word
 from pipeline.recognition.engine import TASKS
 from server.model import bounds
 from server.model.instants import iso
@@ -161,8 +161,11 @@ class Job(Body, kw_only=True):
     word_timestamps: bool
     duration: float | None
     task: Annotated[str, one_of(*TASKS)]
-    language: Annotated[str | None, note("What is spoken, also where the text is a translation")]
+    language: Annotated[str | None, note("What is spoken most, also where the text is a translation")]
     language_probability: float | None
+    languages: Annotated[
+        list[SpokenLanguage] | UnsetType, note("Once completed, those that were found, most speech first")
+    ] = UNSET
     model: str | None
     engine: str | None
     formats: dict[Format, Uri]
@@ -394,14 +397,22 @@ class FormatList(ListBody):
     outputs: list[OutputFile]
 
 
+class HeardBy(Body):
+    name: str
+    languages: Annotated[list[str], note("All that it knows")]
+    hears: Annotated[list[str], note("Those that it hears where a request names no model")]
+    translates: Annotated[bool, note("Into English")]
+
+
 class Health(Body):
     status: str
     engine: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    languages: Annotated[list[str] | UnsetType, note("The languages of the model")] = UNSET
+    model: Annotated[str | UnsetType, note("The default model")] = UNSET
+    models: Annotated[list[HeardBy] | UnsetType, note("All models that requests may name")] = UNSET
+    languages: Annotated[list[str] | UnsetType, note("The languages of the models")] = UNSET
     speakers: Annotated[bool | UnsetType, note("Whether speakers can be labelled by their voices")] = UNSET
     endpointing: Annotated[list[str] | UnsetType, note("What may end a turn of a live session")] = UNSET
-    bundled: Annotated[bool | UnsetType, note("The small model that comes with the installation")] = UNSET
+    bundled: Annotated[bool | UnsetType, note("Only models that come with the installation are used")] = UNSET
     warnings: list[Warned] | UnsetType = UNSET
 
 

@@ -138,7 +138,7 @@ class StorageError(Exception):
 
 
 class DiskFull(StorageError, RequestError):
-    """The disk has no room for a write; nothing of it was kept."""
+    """The disk has no space for a write; nothing of it was kept."""
 
     code = "disk_full"
     retry_after_s = 60

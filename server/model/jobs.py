@@ -101,6 +101,7 @@ class Result:
     duration_s: float | None = None
     language: str | None = None
     language_probability: float | None = None
+    languages: Mapping[str, float] = field(default_factory=dict)  # that were found: the seconds of speech in each
     engine: str | None = None
     model: str | None = None
     text: str | None = None

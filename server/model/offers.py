@@ -1,7 +1,7 @@
-"""What clients may ask of an environment's model, and how its languages are described to people."""
+"""What clients may ask of an environment's models, and how their languages are described to people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from server.model.orders import SILENCE
 
@@ -23,49 +23,103 @@ OPENAI_MODELS = (
     "gpt-live-transcribe",
     "gpt-realtime-whisper",
 )
-"""The default models of OpenAI's clients, LiveKit, Pipecat and Open WebUI. Each name stands for the server's model."""
+"""The default models of OpenAI's clients, LiveKit, Pipecat and Open WebUI. They leave the choice to the server."""
 
 ANY_MODEL = "*"
-"""As an alias it means that every name stands for the server's model."""
+"""As an alias it means that every name leaves the choice to the server."""
 
 PULL = "models pull base"
 """The command that messages recommend: base is small and knows 99 languages."""
+
+PULL_BIGGER = "models pull small"
+"""The same where base is here already."""
 
 PULL_TRANSLATING = "models pull large-v3"
 """The command that messages recommend if a multilingual model cannot translate. The model of the command can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedModel:
+    """One model that requests may name."""
+
+    name: str
+    languages: frozenset[str]  # BCP 47 primary subtags
+    hears: frozenset[str] = frozenset()  # the languages that it hears where a request names no model
+    translates: bool = False  # into English
+
+    @property
+    def summary(self) -> str:
+        """Its languages in a few words."""
+        return summary_of(self.languages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What clients may know of the server's model."""
+    """What clients may know of the server's models."""
 
     engine: str  # whisper or scripted
-    model: str
-    languages: frozenset[str]  # BCP 47 primary subtags
+    model: str  # the default one
+    languages: frozenset[str]  # of all models that are used without being named, as BCP 47 primary subtags
     translates: bool = False  # into English
     speakers: bool = False  # speakers can be labelled by voice
     endpointing: tuple[str, ...] = (SILENCE,)  # what may end a turn of a live session
-    bundled: bool = False  # it is the small model that comes with the installation
+    bundled: bool = False  # only models that come with the installation are used
     warnings: tuple[Mapping[str, str], ...] = ()  # for every job of this engine
-    aliases: tuple[str, ...] = OPENAI_MODELS  # other names of the model, for clients of other services
+    aliases: tuple[str, ...] = OPENAI_MODELS  # names of other services' models, which leave the choice to the server
+    models: tuple[OfferedModel, ...] = ()  # all that requests may name, the default first; (): *model* alone
+
+    @property
+    def named(self) -> tuple[OfferedModel, ...]:
+        """All models that requests may name, the default first."""
+        alone = OfferedModel(
+            name=self.model, languages=self.languages, hears=self.languages, translates=self.translates
+        )
+        return self.models or (alone,)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the model that are listed: its aliases, then its own."""
-        return tuple(dict.fromkeys(name for name in (*self.aliases, self.model) if name != ANY_MODEL))
+        """The names that are listed: the aliases, then those of the models."""
+        listed = (*self.aliases, *(model.name for model in self.named))
+        return tuple(dict.fromkeys(name for name in listed if name != ANY_MODEL))
 
     def has(self, name: str) -> bool:
-        """Whether clients of other services may ask for the model by this *name*."""
+        """Whether requests may give this *name* as their model."""
         return name in self.names or ANY_MODEL in self.aliases
+
+    def model_named(self, name: str) -> str | None:
+        """The model that a request with this *name* uses; None if the name leaves the choice to the server."""
+        return name if any(model.name == name for model in self.named) else None
+
+    def model_of(self, language: str | None) -> str:
+        """The name of the model that hears *language* where a request names none."""
+        return next((model.name for model in self.named if language in model.hears), self.model)
+
+    def of(self, name: str | None) -> "Offer":
+        """The offer to a request that uses the model called *name*; None: no model is named."""
+        chosen = next((model for model in self.named if model.name == name), None)
+        if chosen is None:
+            return self
+        alone = replace(chosen, hears=chosen.languages)
+        return replace(
+            self, model=chosen.name, languages=chosen.languages, translates=chosen.translates, models=(alone,)
+        )
+
+    def unknown_model(self, name: str) -> str:
+        """Why a request cannot use the model called *name*."""
+        here = ", ".join(model.name for model in self.named)
+        return f"there is no model {name[:100]!r} here; the models are {here}"
+
+    @property
+    def hearing(self) -> str:
+        """Which model hears what, as the setting says it: `base,en=tiny.en`."""
+        default, *others = self.named
+        few = [model for model in others if 0 < len(model.hears) <= MAX_LISTED]
+        return ",".join([default.name, *(f"{code}={one.name}" for one in few for code in sorted(one.hears))])
 
     @property
     def language_summary(self) -> str:
-        """The languages in a few words: `English only`, `de, en, es` or `99 languages`."""
-        if self.languages == ENGLISH:
-            return "English only"
-        if len(self.languages) <= MAX_LISTED:
-            return ", ".join(sorted(self.languages))
-        return f"{len(self.languages)} languages"
+        """The languages in a few words."""
+        return summary_of(self.languages)
 
     def refusal(self, language: str) -> str:
         """Why *language* cannot be transcribed, and what the operator can do."""
@@ -77,9 +131,19 @@ class Offer:
 
     @property
     def translation_refusal(self) -> str | None:
-        """Why the model cannot translate, and what the operator can do; None if it can, or knows English only."""
-        if self.translates or self.languages == ENGLISH:
+        """Why the model cannot translate, and what the operator can do; None if it can."""
+        if self.translates:
             return None
+        if self.languages == ENGLISH:
+            said = f"the model {self.model} hears English only and does not translate"
+            return f"{said}; scribewire {PULL} brings one that does" if self.engine == "whisper" else said
         said = f"the model {self.model} writes every language as it is spoken and does not translate"
         helps = f"; scribewire {PULL_TRANSLATING} brings one that does, and base, small and medium do too"
         return said + helps if self.engine == "whisper" else said
+
+
+def summary_of(languages: frozenset[str]) -> str:
+    """Languages in a few words: `English only`, `de, en, es` or `99 languages`."""
+    if languages == ENGLISH:
+        return "English only"
+    return ", ".join(sorted(languages)) if len(languages) <= MAX_LISTED else f"{len(languages)} languages"

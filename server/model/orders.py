@@ -5,7 +5,9 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
-from pipeline.recognition.engine import TRANSCRIBE, hint_of
+from pipeline.language_names import ENGLISH
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from pipeline.recognition.hints import Hints, hints_for
 from pipeline.text.options import NO_CHANGES, TextOptions
 
 
@@ -50,8 +52,8 @@ class Order:
 
     output_formats: tuple[str, ...] = ("json",)  # of bounds.FORMATS; at least one, none twice
     word_timestamps: bool = False
-    language: str | None = None  # the one that is spoken
-    multilingual: bool = False  # the language may change, so it is detected in each turn
+    language: str | None = None  # of all that is said; None: found for each utterance
+    languages: tuple[str, ...] = ()  # those that may be found; empty: all
     task: str = TRANSCRIBE  # one of TASKS of pipeline/recognition/engine.py
     model: str | None = None
     prompt: str = ""
@@ -72,9 +74,10 @@ class Order:
     """The name of the `dialect` that writes the webhook's body, and what it must remember. None: the usual body."""
 
     @property
-    def hint(self) -> str:
+    def hints(self) -> Hints:
         """The text that the recogniser reads before the audio."""
-        return hint_of(self.keywords, self.prompt)
+        written = ENGLISH if self.task == TRANSLATE else self.language
+        return hints_for(self.keywords, self.prompt, written=written, allowed=self.languages)
 
     @property
     def live_channels(self) -> tuple[int | None, ...]:

@@ -9,7 +9,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from pipeline.attribution import segments_in_time
-from pipeline.documents.formats import search_members, word_object
+from pipeline.documents.formats import language_objects, search_members, word_object
 from pipeline.documents.service_v1 import SCHEMA, Speaker
 from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import NO_CHANGES, TextOptions
@@ -151,6 +151,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, **more: Any) 
         "duration": None if job.duration_s is None else round(job.duration_s, 3),
         "task": order.task,
         "language_probability": None if job.language_probability is None else round(job.language_probability, 4),
+        "languages": language_objects(job.languages) if job.languages else UNSET,
         "formats": {name: links.output(job, name, ttl_s=ttl_s) for name in linked},
         "error": None if job.error is None else answers.JobError.of(job.error, param=None),
         "metadata": order.metadata,

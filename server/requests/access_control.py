@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection, Request
 
 from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
-from server.accounts.limits import DAY_S, MONTH_S, Limits, RateTable, month_of
+from server.accounts.limits import DAY_S, MONTH_S, Limits, month_of
 from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
@@ -21,6 +21,7 @@ from server.http.caller import Caller
 from server.http.headers import idempotency_key, limit_headers
 from server.http.operation import Auth, Operation
 from server.http.problems import Problem
+from server.keyed_limits import RateTable
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
@@ -43,15 +44,14 @@ class AccessControl:
 
     config: Config
     limits: Limits
-    storage: Storage  # its member rates counts requests for several nodes; if that is None, they are counted here
+    storage: Storage
     own_origin: str  # of the server's own pages
-    _rates: RateTable = field(init=False, default_factory=RateTable)  # by account and environment, or by address
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: Failures = field(init=False)  # keys, by address
     _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that worked lately
 
     def __post_init__(self) -> None:
-        self._refused = Failures(what="wrong keys", shared=self.storage.rates)
+        self._refused = Failures(what="wrong keys", rates=self.storage.rates)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
         """Return the caller, after all checks. Raises RequestError."""
@@ -64,7 +64,7 @@ class AccessControl:
             caller = self._anonymous(request)
             if operation.auth is Auth.FREE:
                 limit = self.limits.keyless.free_requests_per_minute
-                self._free.hit(caller.address, now=now_ms(), limit=limit).check()
+                self._free.hit(caller.address, limit=limit).check()
         try:
             _check_body(request, operation, caller.plan)
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
@@ -170,16 +170,12 @@ class AccessControl:
 
     async def count(self, request: HTTPConnection, caller: Caller) -> Caller:
         """Count a request of the caller within its minute. Raises RateLimited."""
-        now = now_ms()
         if caller.key is not None and caller.plan is not None:
             subject = f"{caller.key.account} in {caller.environment}"
             limit = caller.plan.requests_per_minute
         else:
             subject, limit = caller.address, self.limits.keyless.requests_per_minute
-        if self.storage.rates is None:
-            window = self._rates.hit(subject, now=now, limit=limit)
-        else:
-            window = await self.storage.rates.hit(subject, limit=limit)
+        window = await self.storage.rates.hit(subject, limit=limit)
         if not window.allowed:
             _add_rate_headers(request, window)
         window.check()

@@ -8,25 +8,19 @@ because a line of the log is longer than the shortest request, and a flood of re
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from server.accounts.addresses import address_key, client_address, peer_key
-from server.accounts.limits import RateTable
-from server.clock import now_ms
 from server.config import Network
 from server.http.address_limits import ConnectionUse
 from server.http.problems import Problem
+from server.keyed_limits import RateTable, TokenBucket
 from server.logs import log
-from server.waiting import TokenBucket
 
 LOG_BYTES, LOG_BYTES_PER_S = 300_000, 11_000
 """The bytes that one address may add to the log at once, and then each second: 1 MB in a minute."""
-
-FIRST_BYTES = 64_000
-"""The bytes of the log that every address may use. Beyond them it may use twice as many as it has sent."""
 
 MAX_ADDRESSES = 10_000  # whose lines are counted; beyond it all counts are dropped
 SUMMARY_S = 60.0
@@ -57,30 +51,13 @@ def too_many_connections(whose: str) -> Problem:
 
 
 @dataclass(slots=True)
-class _Lines:
-    """The bytes that one address may still add to the log."""
-
-    bytes: TokenBucket = field(default_factory=lambda: TokenBucket(most=LOG_BYTES, per_s=LOG_BYTES_PER_S))
-    sent: TokenBucket = field(default_factory=lambda: TokenBucket(most=FIRST_BYTES, per_s=FIRST_BYTES / SUMMARY_S))
-
-    def pay(self, line_bytes: int, scope: Scope) -> bool:
-        """Take the bytes of a line about a request. Returns False if the address has none left."""
-        if not self.bytes.afford(line_bytes):
-            return False
-        if self.sent.afford(line_bytes):
-            return True
-        self.sent.give(2 * _sent_bytes(scope))
-        return self.sent.afford(line_bytes)
-
-
-@dataclass(slots=True)
 class AddressCounters:
     """Counts refusals and lines of the log by address, in memory. See server/http/address_limits.py."""
 
     refusals_per_minute: int
     trusted_proxies: Sequence[Network]
     _refused: RateTable = field(default_factory=RateTable)
-    _lines: dict[str, _Lines] = field(default_factory=dict)
+    _log_bytes: dict[str, TokenBucket] = field(default_factory=dict)
     _left_out: int = 0
 
     def check_connections(self, scope: Scope) -> None:
@@ -92,16 +69,14 @@ class AddressCounters:
 
     def check_refusals(self, scope: Scope) -> None:
         address = address_of(scope, self.trusted_proxies)
-        self._refused.hit(address, now=now_ms(), limit=self.refusals_per_minute).check()
+        self._refused.hit(address, limit=self.refusals_per_minute).check()
 
     def may_log(self, scope: Scope, line_bytes: int) -> bool:
         address = address_of(scope, self.trusted_proxies)
-        lines = self._lines.get(address)
-        if lines is None:
-            if len(self._lines) >= MAX_ADDRESSES:
-                self._lines.clear()
-            lines = self._lines[address] = _Lines()
-        if lines.pay(line_bytes, scope):
+        if len(self._log_bytes) >= MAX_ADDRESSES:
+            self._log_bytes.clear()
+        allowance = self._log_bytes.setdefault(address, TokenBucket(most=LOG_BYTES, per_s=LOG_BYTES_PER_S))
+        if allowance.afford(line_bytes):
             return True
         if not self._left_out:
             asyncio.get_running_loop().call_later(SUMMARY_S, self._sum_up)
@@ -111,10 +86,3 @@ class AddressCounters:
     def _sum_up(self) -> None:
         log.warning("requests of addresses that sent many were not logged", extra={"count": self._left_out})
         self._left_out = 0
-
-
-def _sent_bytes(scope: Scope) -> int:
-    """About the size of the request's head, in bytes."""
-    headers = scope["headers"]
-    fields = sum(map(len, chain.from_iterable(headers))) + 4 * len(headers)
-    return len(scope["raw_path"]) + len(scope["query_string"]) + fields

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from server.accounts.limits import StreamRules, Tally
+from server.accounts.limits import StreamRules
 from server.http.caller import Caller
 from server.http.problems import Problem
+from server.keyed_limits import Tally
 from server.model.channels import Channel
 from server.model.jobs import Job
 

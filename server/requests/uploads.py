@@ -50,7 +50,7 @@ async def receive_upload(
     """Receive the body. While the block lasts, the caller has one of its places and its Idempotency-Key is reserved.
 
     With *raw* the body is the audio itself, unless it is JSON. A stored file is deleted after the block, unless it
-    became a job's. Raises what Acceptance.open_upload() and Uploads.receive() raise.
+    became a job's. Raises what Acceptance.open_upload() and Uploads.read_body() raise.
     """
     if parts.closing.is_set():
         raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
@@ -59,7 +59,7 @@ async def receive_upload(
     customer, key = caller.customer, idempotency_key_of(request, caller)
     async with (
         parts.acceptance.open_upload(customer, key),
-        parts.uploads.receive(
+        parts.uploads.read_body(
             request,
             job_id=fresh_id(Prefix.JOB),
             most=customer.plan.upload_bytes,

@@ -141,7 +141,7 @@ class Accounts(RouteGroup):
         limit = self.parts.limits.keyless.signups_per_day
         quota = Quota(name="signups", window=day.name, limit=limit, amount=1, resets_at=day.resets_at)
         subject = anonymous_subject(self.parts.keys.secrets[self.parts.keys.current], caller.address, day=day.name)
-        count = await self.parts.storage.counters.take(subject, quota)
+        count = await self.parts.storage.counters.spend(subject, quota)
         count.check("signups")
 
     async def list_keys(self, _request: Request, caller: Caller) -> Response:

@@ -19,13 +19,14 @@ from starlette.responses import Response
 
 from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
 from server.accounts.addresses import anonymous_subject
-from server.accounts.limits import Tally, day_of
+from server.accounts.limits import day_of
 from server.clock import now_ms
 from server.http.bodies import JSON, body_of, parse_json
 from server.http.caller import Caller
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
+from server.keyed_limits import Tally
 from server.model.accounts import Count, Quota
 from server.model.errors import FieldError
 from server.model.instants import iso
@@ -151,7 +152,7 @@ class Estimates(RouteGroup):
         """Count one estimate for *asker* today. It is not counted if the block raises."""
         day = day_of(now_ms())
         quota = Quota(name="estimates", window=day.name, limit=asker.per_day, amount=1, resets_at=day.resets_at)
-        count = await self.parts.storage.counters.take(asker.subject, quota)
+        count = await self.parts.storage.counters.spend(asker.subject, quota)
         count.check("estimates")
         try:
             yield count

@@ -168,7 +168,7 @@ class LiveRequests(RouteGroup):
                 live.count_lost_writer()
                 raise
             if final:
-                seat.end()
+                seat.finish()
         if live.ending:
             await self._wait_for_end(live)
             await self.parts.session_registry.check_end(live)
@@ -177,7 +177,7 @@ class LiveRequests(RouteGroup):
     async def finish(self, request: Request, _caller: Caller) -> Response:
         job = await live_job(request, self.parts)
         if not job.terminal and (live := await self._open_unless_finished(job)) is not None:
-            live.end()
+            live.finish()
             await self._wait_for_end(live)
         return await self._progress(job)
 

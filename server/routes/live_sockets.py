@@ -65,7 +65,7 @@ class LiveSockets:
         Raises a Refused unless the writer ended the session.
         """
         async with racing(
-            self._take(socket, live, seat),
+            self._handle_messages(socket, live, seat),
             self._leave(live, seat),
             self._follow(socket, live.job.id, after),
             self._acknowledge(socket, live),
@@ -91,13 +91,13 @@ class LiveSockets:
         if job is not None and job.terminal:
             await asyncio.sleep(CLOSING_S)  # until _follow() has sent the last events
 
-    async def _take(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
+    async def _handle_messages(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
         """Handle the writer's messages until it leaves."""
         ended = False
         while (message := await socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
-                await socket.take_order()
+                await socket.wait_for_turn()
                 kind = _control(message.get("text") or "", seat)
                 ended |= kind == "close"
                 if kind == "keep_alive" and seat.pausing and not live.job.order.text.redact:
@@ -185,7 +185,7 @@ def _control(text: str, seat: Seat) -> str:
         case "finalize" | "keep_alive":
             seat.keep_alive()
         case "close":
-            seat.end()
+            seat.finish()
         case _:
             raise Problem("invalid_message", 'text frames are {"type": "finalize" | "keep_alive" | "close"}')
     return str(kind)

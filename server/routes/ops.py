@@ -52,7 +52,11 @@ class Ops(RouteGroup):
             raise Problem("not_ready", "the server is stopping", headers={"Retry-After": "5"})
         await self.parts.jobs.counts()  # raises if the database does not answer
         offer = self.parts.offers["production"]
-        return json_response(answers.Health.of(offer, status="ready", languages=sorted(offer.languages)))
+        models = [
+            answers.HeardBy.of(model, languages=sorted(model.languages), hears=sorted(model.hears))
+            for model in offer.named
+        ]
+        return json_response(answers.Health.of(offer, status="ready", models=models, languages=sorted(offer.languages)))
 
     async def schema(self, _request: Request, _caller: Caller) -> Response:
         return json_response(service_v1_schema(self.parts.links.public_base_url), headers=DAY)

@@ -20,7 +20,8 @@ async def patiently(
 ) -> T:
     """Call *ask* every AGAIN_S seconds until it raises none of the errors in *despite*, and return its result.
 
-    *check* is called between two calls and may raise to end the waiting. Raises OutcomeUnknown unless *repeatable*.
+    *check*: called between two calls. It ends the waiting by raising.
+    *repeatable*: False raises OutcomeUnknown at once, because a second call might do the work twice.
     """
     while True:
         try:

@@ -32,10 +32,10 @@ class BlobStore(Protocol):
     def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[Sink]:
         """Write a blob. It is stored durably at the end of the block; nothing is left of it if the block raises.
 
-        *leave_reserve* is for incoming audio. With it, entering the block and every write raise DiskFull if the disk
-        would have less free space than the backend reserves for its database and for outputs. The end of the block
-        raises BlobExists if the key is taken. Raises ValueError if the key is not made of plain names. In a bucket, two
-        writers of one key that end at the same moment may both succeed, so each writer needs a key of its own.
+        *key*: plain names, otherwise ValueError. If it is taken, the end of the block raises BlobExists. In a bucket,
+        two writers of one key that end at the same moment may both succeed, so each writer needs its own key.
+        *leave_reserve*: for incoming audio. Entering the block and every write raise DiskFull rather than use the space
+        that the backend reserves for its database and for outputs.
         """
 
     async def size(self, key: str) -> int | None: ...
@@ -46,7 +46,7 @@ class BlobStore(Protocol):
     def local(self, key: str) -> AbstractAsyncContextManager[Path]:
         """A file with the blob's bytes while the block lasts. Its name says nothing about the content.
 
-        A backend without files makes a copy in *scratch*. Raises NoSuchBlob, and DiskFull if the copy has no room.
+        A backend without files makes a copy in *scratch*. Raises NoSuchBlob, and DiskFull if the copy does not fit.
         """
 
     async def delete(self, prefix: str) -> None:
@@ -63,7 +63,7 @@ class BlobStore(Protocol):
 
 
 class RateCounter(Protocol):
-    """Requests of the last minute, counted for all nodes together."""
+    """Requests of the last minute, counted for all nodes together; in memory if one process has the storage alone."""
 
     async def hit(self, subject: str, *, limit: int) -> WindowUse:
         """Count a request of *subject* if fewer than *limit* were counted within the last minute, to the second."""

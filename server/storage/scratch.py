@@ -19,7 +19,7 @@ from server.model.errors import DiskFailed, DiskFull
 PRIVATE_FILE = 0o600
 PIECE_BYTES = 256 * 1024  # what a read of a blob holds in memory
 MAX_VECTOR = 512  # parts in one system call; the least that systems allow is more
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
         await _outlast(running)
         raise
     except OSError as error:
-        if error.errno in NO_ROOM:
-            raise DiskFull("no room left on the disk of the data folder") from error
+        if error.errno in DISK_FULL_ERRORS:
+            raise DiskFull("no space left on the disk of the data folder") from error
         log.error("a file of the data folder failed", extra={"error": str(error)})
         raise DiskFailed("the disk of the data folder fails; try again") from error
 
@@ -101,10 +101,10 @@ class HalfWritten:
             if not os.fstat(self._descriptor).st_nlink:  # a sweep was faster than the lock
                 self._path = None
                 self._close()
-        self._check_room(0)
+        self._check_free_space(0)
 
     def write(self, *parts: bytes | memoryview) -> None:
-        self._check_room(sum(map(len, parts)))
+        self._check_free_space(sum(map(len, parts)))
         for first in range(0, len(parts), MAX_VECTOR):
             together = parts[first : first + MAX_VECTOR]
             written = os.writev(self._descriptor, together)
@@ -113,7 +113,7 @@ class HalfWritten:
                 while left:
                     left = left[os.write(self._descriptor, left) :]
 
-    def _check_room(self, more_bytes: int) -> None:
+    def _check_free_space(self, more_bytes: int) -> None:
         if self._free_bytes:
             disk = os.fstatvfs(self._descriptor)
             if disk.f_bavail * disk.f_frsize - more_bytes < self._free_bytes:

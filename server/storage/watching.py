@@ -46,7 +46,7 @@ class Watch:
         self._event.clear()
         return True
 
-    def take_events(self) -> list[Event] | None:
+    def drain_events(self) -> list[Event] | None:
         """The events since the last call, in the order in which commits announced them; None: read the database."""
         events, self._events = self._events, []
         return events

@@ -81,9 +81,10 @@ class Feed:
         return self._last is not None and after >= self._last - len(self._newest)
 
     def batch_after(self, after: int, shown: int) -> RenderedBatch | None:
-        """The next batch for a reader that has the events up to *after* and the partials up to *shown*, if any.
+        """Return the next batch for a reader, or None without news. Readers at the same place get the same batch.
 
-        Call it only if has(*after*). Readers at the same place get the same batch.
+        *after*: the reader's last event. has() must be true for it.
+        *shown*: the number of its newest partial.
         """
         assert self._last is not None, "has() is asked first"
         place, behind = max(after, self._last), max(0, self._last - after)

@@ -54,7 +54,7 @@ class Partials:
         if shown:
             self._wake(job_id)
 
-    def end(self, job_id: str, *, channel: int | None = None) -> None:
+    def clear(self, job_id: str, *, channel: int | None = None) -> None:
         """Drop the partial of the job's channel, because its words are in the log or were withdrawn."""
         shown = self._newest.get(job_id, {})
         if shown.pop(channel, None) is not None:

@@ -36,7 +36,7 @@ class PartialRelay:
 
     async def run(self, closing: asyncio.Event) -> None:
         """Relay until *closing* is set."""
-        self.relay.listen(self._receive)
+        self.relay.listen(self._on_message)
         self.partials.on_change = self._note_change
         while not await set_within(closing, PAUSE_S):
             await self._ask()
@@ -80,7 +80,7 @@ class PartialRelay:
         else:
             del self._wanted[job_id]
 
-    def _receive(self, message: bytes) -> None:
+    def _on_message(self, message: bytes) -> None:
         content = orjson.loads(message)
         self._receiving = True
         try:
@@ -108,7 +108,7 @@ class PartialRelay:
         standing = content.get("standing", [channel] if "body" in content else [])
         here = {partial.channel: partial for partial in self.partials.newest(job_id)}
         for gone in here.keys() - set(standing):
-            self.partials.end(job_id, channel=gone)
+            self.partials.clear(job_id, channel=gone)
         if "body" not in content:
             return
         body, after = content["body"].encode(), content["after"]

@@ -1,33 +1,32 @@
 """Limits the number of open connections, and how long one may be idle.
 
-The command `serve` makes one Connections for the process. The acceptor asks it to admit each new connection, which
-becomes a TrackedConnection. The protocols report to the TrackedConnection what happens on it.
+The command `serve` makes one Connections for the process. Each HTTP protocol has a TrackedConnection, to which it and
+the WebSocket's protocol report what happens.
 """
 
 import asyncio
 import fcntl
 import termios
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
 
 from server.accounts.addresses import address_key, client_address
 from server.accounts.issuing import fresh_id
-from server.accounts.limits import RateTable, Tally
-from server.clock import now_ms
 from server.config import Network
 from server.http.problems import Problem, raw_answer
+from server.keyed_limits import RateTable, Tally
 from server.metrics import Metrics
 from server.model.ids import Prefix
-from server.transport.fair_queue import FairQueue
+from server.requests.address_counters import too_many_connections
 
 MIN_READ_BYTES = 16 * 1024  # a client must read so much, or all that waits, within ConnectionRules.unread_s
 MAX_CUTS = 20  # an account with more connections cut off within a minute may open no others
 REFUSED_TOO_OFTEN = Problem(
     "rate_limited", "this address sent too much that is no request", headers={"Retry-After": "60"}
 )
-SILENT_AT_ONCE = 16  # connections that are closed together to make room
+SILENT_AT_ONCE = 16  # connections that are closed together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,50 +41,64 @@ class ConnectionRules:
     max_of_account: int
     refusals_of_address: int = 1200  # in a minute, of what is no HTTP or beyond the bounds of a head
     head_s: float = 15.0  # within which the whole head of a request must arrive
-    rest_s: float = 75.0  # between two requests, or a second more
     unread_s: float = 60.0  # within which a client must read MIN_READ_BYTES, or all that was sent
 
 
 class Connections:
-    """Counts the open connections, and lists those that can be closed to make room for others."""
+    """Counts the open connections, and lists those that can be closed for others."""
 
     def __init__(self, rules: ConnectionRules, *, trusted_proxies: Sequence[Network], metrics: Metrics) -> None:
         self.rules = rules
-        self.on_room: Callable[[], None] = lambda: None
-        """Called whenever a connection has ended, or may be closed from now on."""
-        self.fair_queue = FairQueue()
         self.headless: dict[TrackedConnection, None] = {}  # without a request so far; the oldest first
         self.resting: dict[TrackedConnection, None] = {}  # between two requests, or parts of a body; the oldest first
         self.idle: dict[TrackedConnection, None] = {}  # with a stream that has nothing to send; the oldest first
+        self.of_address: Tally[str] = Tally()
+        self.of_account: Tally[str] = Tally()
+        self.refusals = RateTable()  # by address: data that became no request
+        self.cuts = RateTable()  # by account: connections that were cut because they sent too much
         self._trusted = trusted_proxies
         self._metrics = metrics
         self._open = 0
-        self._of_address: Tally[str] = Tally()
-        self._of_account: Tally[str] = Tally()
-        self._refusals = RateTable()  # by address: data that became no request
-        self._cuts = RateTable()  # by account: connections that were cut because they sent too much
 
-    @property
-    def full(self) -> bool:
-        return self._open >= self.rules.max_open
+    def address_of(self, peer: str) -> str | None:
+        """The key by which connections from the address *peer* are counted.
 
-    def admit(self, peer: str) -> "TrackedConnection | None":
-        """Admit a connection from the address *peer*. Returns None if that address has too many.
-
-        A trusted proxy may have any number, because many clients come through it.
+        None for a trusted proxy, which may have any number, because many clients come through it.
         """
         address = client_address(peer, (), ())
         trusted = address is not None and any(address in network for network in self._trusted)
-        counted = None if trusted else address_key(address)
-        if counted is not None and not self.take_address(counted):
-            self._metrics.refused.labels("too_many_connections").inc()
-            return None
-        self._open += 1
-        self._metrics.connections.set(self._open)
-        return TrackedConnection(self, counted)
+        return None if trusted else address_key(address)
 
-    def make_room(self) -> None:
-        """Close some connections to make room for new ones.
+    def admit(self, address: str | None) -> None:
+        """Count one more connection from *address* (see address_of). Raises Problem too_many_connections.
+
+        When all are taken, silent ones are closed; see _close_silent().
+        """
+        if address is not None and not self.of_address.join(address, most=self.rules.max_of_address):
+            self._metrics.refused.labels("too_many_connections").inc()
+            raise too_many_connections("this address")
+        self._open += 1
+        if self._open > self.rules.max_open and not self._close_silent():
+            self._metrics.refused.labels("too_many_connections").inc()
+            self.release(address)
+            raise too_many_connections("the server")
+        self._metrics.connections.set(self._open)
+
+    def release(self, address: str | None) -> None:
+        """Note that a connection has ended that was admitted for *address*."""
+        self._open -= 1
+        if address is not None:
+            self.of_address.leave(address)
+        self._metrics.connections.set(self._open)
+
+    def admit_account(self, account: str) -> bool:
+        """Count one more connection of *account*. Returns False if it has too many, or was cut off too often."""
+        return self.cuts.look(account, limit=MAX_CUTS).allowed and self.of_account.join(
+            account, most=self.rules.max_of_account
+        )
+
+    def _close_silent(self) -> bool:
+        """Close some connections, so that new ones may open. Returns False if there is none that may be closed.
 
         It closes the oldest that never sent a request; if there are none, the one that has waited longest for its next
         request; if there is none, the longest silent streams of the account with the most connections.
@@ -93,59 +106,13 @@ class Connections:
         silent = list(islice(self.headless, SILENT_AT_ONCE)) or list(islice(self.resting, 1))
         if not silent and self.idle:
             largest = max(
-                {tracked.account for tracked in self.idle}, key=lambda account: self._of_account[account or ""]
+                {tracked.account for tracked in self.idle}, key=lambda account: self.of_account[account or ""]
             )
             silent = list(islice((tracked for tracked in self.idle if tracked.account == largest), SILENT_AT_ONCE))
         for tracked in silent:
             self._metrics.refused.labels("too_many_connections").inc()
             tracked.abort()
-
-    def close_rested(self) -> None:
-        """Close the connections that have rested for too long. To be called about once a second.
-
-        A timer for each answer would cost more than all else that is counted here.
-        """
-        since = asyncio.get_running_loop().time() - self.rules.rest_s
-        for tracked in [*takewhile(lambda tracked: tracked.rests_since < since, self.resting)]:
-            tracked.close()
-
-    def take_account(self, account: str) -> bool:
-        """Count one more connection of *account*. Returns False if it has too many, or was cut off too often."""
-        of_account = self._of_account.get(account, 0)
-        if of_account >= self.rules.max_of_account:
-            return False
-        if len(self._cuts) and not self._cuts.look(account, now=now_ms(), limit=MAX_CUTS).allowed:
-            return False
-        self._of_account[account] = of_account + 1
-        return True
-
-    def leave_account(self, account: str) -> None:
-        self._of_account.leave(account)
-
-    def note_cut(self, account: str) -> None:
-        self._cuts.hit(account, now=now_ms(), limit=MAX_CUTS)
-
-    def count_refusal(self, address: str) -> bool:
-        """Count data from *address* that became no request. Returns False if there was too much of it lately."""
-        return self._refusals.hit(address, now=now_ms(), limit=self.rules.refusals_of_address).allowed
-
-    def take_address(self, address: str) -> bool:
-        """Count one more connection from *address*. Returns False if it has too many."""
-        if self._of_address[address] >= self.rules.max_of_address:
-            return False
-        self._of_address[address] += 1
-        return True
-
-    def leave_address(self, address: str) -> None:
-        self._of_address.leave(address)
-
-    def release(self, address: str | None) -> None:
-        """Note that a connection has ended. *address* is that for which it was counted."""
-        self._open -= 1
-        if address is not None:
-            self.leave_address(address)
-        self._metrics.connections.set(self._open)
-        self.on_room()
+        return bool(silent)
 
 
 class TrackedConnection:
@@ -155,97 +122,91 @@ class TrackedConnection:
     request's head, which must arrive in time, or rests between two requests.
     """
 
-    def __init__(self, connections: Connections, address: str | None) -> None:
+    def __init__(self, connections: Connections, transport: asyncio.WriteTransport) -> None:
         self._connections = connections
+        self._transport = transport
         self.account: str | None = None  # the account for which it is counted
-        self.rests_since = 0.0  # in the time of the event loop, if it is between two requests
-        self._address = address
-        self._party = address or self  # a proxy's connections are separate parties
-        self._fair_queue = connections.fair_queue
+        self._address = connections.address_of(_peer_of(transport))
         self._forwarded: str | None = None  # the address that a proxy forwarded with the present request
-        self._transport: asyncio.WriteTransport | None = None
         self._unused: dict[TrackedConnection, None] | None = None  # where it is listed while it is not at work
         self._head_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
-        self._left = False
+        self._counted = False
 
-    def take_turn(self) -> bool:
-        """Whether a piece of work may be done at once. If not, call await_turn()."""
-        return self._fair_queue.take(self._party)
-
-    def await_turn(self, work: Callable[[], None]) -> None:
-        """Call *work* when it is this connection's turn."""
-        self._fair_queue.join(self._party, work)
-
-    def begin(self, transport: asyncio.WriteTransport) -> None:
-        """Note that the connection is open and waits for its first request."""
-        self._transport = transport
-        transport.set_write_buffer_limits(high=0)  # so that pause_writing() is called as soon as anything waits
+    def begin(self) -> None:
+        """Note that the connection is open and waits for its first request. If there are too many, it is refused."""
+        try:
+            self._connections.admit(self._address)
+        except Problem as refusal:
+            self._transport.write(raw_answer(refusal, request_id=fresh_id(Prefix.REQUEST)))
+            self._transport.close()
+            return
+        self._counted = True
+        self._transport.set_write_buffer_limits(high=0)  # so that pause_writing() is called as soon as anything waits
         self._list_in(self._connections.headless)
         self.start_head_timer()
 
     def start_head_timer(self) -> None:
         """Limit the time until a request's head has arrived. The time begins with the first call."""
-        if self._head_timer is None and self._transport is not None:
+        if self._head_timer is None:
             loop = asyncio.get_running_loop()
             self._head_timer = loop.call_later(self._connections.rules.head_s, self._transport.close)
 
     def work(self) -> None:
         """Note that a request is being answered, or a WebSocket is open."""
-        if self._unused is not None or self._head_timer is not None:
-            self._forget_idleness()
+        self._forget_idleness()
 
     def count_for(self, account: str) -> bool:
         """See ConnectionUse in http/address_limits.py."""
-        if self.account == account or self._left:
+        if self.account == account or not self._counted:
             return True
         self._leave_account()
-        if self._connections.take_account(account):
+        if self._connections.admit_account(account):
             self.account = account
         return self.account is not None
 
     def count_forwarded(self, address: str) -> bool:
         """See ConnectionUse in http/address_limits.py."""
-        if self._address is not None or self._forwarded == address or self._left:  # it comes through no proxy
+        if self._address is not None or self._forwarded == address or not self._counted:  # it comes through no proxy
             return True
         self._leave_forwarded()
-        if self._connections.take_address(address):
+        if self._connections.of_address.join(address, most=self._connections.rules.max_of_address):
             self._forwarded = address
         return self._forwarded is not None
 
     def idle(self) -> None:
-        """Note that its stream has nothing to send, so it may be closed if others need the room."""
-        if self._unused is not self._connections.idle and not self._left:
+        """Note that its stream has nothing to send, so it may be closed for others."""
+        if self._unused is not self._connections.idle and self._counted:
             self._list_in(self._connections.idle)
-            self._connections.on_room()
 
     def await_client(self) -> None:
         """See ConnectionUse in http/address_limits.py."""
-        if self.account is None and not self._left:
+        if self.account is None and self._counted:
             self._forget_idleness()
-            self._list_as_resting()
+            self._list_in(self._connections.resting)
 
     def refuse(self, problem: Problem) -> bytes:
         """The answer to data that became no request: *problem*, or 429 if its address sent too much of it."""
-        if self._address is not None and not self._connections.count_refusal(self._address):
+        limit = self._connections.rules.refusals_of_address
+        if self._address is not None and not self._connections.refusals.hit(self._address, limit=limit).allowed:
             problem = REFUSED_TOO_OFTEN
         return raw_answer(problem, request_id=fresh_id(Prefix.REQUEST))
 
     def note_cut(self) -> None:
         """Note that the connection is cut off because its client sends too much."""
         if self.account is not None:
-            self._connections.note_cut(self.account)
+            self._connections.cuts.hit(self.account, limit=MAX_CUTS)
 
     def rest(self) -> None:
         """Note that the request was answered. The next one may come on the same connection."""
         self._forget_idleness()
         self._leave_account()
         self._leave_forwarded()
-        self._list_as_resting()
+        if self._counted:
+            self._list_in(self._connections.resting)
 
     def start_unread_timer(self) -> None:
         """Limit the time in which the client must read what was sent, since it has not read all of it."""
-        assert self._transport is not None
         self._watch_reader(_unread_bytes(self._transport))
 
     def stop_unread_timer(self) -> None:
@@ -254,45 +215,34 @@ class TrackedConnection:
             self._unread_timer.cancel()
             self._unread_timer = None
 
-    def close(self) -> None:
-        """End the connection once all that was sent has been taken."""
-        if self._transport is not None:
-            self._transport.close()
-
     def abort(self) -> None:
         """Close the connection at once, without sending the rest."""
         self._forget_idleness()
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def leave(self) -> None:
-        """Note that the connection has ended. It may be called again."""
+        """Note that the connection has ended."""
         self._forget_idleness()
         self.stop_unread_timer()
         self._leave_account()
         self._leave_forwarded()
-        if not self._left:
-            self._left = True
+        if self._counted:
+            self._counted = False
             self._connections.release(self._address)
 
     def _leave_account(self) -> None:
         if self.account is not None:
-            self._connections.leave_account(self.account)
+            self._connections.of_account.leave(self.account)
             self.account = None
 
     def _leave_forwarded(self) -> None:
         if self._forwarded is not None:
-            self._connections.leave_address(self._forwarded)
+            self._connections.of_address.leave(self._forwarded)
             self._forwarded = None
 
     def _list_in(self, unused: "dict[TrackedConnection, None]") -> None:
         self._unused = unused
         unused[self] = None
-
-    def _list_as_resting(self) -> None:
-        self.rests_since = asyncio.get_running_loop().time()
-        self._list_in(self._connections.resting)
-        self._connections.on_room()
 
     def _forget_idleness(self) -> None:
         if self._unused is not None:
@@ -307,7 +257,6 @@ class TrackedConnection:
         self._unread_timer = loop.call_later(self._connections.rules.unread_s, self._check_reader, unread)
 
     def _check_reader(self, before: int) -> None:
-        assert self._transport is not None
         unread = _unread_bytes(self._transport)
         if unread > before - MIN_READ_BYTES:
             self.abort()
@@ -331,6 +280,11 @@ class TrackedProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self.tracked.stop_unread_timer()
+
+
+def _peer_of(transport: asyncio.WriteTransport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
 
 
 def _unread_bytes(transport: asyncio.WriteTransport) -> int:

@@ -1,7 +1,7 @@
-"""The HTTP server that `scribewire serve` runs: uvicorn with our acceptor, HTTP protocol and WebSocket."""
+"""The HTTP server that `scribewire serve` runs: uvicorn with our HTTP protocol and WebSocket."""
 
-import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -10,9 +10,7 @@ from starlette.types import ASGIApp
 
 from server.config import PREFIX, Config, ConfigError
 from server.logs import log
-from server.transport.acceptor import Acceptor
-from server.transport.bulk import BulkReads
-from server.transport.connections import Connections, TrackedConnection
+from server.transport.connections import Connections
 from server.transport.http_protocol import TrackedHttp
 from server.transport.websocket import PatientWebSocket
 
@@ -20,9 +18,10 @@ CUT_OFF_BYTES = 4 * 1024 * 1024
 """A larger WebSocket message ends the connection. Routes refuse messages of a quarter of it with an error."""
 
 GRACE_S = 20  # seconds after which a shutdown closes open connections
+REST_S = 75  # longest time between two requests on a connection
 
 
-def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
+def uvicorn_settings(app: ASGIApp, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
@@ -30,8 +29,9 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,  # access_control.py reads X-Forwarded-For, and only from trusted proxies
         server_header=False,
         lifespan="off",
+        timeout_keep_alive=REST_S,
         timeout_graceful_shutdown=GRACE_S,
-        http=TrackedHttp,
+        http=functools.partial(TrackedHttp, connections),  # type: ignore[arg-type]  # uvicorn only calls it
         ws=PatientWebSocket,
         ws_max_size=CUT_OFF_BYTES,
         ws_ping_interval=20,
@@ -41,7 +41,7 @@ def uvicorn_settings(app: ASGIApp) -> uvicorn.Config:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn with our own acceptor and without its signal handlers."""
+    """uvicorn without its signal handlers. libuv accepts one connection in each turn of the event loop."""
 
     def __init__(
         self,
@@ -52,37 +52,19 @@ class HttpServer(uvicorn.Server):
         ready: Sequence[str] = (),
     ) -> None:
         """*ready* are lines that are logged when the port answers."""
-        super().__init__(uvicorn_settings(app))
+        super().__init__(uvicorn_settings(app, connections))
         self._listening = listening
         self.connections = connections
         self._ready = ready
-        self._bulk = BulkReads()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets or [])  # no socket from which asyncio would accept
-        self._acceptor = Acceptor(self._listening, self.connections, self._protocol)
-        self._acceptor.start()
+        await super().startup([self._listening, *(sockets or [])])
         for line in self._ready:
             log.info(line)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Called ten times a second."""
-        if counter % 10 == 0:
-            self.connections.close_rested()
-        return await super().on_tick(counter)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._acceptor.close()
-        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-    def _protocol(self, tracked: TrackedConnection) -> asyncio.Protocol:
-        return TrackedHttp(
-            tracked, self._bulk, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
 
 
 def listen(config: Config) -> socket.socket:

@@ -5,31 +5,29 @@ frames of the peer wait behind it, pongs too. So little may wait there, and a pe
 alive.
 
 A frame of one byte costs as much work as one of a thousand, and one packet may have thousands of frames. So a
-connection parses only a few frames in a turn of the event loop (FairQueue). Small messages have an allowance; beyond
-it they wait in the sockets, like audio that comes too fast. A peer that sends too many pings or pongs, or continues to
-send after our close frame, is cut off (1008).
+connection parses only a few frames in a turn of the event loop. Small messages have an allowance; beyond it they wait
+in the sockets, like audio that comes too fast. A peer that sends too many pings or pongs, or continues to send after
+our close frame, is cut off (1008).
 """
 
 import asyncio
-import base64
-import binascii
 import logging
 import socket
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import HeaderLineTooLong
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import MAX_LINE_LENGTH, Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from server.http.operation import UPGRADE
 from server.http.problems import Problem
+from server.keyed_limits import TokenBucket
 from server.transport.connections import TrackedProtocol
-from server.waiting import TokenBucket
 
 WAITING_BYTES = 128 * 1024
 """The size of a connection's receive buffer: seconds of raw audio, half a minute of compressed audio."""
@@ -62,12 +60,6 @@ CUT_S = 1.0
 
 LEAVE_S = 5.0
 """Seconds in which routes should close their WebSockets when the server stops. Then GOING_AWAY is sent."""
-
-NONCE_BYTES = 16
-"""The bytes that Sec-WebSocket-Key stands for."""
-
-ONCE = (b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"origin")
-"""Headers that a handshake may have once."""
 
 
 class PricedFrames(ServerProtocol):
@@ -119,8 +111,8 @@ class PricedFrames(ServerProtocol):
             if self._after_close < 0:
                 return False
         if frame.opcode in (Opcode.PING, Opcode.PONG):
-            return self._controls.take(1) <= 0
-        self._messages.take(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
+            return self._controls.spend(1) <= 0
+        self._messages.spend(max(LEAST_PRICE, 1 - len(frame.data) / FREE_BYTES))
         return True
 
 
@@ -132,7 +124,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.conn = PricedFrames(max_size=self.config.ws_max_size)
-        self._waits = False  # whether it waits for its turn to parse
+        self._waits = False  # whether _parse_or_read() will be called
         self._cut = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -153,7 +145,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         self._heard_at = self.loop.time()
         if self._cut:
             return
-        waits = self.conn.held or not self.handshake_complete or not self.tracked.take_turn()
+        waits = self.conn.held or self._awaits_accept
         self.conn.hold(data)
         if not waits:
             self._parse()
@@ -165,9 +157,11 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         return self.handshake_initiated and not self.handshake_complete
 
     def handle_connect(self, event: Request) -> None:
+        if self.conn.accept(event).status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._refuse_request()
+            return
         super().handle_connect(event)
-        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            self.scope["state"]["connection"] = self.tracked
+        self.scope["state"]["connection"] = self.tracked
 
     def _parse(self) -> None:
         """Parse the next frames of the held data and pass their messages to the route."""
@@ -183,11 +177,10 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self._cut_off()
 
     def _refuse_request(self) -> None:
-        """Refuse a request that the HTTP protocol accepts and the websockets package does not: it has a long header.
-
-        uvicorn would wait for ever for another request.
-        """
-        refusal = Problem("headers_too_large", f"a header of a WebSocket may have {MAX_LINE_LENGTH} bytes")
+        """Refuse what is no handshake of a WebSocket. uvicorn would not count it, or wait for another request."""
+        refusal = Problem("upgrade_required", "this is no handshake of a WebSocket", headers=UPGRADE)
+        if isinstance(self.conn.handshake_exc, HeaderLineTooLong):
+            refusal = Problem("headers_too_large", f"a header of a WebSocket may have {MAX_LINE_LENGTH} bytes")
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
         self.transport.write(self.tracked.refuse(refusal))
         self.transport.close()
@@ -203,15 +196,10 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self._parse_later()
 
     def _parse_later(self) -> None:
-        """Call _parse_or_read() in this connection's turn, once the peer's allowance permits it."""
-        if self._waits or self._awaits_accept:
-            return
-        self._waits = True
-        owed_s = 0.0 if self.close_sent else self.conn.owed_s
-        if owed_s > 0:
-            self.loop.call_later(owed_s, self.tracked.await_turn, self._parse_or_read)
-        else:
-            self.tracked.await_turn(self._parse_or_read)
+        """Call _parse_or_read() in the next turn of the event loop, or once the peer's allowance permits it."""
+        if not self._waits and not self._awaits_accept:
+            self._waits = True
+            self.loop.call_later(0.0 if self.close_sent else self.conn.owed_s, self._parse_or_read)
 
     def _parse_or_read(self) -> None:
         """Parse the held data, and continue to read if none is left."""
@@ -229,7 +217,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
 
-    async def receive(self) -> ASGIReceiveEvent:
+    async def receive(self) -> Any:
         """Give the route a message. After the last one, reading continues as the peer's allowance permits."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
@@ -267,7 +255,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
         if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self.tracked.abort()
 
-    async def send(self, message: ASGISendEvent) -> None:
+    async def send(self, message: Any) -> None:
         """Called by the route. Raises ClientDisconnected, also if this side has closed the connection.
 
         A message may have finished frames (the key "frames"), so that frames for many readers are made only once.
@@ -287,7 +275,6 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     def _follow_up(self, sent: str) -> None:
         """Do what follows from a message of the type *sent* by the route."""
         if sent == "websocket.accept":
-            self._forget_handshake()
             self._pause_if_held()  # parses what the peer sent before it was accepted
         elif sent == "websocket.close":
             self._await_close_reply()
@@ -295,17 +282,12 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             self.handshake_complete = True  # refused with an HTTP answer, which uvicorn would log as a fault
 
     def _await_close_reply(self) -> None:
-        """Read on until the peer answers our close frame. Meanwhile the connection may be closed to make room."""
+        """Read on until the peer answers our close frame. Meanwhile the connection may be closed for others."""
         self.tracked.rest()
         if self.conn.held:
             self._parse_later()
         else:
             self._resume_reading()
-
-    def _forget_handshake(self) -> None:
-        """Drop the headers, which nothing needs any more: thousands of readers would keep them for hours."""
-        self.request.headers.clear()
-        self.response.headers.clear()
 
     def shutdown(self) -> None:
         """Called when the server stops. The route, which stops too, closes the WebSocket after its last message."""
@@ -352,24 +334,3 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def is_handshake(method: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a request that asks for a WebSocket can have one (RFC 6455). *headers* have names in lower case.
-
-    One that cannot is answered like any request without its Upgrade header: counted, logged, and refused as a Problem.
-    """
-    names = [name for name, _ in headers]
-    given = dict(headers)
-    try:
-        nonce = base64.b64decode(given.get(b"sec-websocket-key", b""), validate=True)
-    except binascii.Error:
-        return False
-    return (
-        method == "GET"
-        and len(nonce) == NONCE_BYTES
-        and given.get(b"sec-websocket-version") == b"13"
-        and given.get(b"content-length", b"0") == b"0"
-        and b"transfer-encoding" not in given
-        and all(names.count(name) <= 1 for name in ONCE)
-    )

@@ -18,10 +18,11 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 def delay_after(
     attempt: int, *, schedule_s: Sequence[float], roll: float, retry_after_s: float | None = None
 ) -> float | None:
-    """Seconds to wait after the failed *attempt* (1, 2, ...); None after the last one.
+    """Return the seconds to wait after the failed *attempt* (1, 2, ...), or None after the last attempt.
 
-    *schedule_s* has the delays between attempts, so there is one attempt more. *roll* in [0, 1) chooses the jitter. The
-    delay is at least *retry_after_s*, which the receiver asked for, up to a day.
+    *schedule_s*: the delays between attempts, so there is one attempt more.
+    *roll*: a random number in [0, 1), which chooses the jitter.
+    *retry_after_s*: what the receiver asked for. The delay is at least that, up to a day.
     """
     if attempt > len(schedule_s):
         return None

@@ -39,7 +39,7 @@ class Deliveries:
         async with asyncio.TaskGroup() as tasks:
             while not self.closing.is_set():
                 for delivery in await self._claim_due():
-                    self.sender.slots.take(delivery.account, delivery.host)
+                    self.sender.slots.claim(delivery.account, delivery.host)
                     tasks.create_task(self._deliver(delivery), name=f"webhook {delivery.id}")
 
     async def _claim_due(self) -> list[Delivery]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from server.accounts.limits import Tally
+from server.keyed_limits import Tally
 from server.model.deliveries import Crowding
 from server.model.errors import Refused
 
@@ -39,7 +39,7 @@ class DeliverySlots:
             self._left.clear()
             await self._left.wait()
 
-    def take(self, account: str, host: str) -> None:
+    def claim(self, account: str, host: str) -> None:
         """Take a slot for a claimed message of *account* to *host*. leave() frees it."""
         self._accounts[account] += 1
         self._hosts[host] += 1
@@ -54,7 +54,7 @@ class DeliverySlots:
         """Take a slot while the block lasts, for a message that is no delivery. Raises Refused too_many_connections."""
         if self.free <= 0 or self._accounts[account] >= MAX_PER_ACCOUNT or self._hosts[host] >= MAX_PER_HOST:
             raise Refused("too_many_connections", "too many webhooks are on their way; try again soon", retry_after_s=5)
-        self.take(account, host)
+        self.claim(account, host)
         try:
             yield
         finally:

@@ -24,11 +24,11 @@ GONE = 410
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The result of one attempt. *status_code* None: no answer; *error* None: delivered."""
+    """The result of one attempt."""
 
-    status_code: int | None
+    status_code: int | None  # None without an answer
     duration_ms: int
-    error: str | None
+    error: str | None  # None if it was delivered
     retry_after_s: float | None = None
     delivered_results: bool = False  # the receiver now has all results of a job that keeps none
 

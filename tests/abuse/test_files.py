@@ -13,7 +13,8 @@ from tests.abuse.arena import Arena
 from tests.abuse.hosts import dripping_host, never_ready
 from tests.abuse.recordings import long_and_unstated, of_negative_length, without_a_frame
 from tests.server.peers import RawClient
-from tests.server.serving import until, wav
+from tests.server.serving import wav
+from tests.waiting import until
 
 AT_ONCE = {"Prefer": "respond-async"}
 

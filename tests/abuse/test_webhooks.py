@@ -5,7 +5,8 @@ import httpx
 from tests.abuse.arena import Arena
 from tests.abuse.hosts import silent_host
 from tests.server.receiving import receiver
-from tests.server.serving import until, wav
+from tests.server.serving import wav
+from tests.waiting import until
 
 NEVER = {"Retry-After": "Fri, 01 Jan 99999999999999999999 00:00:00 GMT"}
 

@@ -102,19 +102,6 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_the_catalogue_can_be_listed(command: Command) -> None:
-    assert "deepseek-v4-flash" in command("--list")[1]
-    assert len(json.loads(command("--list", "--json")[1])["data"]) == 33
-
-
-def test_a_bad_price_file_stops_the_command_with_its_reason(command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "prices.json"
-    file.write_text("[]")
-    status, _, err = command("hi", ESTIMATOR_PRICE_FEED=str(file))
-    assert status == 2
-    assert "has no price" in err
-
-
 def test_a_price_file_is_used(command: Command, tmp_path: Path, feed: list[dict[str, object]]) -> None:
     file = tmp_path / "prices.json"
     file.write_text(json.dumps(feed))

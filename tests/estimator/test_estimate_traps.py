@@ -85,26 +85,9 @@ def test_a_missing_batch_price_is_said_not_replaced(estimator: Estimator) -> Non
     assert "batch_cache_at_standard_price" in codes(row_of(estimator, "gpt-4.1")["notes"])
 
 
-def test_an_empty_prompt_is_estimated_and_warned_of(estimator: Estimator) -> None:
-    answer = ask(estimator, prompt="", models=["gpt-5-mini"])
-    assert answer["models"][0]["tokens"]["prompt"]["high"] == 0
-    assert answer["models"][0]["tokens"]["input"]["expected"] == 7
-    assert codes(answer["warnings"]) == ["empty_prompt"]
-
-
 def test_a_misspelt_member_is_warned_of(estimator: Estimator) -> None:
     answer = ask(estimator, agent_turn=50)
     assert [(note["code"], note["param"]) for note in answer["warnings"]] == [("unknown_parameter", "agent_turn")]
-
-
-def test_a_million_spaces_are_estimated_and_the_next_request_is_served(estimator: Estimator) -> None:
-    answer = ask(estimator, prompt=" " * 1_000_000, models=["gpt-5-mini"])
-    assert answer["models"][0]["tokens"]["prompt"]["expected"] > 7_000
-    assert ask(estimator, models=["gpt-5-mini"])["models"][0]["tokens"]["prompt"]["expected"] == 4
-
-
-def test_special_tokens_in_a_prompt_are_text(estimator: Estimator) -> None:
-    assert row_of(estimator, "gpt-5-mini", prompt="<|endoftext|>")["tokens"]["prompt"]["expected"] == 7
 
 
 def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator: Estimator) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.families import FAMILIES, TextCount, prompt_tokens
-from estimator.rates import RateCard, Rates, Usage, units_per, usd
+from estimator.rates import RateCard, Rates, Usage, units_per
 from estimator.request import MAX_TURNS, EstimateRequest
-from estimator.turns import ModelLimits, Run, Scenario, Spread, plan_calls, scenarios
+from estimator.turns import ModelLimits, Run, Scenario, plan_calls, scenarios
 from tests.estimator.pricing import call_cost
 
 
@@ -25,55 +25,6 @@ PROMPT = TextCount(2000, exact=True, non_ascii_share=0.0)
 
 def run(way: Scenario, card: RateCard, limits: ModelLimits, turns: int, *, most: int = MAX_TURNS) -> Run:
     return plan_calls(way, limits, turns).price(card, turns, most=most)
-
-
-def run_example(turns: int, cache: str = "auto", complexity: str = "medium") -> Spread[Run]:
-    """Run the worked example: gpt-5-mini, 2,000 tokens, framing 7."""
-    request = EstimateRequest(prompt="", agent_turns=turns, cache=cache, complexity=complexity)
-    family = FAMILIES["openai"]
-    ways = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True)
-    return ways.map(lambda way: run(way, GPT_5_MINI, ModelLimits(), turns))
-
-
-def test_the_worked_example_to_the_last_digit() -> None:
-    five = run_example(5)
-    assert five.expected.usage == Usage(input=20_635, cached=13_235, output=6_750)
-    assert five.expected.reasoning == 4_250
-    assert usd(five.expected.split.input) == Decimal("0.00185")
-    assert usd(five.expected.split.cached) == Decimal("0.000330875")
-    assert usd(five.expected.split.output) == Decimal("0.0135")
-    assert five.expected.cost == Decimal("0.015680875")
-    assert five.low.cost == Decimal("0.00576015")
-    assert five.high.cost == Decimal("0.06319855")
-    assert (five.low.usage.input, five.high.usage.input) == (14_035, 79_035)
-
-
-@pytest.mark.parametrize(
-    ("turns", "cache", "cost"),
-    [(1, "auto", "0.00320175"), (20, "auto", "0.068972575"), (20, "off", "0.114385"), (1, "off", "0.00320175")],
-)
-def test_the_worked_example_at_other_lengths(turns: int, cache: str, cost: str) -> None:
-    assert run_example(turns, cache).expected.cost == Decimal(cost)
-
-
-def test_each_call_of_the_worked_example() -> None:
-    """The numbers of the fifth call are the differences between runs of five and of four calls."""
-    inputs, cached = [], []
-    before = Usage(input=0)
-    for turns in range(1, 6):
-        sums = run_of(5, most=turns).usage
-        inputs.append(sums.input - before.input)
-        cached.append(sums.cached - before.cached)
-        before = sums
-    assert inputs == [2007, 3067, 4127, 5187, 6247]
-    assert cached == [0, 1846, 2821, 3796, 4772]
-
-
-def run_of(turns: int, *, most: int) -> Run:
-    family = FAMILIES["openai"]
-    request = EstimateRequest(prompt="", agent_turns=turns)
-    way = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True).expected
-    return run(way, GPT_5_MINI, ModelLimits(), turns, most=most)
 
 
 def by_the_book(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> tuple[Usage, Decimal, int | None]:

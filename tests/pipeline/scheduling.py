@@ -11,6 +11,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.scheduler import Scheduler
+from tests.waiting import eventually
 
 
 @dataclass
@@ -80,5 +81,4 @@ def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model
 
 async def wait_for_calls(model: Model, calls: int) -> None:
     """Wait until so many calls have begun."""
-    while len(model.calls) < calls:  # noqa: ASYNC110  no event tells of it
-        await asyncio.sleep(0.001)
+    await eventually(lambda: len(model.calls) >= calls)

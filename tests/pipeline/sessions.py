@@ -98,7 +98,7 @@ async def run_session(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]
         tasks.create_task(session.run())
         tasks.create_task(read())
         await feed(session)
-        session.end()
+        session.finish()
     return happened
 
 

@@ -70,12 +70,6 @@ def test_in_an_opening_a_less_probable_word_and_those_after_it_wait():
     assert texts(agreement.receive(words, until=position(2.9), opening=True)) == "am fellow"
 
 
-def test_a_first_word_is_shown_wherever_it_ends():
-    agreement = Agreement(OPTIONS)
-    agreement.receive(timed_words("and so"), until=position(0.4))
-    assert texts(agreement.shown) == "and"
-
-
 def test_an_improbable_word_is_shown_with_those_after_it_when_two_hypotheses_have_it():
     agreement = Agreement(OPTIONS)
     words = [*timed_words("well"), *timed_words("am", start=0.4, probability=0.3), *timed_words("fellow", start=0.8)]
@@ -99,12 +93,6 @@ def test_a_capital_that_was_shown_is_not_taken_back(last):
     assert texts(answer(timed_words("that was the"), until=position(3))).startswith("That was")
 
 
-def test_the_same_word_at_another_place_does_not_agree():
-    agreement = Agreement(OPTIONS)
-    agreement.receive(timed_words("well"), until=position(2))
-    assert agreement.receive(timed_words("well", start=0.9), until=position(2)) == ()
-
-
 def test_an_inserted_word_does_not_break_the_agreement_of_those_before_it():
     agreement = Agreement(OPTIONS)
     agreement.receive(timed_words("red blue green white black"), until=position(3))
@@ -124,14 +112,6 @@ def test_a_repeated_word_is_told_apart_by_its_time():
     assert texts(agreement.conclude(timed_words("no no no no"), until=position(2))) == "no no"
 
 
-def test_released_words_are_those_before_the_cut():
-    agreement = Agreement(OPTIONS)
-    agreement.conclude(timed_words("a b c d"), until=position(2))
-    agreement.release(position(0.9))
-    agreement.release(position(0.9))
-    assert texts(tuple(agreement.committed)) == "c d"
-
-
 def test_the_words_of_an_earlier_turn_may_be_said_again():
     agreement = Agreement(OPTIONS)
     agreement.conclude(timed_words("so so"), until=position(2))
@@ -145,12 +125,6 @@ def test_a_doubtful_word_waits_until_three_hypotheses_in_a_row_have_it():
     for text in ("a b", "a b", "uh b", "a b", "a b"):
         assert agreement.receive(timed_words(text, probability=0.2), until=position(2)) == ()
     assert texts(agreement.receive(timed_words("a b", probability=0.2), until=position(2))) == "a b"
-
-
-def test_a_doubtful_word_is_committed_once_it_is_settled_however_few_agree_with_it():
-    agreement = Agreement(OPTIONS)
-    assert agreement.receive(timed_words("a b", probability=0.2), until=position(2)) == ()
-    assert texts(agreement.receive(timed_words("uh oh", probability=0.2), until=position(3.9))) == "uh oh"
 
 
 def test_the_rest_of_a_word_that_was_committed_as_another_is_no_word():

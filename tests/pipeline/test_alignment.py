@@ -65,17 +65,6 @@ def test_marks_join_the_word_they_belong_to_and_lend_it_their_time() -> None:
     assert words[1].end == RATE
 
 
-def test_a_mark_never_lowers_the_probability_of_its_word() -> None:
-    (word,) = align_tokens([" yes", "!"], [0.1, 0.5, 0.6], STEADY, probabilities=[0.8, 0.1])
-    assert word.probability == 0.8
-
-
-def test_a_words_probability_is_that_of_its_least_probable_token() -> None:
-    path = [(0, 0), (1, 10), (2, 20)]
-    (word,) = words_of([TextPiece(" harbor", 2)], path, [0.9, 0.4], STEADY, start=0, language="en", final=True)
-    assert word.probability == 0.4
-
-
 def test_silence_heard_before_the_samples_is_no_part_of_the_times() -> None:
     path = [(0, 0), (1, 10), (2, 50)]
     pieces = [TextPiece(" yes", 1), TextPiece(" sir", 1)]
@@ -111,13 +100,6 @@ def test_a_word_neither_starts_nor_ends_in_silence() -> None:
     first, second = align_tokens([" one", " two"], [0.0, 0.9, 2.0], samples)
     assert (first.start, first.end) == (RATE * 5 // 10, RATE * 9 // 10)
     assert (second.start, second.end) == (RATE * 15 // 10, RATE * 19 // 10)
-
-
-def test_silence_with_noise_in_it_is_told_apart_too() -> None:
-    samples = sound((0.5, 0.002), (0.4, 0.1), (0.5, 0.002))
-    (word,) = align_tokens([" one"], [0.1, 1.3], samples)
-    assert abs(word.start - RATE // 2) <= 320
-    assert abs(word.end - RATE * 9 // 10) <= 320
 
 
 def test_the_last_word_of_a_final_lasts_until_the_sound_stops() -> None:

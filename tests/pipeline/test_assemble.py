@@ -1,6 +1,5 @@
 """Tests of assemble.py: a Transcript has all chunks, each once, and nothing outside the recording."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -38,11 +37,6 @@ def test_nothing_heard_is_a_transcript_without_words():
 def test_the_language_is_that_of_the_last_chunk_that_knows_one():
     chunks = [chunk(0, 0, 10, language=None), chunk(1, 10, 20, language="es"), chunk(2, 20, 30, language=None)]
     assert (whole(chunks, 30).language, whole(chunks, 30).language_probability) == ("es", 0.9)
-
-
-def test_notes_are_kept_once_each():
-    chunks = [chunk(0, 0, 10, notes=("b", "a")), chunk(1, 10, 20, notes=("a", "c"))]
-    assert whole(chunks, 20).notes == ("b", "a", "c")
 
 
 @pytest.mark.parametrize(
@@ -101,8 +95,3 @@ def test_any_cut_into_chunks_gives_the_same_transcript(starts, data):
         for index, (start, end) in enumerate(pairwise(cuts))
     ]
     assert whole(chunks, duration) == whole([chunk(0, 0, duration, *segments)], duration)
-
-
-def test_a_chunk_of_no_length_is_no_gap():
-    chunks = [chunk(0, 0, 50), chunk(1, 50, 50), replace(chunk(2, 50, 100), jobs_done=2)]
-    assert whole(chunks, 100).duration == 100

@@ -38,7 +38,7 @@ class Recognition:
     asked: int = 0
     waiting: int = 0
     most: int = 0
-    languages: list[int] = field(default_factory=list)
+    before: list[str | None] = field(default_factory=list)  # the hint about the language in each request
     tasks: set[str] = field(default_factory=set)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     full: asyncio.Event = field(default_factory=asyncio.Event)  # set when the most requests wait
@@ -46,6 +46,7 @@ class Recognition:
     async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult:
         self.asked += 1
         self.tasks.add(request.task)
+        self.before.append(request.before)
         self.waiting += 1
         self.most = max(self.most, self.waiting)
         if self.waiting == BATCHES_AHEAD * SmallEngine.max_batch:
@@ -154,14 +155,16 @@ def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole: Path)
     use(body, held=True)
 
 
-@pytest.mark.parametrize("language", [None, "en"])
-def test_the_language_is_heard_once_in_half_a_minute_and_never_where_it_is_known(
-    language: str | None, whole: Path
-) -> None:
+def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(whole: Path) -> None:
     async def body(batch: Batch, recognition: Recognition) -> None:
-        made = await chunks_of(batch, whole, language=language)
-        assert recognition.languages == ([] if language else [30 * RATE])
-        assert {chunk.language for chunk in made} == {"en"}
+        made = await chunks_of(batch, whole)
+        hints = recognition.before[:]
+        assert hints == [None] * 4 + ["en"] * (len(hints) - 4), (
+            "four jobs wait at once, so the fifth knows of the first"
+        )
+        recognition.before.clear()
+        await chunks_of(batch, whole, done=made[:6])
+        assert recognition.before == hints[made[5].jobs_done :]
 
     use(body)
 

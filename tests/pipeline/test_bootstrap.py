@@ -1,10 +1,7 @@
 """Tests of bootstrap.py in separate processes: what it sets up for CTranslate2, and the priority of its threads."""
 
 import os
-import platform
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 
@@ -12,47 +9,17 @@ from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.bootstrap import (
     MAX_REPLICAS,
     MAX_THREADS,
-    lower_thread_priority,
     replica_count,
     thread_count,
 )
 from tests.processes import output_of
 
-
-def flags() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.read_text() if cpuinfo.exists() else ""
-
-
 PREPARED = "import os; from pipeline.recognition.engines import bootstrap; bootstrap.prepare(); "
-
-
-@pytest.mark.skipif("avx512bw" not in flags(), reason="this CPU has no AVX512")
-def test_the_widest_instructions_are_chosen() -> None:
-    assert output_of(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])") == "AVX512"
 
 
 def test_what_the_user_chose_is_left() -> None:
     chosen = output_of(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
     assert chosen == "GENERIC"
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is set up")
-def test_large_buffers_come_from_memory_that_is_kept() -> None:
-    """A mapping of its own would be returned and faulted in again in every call."""
-    mapped = (
-        "import ctypes\n"
-        "libc = ctypes.CDLL(None)\n"
-        "class Info(ctypes.Structure): _fields_ = [(f'f{n}', ctypes.c_size_t) for n in range(10)]\n"
-        "libc.mallinfo2.restype, libc.malloc.restype = Info, ctypes.c_void_p\n"
-        "before = libc.mallinfo2().f4; libc.malloc(ctypes.c_size_t(64 << 20)); print(libc.mallinfo2().f4 - before)"
-    )
-    assert int(output_of(mapped)) >= 64 << 20
-    assert int(output_of(PREPARED + "bootstrap.keep_memory()\n" + mapped)) == 0
-
-
-def test_preparing_again_does_nothing_more() -> None:
-    assert output_of(PREPARED + "before = dict(os.environ); bootstrap.prepare(); print(before == os.environ)") == "True"
 
 
 @pytest.mark.parametrize(
@@ -82,19 +49,6 @@ def test_small_models_answer_several_calls_and_large_ones_use_several_threads(
     assert thread_count(3, megabytes * 10**6) == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "cores"), [("max 100000", bootstrap._NO_LIMIT), ("250000 100000", 3), ("", bootstrap._NO_LIMIT)]
-)
-def test_a_containers_share_of_the_cores_is_known(
-    text: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    share = tmp_path / "cpu.max"
-    if text:
-        share.write_text(text)
-    monkeypatch.setattr(bootstrap, "Path", lambda _: share)
-    assert bootstrap._quota() == cores
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives threads a priority of their own")
 def test_inference_threads_give_way_and_ours_do_not() -> None:
     program = (
@@ -111,19 +65,3 @@ def test_inference_threads_give_way_and_ours_do_not() -> None:
     )
     own = os.getpriority(os.PRIO_PROCESS, 0)  # the tests may give way to others themselves
     assert output_of(program) == f"{own} {own} {max(own, 10)}"
-
-
-def test_a_thread_of_python_is_never_slowed() -> None:
-    stop, levels = threading.Event(), []
-
-    def work() -> None:
-        stop.wait(10)
-        if sys.platform == "linux":
-            levels.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-    with lower_thread_priority():
-        thread = threading.Thread(target=work)
-        thread.start()
-    stop.set()
-    thread.join()
-    assert set(levels) <= {os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0}

@@ -13,7 +13,7 @@ import soundfile
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import CHUNK, Batch, BatchOptions
 from pipeline.decode_queue import MAX_SPAN
-from pipeline.documents.assemble import BrokenSequence, assemble
+from pipeline.documents.assemble import assemble
 from pipeline.documents.stored import pack_chunk, unpack_chunk
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.framer import Windows
@@ -152,20 +152,3 @@ def test_a_channel_that_says_little_does_not_let_the_others_fill_the_memory(tmp_
         scheduler.close()
 
     asyncio.run(main())
-
-
-def test_a_channel_that_ends_early_is_no_whole_recording() -> None:
-    def chunk(index: int, channel: int, end: int) -> Chunk:
-        return Chunk(
-            index=index,
-            jobs_done=1,
-            start=0,
-            end=end,
-            segments=(),
-            language=None,
-            language_probability=None,
-            channel=channel,
-        )
-
-    with pytest.raises(BrokenSequence):
-        transcript([chunk(0, 0, SECONDS * RATE), chunk(1, 1, RATE)])

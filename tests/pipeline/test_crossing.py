@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
-from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.containers import Probe
 from pipeline.ingest.crossing import (
     HEAD,
     MAX_BYTES,
-    DecodeOrder,
     Done,
     Failed,
     MalformedMessage,
@@ -67,12 +66,6 @@ def test_the_length_error_arrives_with_its_numbers() -> None:
     assert isinstance(arrived, Failed)
     assert isinstance(arrived.error, AudioTooLong)
     assert (arrived.error.limit_s, arrived.error.actual_s) == (30.0, 31.5)
-
-
-def test_orders_are_read_as_written() -> None:
-    for limits in (DecodeLimits(), DecodeLimits(longest_s=1800.5, max_channels=2)):
-        order = DecodeOrder(limits=limits, live=True, stall_s=0.5, cpu_s=90)
-        assert DecodeOrder.read(orjson.loads(order.to_line())["start"]) == order
 
 
 @given(head=st.binary(min_size=HEAD.size, max_size=HEAD.size))

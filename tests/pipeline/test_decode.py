@@ -118,13 +118,6 @@ def test_a_downmix_is_as_loud_as_its_channels_and_never_louder_than_full_scale(l
     assert np.abs(samples).max() <= 1.0
 
 
-def test_chunks_are_one_second_and_the_last_is_what_is_left(clip: Samples) -> None:
-    with recording(io.BytesIO(encode_audio(clip, "flac", "flac", rate=44100)), ANY) as heard:
-        lengths = [len(chunk) for chunk in heard]
-    assert lengths[:-1] == [RATE] * (len(clip) // RATE)
-    assert lengths[-1] == len(clip) % RATE
-
-
 def test_samples_that_are_no_numbers_or_out_of_range_are_made_harmless() -> None:
     values = np.array([np.nan, np.inf, -np.inf, 1e30, 0.25] * 4000, "<f4")
     samples, _ = decode_all(wav(values.tobytes(), kind=3, bits=32))

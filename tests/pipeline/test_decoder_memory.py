@@ -20,7 +20,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import PART_BYTES, DecoderMemory, usable_bytes
 from tests.pipeline.boxes import mp4_of_samples
 from tests.pipeline.sounds import CLIP
-from tests.processes import await_true
+from tests.waiting import until
 
 ANY = DecodeLimits()
 SAMPLES_OF_12_H = 12 * 3600 * 48_000 // 1024
@@ -110,7 +110,7 @@ def test_an_error_in_the_forking_process_comes_into_the_log(caplog: pytest.LogCa
         assert isolation._cell is not None
         with pytest.raises(ConnectionError):
             isolation._cell.ask(b'{"else": 1}\n')
-        await_true(lambda: "a decoder wrote: 'ValueError: no such order'" in caplog.messages)
+        until(lambda: "a decoder wrote: 'ValueError: no such order'" in caplog.messages)
 
 
 def test_the_limit_of_a_control_group_counts_where_it_is_less_than_the_machine(

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines import bootstrap, whisper
+from pipeline.recognition.engines import whisper
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,3 @@ def test_a_gpu_that_was_asked_for_and_is_not_there_is_an_error(monkeypatch: pyte
     monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: 0)
     with pytest.raises(ModelUnavailable, match="no NVIDIA GPU"):
         whisper.choose_device("cuda")
-
-
-def test_libraries_that_are_nowhere_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "_CUDA_PACKAGES", {"no-such-package": "libno"})
-    monkeypatch.setattr(bootstrap, "_CUDA_LIBRARIES", ("libno.so.1",))
-    assert not bootstrap.load_cuda()
-    monkeypatch.setattr(bootstrap, "_CUDA_LIBRARIES", ("libc.so.6",))
-    assert bootstrap.load_cuda() == (bootstrap.platform.system() == "Linux")

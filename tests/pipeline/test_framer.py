@@ -14,8 +14,8 @@ def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
     framer = Framer()
     windows = []
     for end, length in zip(np.cumsum(lengths, dtype=int), lengths, strict=True):
-        windows += list(framer.receive(samples[end - length : end]))
-    last, real = framer.end()
+        windows += list(framer.windows_of(samples[end - length : end]))
+    last, real = framer.flush()
     assert all(window.shape == (WINDOW,) for window in windows)
     assert len(windows) == len(samples) // WINDOW
     assert real == len(samples) % WINDOW
@@ -25,15 +25,8 @@ def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
     assert not everything[len(samples) :].any()
 
 
-def test_what_is_held_does_not_keep_the_chunk_alive() -> None:
-    framer = Framer()
-    framer.receive(np.zeros(100 * WINDOW + 1, np.float32))
-    assert framer._rest.base is None
-    assert len(framer._rest) == 1
-
-
 def test_a_framer_that_has_ended_is_empty() -> None:
     framer = Framer()
-    framer.receive(np.ones(10, np.float32))
-    framer.end()
-    assert framer.end()[1] == 0
+    framer.windows_of(np.ones(10, np.float32))
+    framer.flush()
+    assert framer.flush()[1] == 0

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from huggingface_hub import HfApi
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import hub as hubs
@@ -121,14 +120,3 @@ def test_a_hub_that_is_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ModelUnavailable, match="gave no answer within 3 s"):
             download(tmp_path)
-
-
-def test_the_download_program_says_what_went_wrong_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise OSError("no space\nleft on device")
-
-    monkeypatch.setattr(HfApi, "model_info", broken)
-    hubs.main(REPOSITORY, str(tmp_path))
-    assert capsys.readouterr().out == "failed OSError: no space left on device\n"

@@ -1,6 +1,5 @@
 """Tests of isolation.py with real processes: limits, hanging and crashing decoders, memory."""
 
-import asyncio
 import os
 import resource
 import signal
@@ -18,22 +17,18 @@ import soundfile
 
 from pipeline.audio import RATE, position
 from pipeline.errors import (
-    AudioTooLong,
     DecoderUnavailable,
     DecodeTimeout,
     EmptyAudio,
     InvalidAudio,
-    NoAudioStream,
-    PipelineError,
     UndecodableAudio,
 )
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crossing import OUT_OF_MEMORY
 from pipeline.ingest.decode import TRUNCATED, recording
-from pipeline.ingest.isolation import Decoding, Isolation, _reason
-from pipeline.ingest.seccomp import STOPPED_BY_FILTER
-from tests.pipeline.sounds import CLIP, encode_audio, film, read
-from tests.processes import await_true, has_ended, output_of
+from pipeline.ingest.isolation import Decoding, Isolation
+from tests.pipeline.sounds import CLIP, encode_audio, read
+from tests.processes import has_ended, output_of
+from tests.waiting import until
 
 HALF_AN_HOUR = DecodeLimits(longest_s=1800)
 
@@ -71,26 +66,6 @@ def test_a_file_comes_out_as_it_does_without_isolation(isolation: Isolation, tmp
     assert isolation.probe(path, HALF_AN_HOUR) == here.probe
 
 
-def test_errors_cross_as_themselves(isolation: Isolation, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    for data, error in (
-        (b"", EmptyAudio),
-        (b"a letter\n" * 500, UndecodableAudio),
-        (encode_audio(read(CLIP), "flac", "flac")[:30], InvalidAudio),
-        (film(0.5), NoAudioStream),
-    ):
-        path.write_bytes(data)
-        with pytest.raises(error):
-            isolation.probe(path, HALF_AN_HOUR)
-
-
-def test_the_length_limit_crosses_with_its_numbers(isolation: Isolation, long_file: Path) -> None:
-    with isolation.decoding(long_file, DecodeLimits(longest_s=20)) as audio, pytest.raises(AudioTooLong) as caught:
-        assert sum(map(len, audio)) < 0
-    assert caught.value.limit_s == 20
-    assert 21 <= caught.value.actual_s <= 23
-
-
 def test_a_missing_file_is_the_callers_error(isolation: Isolation, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         isolation.probe(tmp_path / "none", HALF_AN_HOUR)
@@ -103,20 +78,6 @@ def test_leaving_early_kills_the_decoder_at_once(isolation: Isolation, long_file
         pid = pid_of(audio)
         assert not has_ended(pid)
     assert has_ended(pid)
-
-
-@needs_proc
-def test_an_exception_of_the_consumer_kills_the_decoder_too(isolation: Isolation, long_file: Path) -> None:
-    pids = []
-
-    def consume() -> None:
-        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
-            pids.append(pid_of(audio))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        consume()
-    assert has_ended(pids[0])
 
 
 @pytest.mark.parametrize("blow", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
@@ -251,7 +212,7 @@ def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_
             os.kill(first, signal.SIGKILL)
             with pytest.raises(DecoderUnavailable):
                 list(audio)
-            await_true(lambda: has_ended(decoder))
+            until(lambda: has_ended(decoder))
         assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
 
 
@@ -308,35 +269,7 @@ def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.S
         assert len(pids) == 3
         assert not any(map(has_ended, pids))
         parent.send_signal(blow)
-    await_true(lambda: all(map(has_ended, pids)))
-
-
-def test_many_threads_decode_at_once_beside_a_running_event_loop(isolation: Isolation, long_file: Path) -> None:
-    def total() -> int:
-        with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
-            return sum(map(len, audio))
-
-    async def all_of_them() -> list[int]:
-        return await asyncio.gather(*(asyncio.to_thread(total) for _ in range(4)))
-
-    assert asyncio.run(all_of_them()) == [5 * len(read(CLIP))] * 4
-
-
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        (OUT_OF_MEMORY, InvalidAudio),
-        (-signal.SIGSEGV, InvalidAudio),
-        (-signal.SIGXCPU, DecodeTimeout),
-        (-signal.SIGPROF, DecodeTimeout),
-        (STOPPED_BY_FILTER, InvalidAudio),
-        (-signal.SIGKILL, DecoderUnavailable),
-        (1, DecoderUnavailable),
-        (None, DecoderUnavailable),
-    ],
-)
-def test_how_a_decoder_ended_tells_whose_fault_it_was(code: int | None, error: type[PipelineError]) -> None:
-    assert type(_reason(code)) is error
+    until(lambda: all(map(has_ended, pids)))
 
 
 @needs_proc

@@ -11,21 +11,16 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, position
+from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_object
-from pipeline.events import LanguageDetected, SegmentClosed
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.whisper import WhisperEngine
 from pipeline.recognition.languages import likeliest
-from pipeline.recognition.scheduler import Scheduler
-from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
-from pipeline.words import Chunk, Word
-from tests.pipeline.sessions import Voice, committed_words, run_session, run_virtually
+from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.routing import LanguageRouter
+from pipeline.words import Chunk
 from tests.server.serving import isolation
 
 SPEECH = Path(__file__).parents[1] / "speech"
@@ -48,42 +43,6 @@ def test_a_language_changes_only_after_enough_speech_or_if_it_is_sure(probabilit
     assert likeliest(probabilities, before=before, speech_s=speech_s) == (language, probabilities[language])
 
 
-def test_each_turn_of_a_stream_has_its_language_and_readers_are_told_of_each_change():
-    words = tuple(Word(f"w{n}", position(at), position(at + 0.4), 0.9) for n, at in enumerate((1, 1.5, 5, 5.5, 9, 9.5)))
-    requests: list[DecodeRequest] = []
-
-    class ScriptedRecogniser:
-        async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
-            requests.append(request)
-            await asyncio.sleep(0.05)
-            end = request.start + len(request.samples)
-            inside = tuple(word for word in words if request.start <= word.start and word.end <= end)
-            language = "es" if inside and position(4) < inside[0].start < position(8) else "en"
-            return RecognitionResult(inside, request.language or language, 0.9, -0.2, 0.05)
-
-    async def feed(session: Session) -> None:
-        await session.feed(np.zeros(position(12), np.float32))
-
-    async def main() -> None:
-        core = StreamCore(StreamOptions(multilingual=True))
-        session = Session(core, vad=Voice(words), recogniser=ScriptedRecogniser(), tenant="acct")
-        happened = await run_session(session, feed)
-        events = [one.event for one in happened]
-        assert [event.language for event in events if isinstance(event, LanguageDetected)] == ["en", "es", "en"]
-        closed = [event.segment for event in events if isinstance(event, SegmentClosed)]
-        assert [(segment.text, segment.language) for segment in closed] == [
-            ("w0 w1", "en"),
-            ("w2 w3", "es"),
-            ("w4 w5", "en"),
-        ]
-        assert [word.language for word in committed_words(happened)] == ["en", "en", "es", "es", "en", "en"]
-        assert {request.before for request in requests if request.start > position(8)} <= {"es", "en"}
-        starts = [request.start for request in requests if request.start > position(4)]
-        assert min(starts) >= position(4.5), "what was said before a turn may be in another language"
-
-    run_virtually(main())
-
-
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
     with closing(WhisperEngine(SPEECH / "tiny-whisper", model="tiny-whisper")) as loaded:
@@ -101,11 +60,16 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def transcribe_file(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()) -> list[Chunk]:
     async def main() -> list[Chunk]:
-        with ThreadPoolExecutor(2) as threads, closing(Scheduler(engine)) as scheduler:
+        router = LanguageRouter(ModelSet.of(engine))
+        with ThreadPoolExecutor(2) as threads:
             batch = Batch(
-                engine=engine, recogniser=scheduler, voice=VoiceDetector(), isolation=isolation(), threads=threads
+                engine=engine,
+                recogniser=router,
+                voice=VoiceDetector(),
+                isolation=isolation(),
+                threads=threads,
             )
-            options = BatchOptions(tenant="acct", multilingual=True)
+            options = BatchOptions(tenant="acct", languages=frozenset({"en", "es"}))
             return [chunk async for chunk in batch.transcribe(path, options, done=done)]
 
     return asyncio.run(main())

@@ -113,10 +113,6 @@ def test_first_words_are_final_at_once_where_the_client_says_so():
     assert run.only(Finalized) == [Finalized((said_at + 1) * WINDOW)]
 
 
-def test_nothing_waits_where_words_are_wanted_soon_or_turns_must_end():
-    assert with_latency(StreamOptions(), LOW, patient=True) == with_latency(StreamOptions(), LOW)
-
-
 @given(st.lists(st.integers(1, 20), min_size=1), st.sets(st.integers(0, 300), max_size=3))
 def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, finalize_at):
     words = make_doubtful((*talk(3), *talk(5, start=2.6), *talk(6, start=6.0)))

@@ -17,9 +17,7 @@ from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines import windows as known_windows
 from pipeline.recognition.engines.load import EngineSettings, Loaded, WindowMeasurement, choose, load
-from pipeline.recognition.engines.models import PUBLISHED, pull
 from pipeline.recognition.engines.windows import FULL, WindowSizes
-from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
@@ -113,11 +111,6 @@ def test_notes_that_cannot_be_read_are_made_again(
     assert "7 10 14" in json.loads(path.read_text()).values()
 
 
-@pytest.mark.parametrize("noted", ["short 3", "7 10", "7 10 140", "6 10 14", "7 10 1", 3, None])
-def test_a_note_that_is_no_fit_counts_as_none(noted: object) -> None:
-    assert loading._parse_sizes(noted) is None
-
-
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     tmp_path: Path, strange: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,20 +162,6 @@ def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(
         lonely.accept()
 
 
-def test_a_pulled_model_hears_from_then_on(tmp_path: Path) -> None:
-    files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
-    put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
-    pull("base", cache_dir=tmp_path, report_progress=lambda *_: None, every_s=1.0)
-    loaded = choose_model(tmp_path)
-    assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("base", False, None)
-    assert "es" in loaded.engine.languages
-
-
-def test_a_named_model_is_the_one_that_hears(tmp_path: Path) -> None:
-    loaded = choose_model(tmp_path, model=MODEL)
-    assert (loaded.engine.model, loaded.bundled, loaded.instead_of) == ("tiny-whisper", False, None)
-
-
 @pytest.mark.parametrize(("model", "why"), [("base", "could not be downloaded"), ("empty", "holds no model.bin")])
 def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: str, why: str
@@ -196,13 +175,6 @@ def test_a_named_model_that_cannot_be_had_is_replaced_and_told(
     assert why in caplog.text
     with pytest.raises(ModelUnavailable, match=why):
         choose_model(tmp_path / "cache", model=model, engine="whisper")
-
-
-def test_files_that_are_no_model_are_replaced_too(tmp_path: Path) -> None:
-    put_into_cache(tmp_path, PUBLISHED["base"].repository, {"model.bin": b"?", "tokenizer.json": b"{}"})
-    assert choose_model(tmp_path).instead_of == "base"
-    with pytest.raises(ModelUnavailable, match="could not be loaded"):
-        choose_model(tmp_path, engine="whisper")
 
 
 @pytest.mark.usefixtures("lonely")

@@ -34,8 +34,8 @@ def sound(probabilities: list[float], last: int = WINDOW) -> Samples:
 def pack(audio: Samples, probabilities: list[float], options: PackingOptions) -> list[Packed]:
     packer, items = Packer(options), []
     for number, speech in enumerate(probabilities):
-        items += packer.receive(audio[number * WINDOW : (number + 1) * WINDOW], speech)
-    return items + packer.end()
+        items += packer.pack(audio[number * WINDOW : (number + 1) * WINDOW], speech)
+    return items + packer.flush()
 
 
 def jobs_in(items: list[Packed]) -> list[DecodeJob]:
@@ -75,18 +75,6 @@ def test_all_speech_is_inside_a_job(probabilities: list[float], options: Packing
             assert covered[first * WINDOW : (first + 3) * WINDOW].all()
 
 
-@settings(max_examples=40)
-@given(probabilities=RUNS, options=OPTIONS)
-def test_no_more_is_held_than_one_job_and_what_may_become_speech(
-    probabilities: list[float], options: PackingOptions
-) -> None:
-    audio, packer = sound(probabilities), Packer(options)
-    for number, speech in enumerate(probabilities):
-        packer.receive(audio[number * WINDOW : (number + 1) * WINDOW], speech)
-        slack = options.segmenter.pad + options.segmenter.min_speech + 3 * WINDOW
-        assert len(packer._held._windows) * WINDOW <= options.longest + slack
-
-
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
 def test_a_job_is_short_only_where_a_long_pause_or_the_end_follows(
@@ -103,15 +91,6 @@ def test_a_job_says_where_in_it_somebody_speaks() -> None:
     probabilities = [0.0] * 20 + [0.9] * 30 + [0.1] * 5 + [0.9] * 20 + [0.0] * 40
     [job] = jobs_in(pack(sound(probabilities), probabilities, PackingOptions()))
     assert job.voiced == ((20 * WINDOW, 50 * WINDOW), (55 * WINDOW, 75 * WINDOW))
-
-
-def test_silence_gives_no_job_and_is_reported_as_it_passes() -> None:
-    probabilities = [0.0] * 1000
-    items = pack(sound(probabilities), probabilities, PackingOptions())
-    assert jobs_in(items) == []
-    places = [item.at for item in items if isinstance(item, Passed)]
-    assert len(places) == pytest.approx(1000 * WINDOW / position(1), abs=2)
-    assert places == sorted(places)
 
 
 def test_short_pauses_stay_in_a_job_as_they_are_and_long_ones_end_it() -> None:
@@ -161,19 +140,9 @@ def test_even_jobs_hold_everything_in_equal_lengths(lengths: list[int], length: 
     audio = np.arange(sum(lengths), dtype=np.float32)
     chunks = np.split(audio, np.cumsum(lengths, dtype=int)[:-1]) if lengths else []
     packer = EvenPacker(length)
-    items = [item for chunk in chunks for item in packer.receive(chunk)] + [*packer.end()]
+    items = [item for chunk in chunks for item in packer.pack(chunk)] + [*packer.flush()]
     jobs = jobs_in(items)
     assert [len(job.samples) for job in jobs[:-1]] == [length] * (len(jobs) - 1)
     assert [job.start for job in jobs] == list(range(0, len(audio), length))
     assert np.array_equal(np.concatenate([np.zeros(0, np.float32), *(job.samples for job in jobs)]), audio)
     assert items[-1] == Passed(len(audio))
-
-
-def test_options_that_contradict_each_other_are_refused() -> None:
-    for wrong in ({"target": position(0.5)}, {"target": position(20), "longest": position(10)}):
-        with pytest.raises(ValueError, match="must"):
-            PackingOptions(**wrong)
-    with pytest.raises(ValueError, match="must"):
-        PackingOptions(longest=LONGEST_JOB + 1)
-    with pytest.raises(ValueError, match="pause"):
-        PackingOptions(pause=100)

@@ -19,8 +19,8 @@ from tests.pipeline.sounds import tone
 def decode_pcm(data: bytes, encoding: Encoding, *, rate: int = RATE, channels: int = 1, cuts: Any = ()) -> Samples:
     decoder = PcmDecoder(encoding, rate=rate, channels=channels)
     places = [0, *sorted(cuts), len(data)]
-    pieces = [decoder.receive(data[start:end]) for start, end in pairwise(places)]
-    return np.concatenate([*pieces, decoder.end()])
+    pieces = [decoder.decode(data[start:end]) for start, end in pairwise(places)]
+    return np.concatenate([*pieces, decoder.flush()])
 
 
 @pytest.mark.parametrize(("encoding", "codec"), [("mulaw", "pcm_mulaw"), ("alaw", "pcm_alaw")])

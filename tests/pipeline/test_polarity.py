@@ -60,7 +60,7 @@ def test_a_file_with_opposite_channels_sounds_like_one_of_them(kind: str, subtyp
 def test_raw_audio_with_opposite_channels_is_heard_at_every_rate(rate: int) -> None:
     tone = np.sin(np.arange(2 * rate) * (2 * np.pi * 440 / rate)).astype("<f4") / 2
     decoder = PcmDecoder("pcm_f32le", rate=rate, channels=2)
-    heard = np.concatenate((decoder.receive(opposite(tone).tobytes()), decoder.end()))
+    heard = np.concatenate((decoder.decode(opposite(tone).tobytes()), decoder.flush()))
     assert np.sqrt(np.mean(np.square(heard[FOUND:]))) == pytest.approx(0.5 / np.sqrt(2), rel=0.02)
 
 
@@ -69,8 +69,8 @@ def test_raw_audio_with_opposite_channels_is_heard_at_every_rate(rate: int) -> N
 def test_any_cut_gives_the_same_samples(cuts: list[int]) -> None:
     data = opposite(CLIP_SAMPLES[: position(1.0)]).tobytes()
     decoder = PcmDecoder("pcm_f32le", rate=RATE, channels=2)
-    heard = np.concatenate([decoder.receive(data[start:end]) for start, end in pairwise([0, *sorted(cuts), len(data)])])
-    assert np.array_equal(heard, PcmDecoder("pcm_f32le", rate=RATE, channels=2).receive(data))
+    heard = np.concatenate([decoder.decode(data[start:end]) for start, end in pairwise([0, *sorted(cuts), len(data)])])
+    assert np.array_equal(heard, PcmDecoder("pcm_f32le", rate=RATE, channels=2).decode(data))
 
 
 def test_noise_offset_and_unequal_levels_do_not_hide_the_voice() -> None:
@@ -85,7 +85,7 @@ def test_usual_stereo_stays_as_it_is(balance: float) -> None:
     first, second = CLIP_SAMPLES + balance * OTHER, balance * CLIP_SAMPLES + OTHER
     assert Polarity(RATE).gains(first, second) is None
     assert Polarity(RATE).gains(first, np.zeros_like(first)) is None
-    heard = PcmDecoder("pcm_f32le", rate=RATE, channels=2).receive(np.stack((first, second), axis=1).tobytes())
+    heard = PcmDecoder("pcm_f32le", rate=RATE, channels=2).decode(np.stack((first, second), axis=1).tobytes())
     clipped = np.clip(np.stack((first, second), axis=1), -1.0, 1.0)
     assert np.array_equal(heard, clipped.mean(axis=1, dtype=np.float32))
 

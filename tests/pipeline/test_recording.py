@@ -25,16 +25,6 @@ def test_a_recording_holds_every_sample_in_any_pieces(sizes, seed):
     assert np.abs(read - audio).max(initial=0) < 1e-4
 
 
-def test_nothing_is_left_of_a_closed_recording(tmp_path):
-    recording = Recording(tmp_path)
-    recording.write(np.zeros(RATE, np.float32))
-    assert not list(tmp_path.iterdir()), "the file has no name"
-    recording.close()
-    recording.close()
-    with pytest.raises(ValueError, match="closed"):
-        recording._file.fileno()
-
-
 def test_loud_samples_are_cut_off():
     with Recording() as recording:
         recording.write(np.array([2.0, -2.0], np.float32))

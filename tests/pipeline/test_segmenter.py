@@ -1,6 +1,5 @@
 """Tests of segmenter.py: spans of speech begin and end where the probabilities say."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,13 +97,3 @@ def test_a_breath_between_words_does_not_end_speech_and_a_click_does_not_start_i
     assert spans(click, SegmenterOptions()) == []
     word = [0.0] * 10 + [0.9] * 3 + [0.0] * 10
     assert len(spans(word, SegmenterOptions())) == 1
-
-
-def test_speech_that_never_pauses_lasts_to_the_end_of_the_stream() -> None:
-    assert spans([0.9] * 1000, SegmenterOptions(), last=7) == [(0, 999 * WINDOW + 7)]
-
-
-def test_options_that_contradict_each_other_are_refused() -> None:
-    for wrong in ({"enter": 0.3, "leave": 0.5}, {"enter": 1.5}, {"pad": 100, "silence": 99}, {"pad": -1}):
-        with pytest.raises(ValueError, match="must"):
-            SegmenterOptions(**wrong)

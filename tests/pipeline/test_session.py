@@ -376,8 +376,8 @@ def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
     async def main() -> None:
         async def feed(session: Session) -> None:
             await at_once()(session)
-            session.end()
-            session.end()
+            session.finish()
+            session.finish()
             with pytest.raises(ValueError, match="after the end"):
                 await session.feed(np.zeros(1, np.float32))
 

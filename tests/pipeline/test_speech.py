@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import LONGEST_JOB, Samples, position
+from pipeline.audio import Samples, position
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
@@ -39,15 +39,6 @@ def test_every_true_word_lies_inside_a_job(detector: VoiceDetector, clip: dict[s
         assert any(job.start <= start and end <= job.end for job in jobs), word
 
 
-def test_short_jobs_cut_at_pauses_hold_every_word_too(detector: VoiceDetector) -> None:
-    (clip,) = (clip for clip in SPOKEN if clip["file"] == "espeak/en_long.flac")
-    options = PackingOptions(target=position(3), longest=position(8), pause=position(0.5))
-    jobs = jobs_in(pack(read(SPEECH / clip["file"]), detector, options))
-    assert max(len(job.samples) for job in jobs) <= position(8)
-    for word, start_s, end_s in clip["words"]:
-        assert any(job.start <= position(start_s) and position(end_s) <= job.end for job in jobs), word
-
-
 @pytest.mark.parametrize("name", ["silence", "noise", "music"])
 def test_silence_noise_and_music_give_no_job(detector: VoiceDetector, name: str) -> None:
     samples = read(SPEECH / "other" / f"{name}.flac")
@@ -70,20 +61,6 @@ def test_any_chunking_gives_the_same_jobs(detector: VoiceDetector, cuts: list[in
     ]
     for job, same in zip(jobs_in(items), jobs_in(expected), strict=True):
         assert np.array_equal(job.samples, same.samples)
-
-
-def test_without_a_detector_everything_is_in_jobs_of_equal_length() -> None:
-    samples = read(SPEECH / "espeak" / "en_long.flac")
-    items = list(speech_jobs(np.array_split(samples, 7), None))
-    jobs = jobs_in(items)
-    assert [len(job.samples) for job in jobs[:-1]] == [LONGEST_JOB] * (len(samples) // LONGEST_JOB)
-    assert sum(len(job.samples) for job in jobs) == len(samples)
-    assert items[-1] == Passed(len(samples))
-
-
-def test_no_audio_gives_no_job_and_length_nothing(detector: VoiceDetector) -> None:
-    assert list(speech_jobs([], detector.stream())) == [Passed(0)]
-    assert list(speech_jobs([], None)) == [Passed(0)]
 
 
 def test_an_error_of_the_recording_comes_through(detector: VoiceDetector) -> None:

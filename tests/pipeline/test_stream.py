@@ -1,5 +1,6 @@
 """Tests of StreamCore with perfect, slow, failing, random and silent listeners."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, repeat
 
@@ -234,7 +235,7 @@ def test_case_and_punctuation_do_not_hold_a_word_back_and_the_first_form_stays()
     assert [word.text.lower().strip(",") for word in run.committed] == [word.text for word in words]
 
 
-def test_the_language_is_settled_once_on_enough_speech_and_asked_for_until_then():
+def test_the_language_is_reported_once_and_the_next_requests_have_it_as_the_one_before():
     words = talk(20)
     certain = iter([0.9, 0.9, 0.9, 0.2, 0.3])  # the first three hear less than 1.5 s, the others are not sure
 
@@ -243,19 +244,47 @@ def test_the_language_is_settled_once_on_enough_speech_and_asked_for_until_then(
 
     run = stream(voice(words, position(10)), listen)
     assert run.only(LanguageDetected) == [LanguageDetected("en", 0.9)]
-    assert [request.language for request in run.requests] == [None] * 6 + ["en"] * (len(run.requests) - 6)
+    assert [request.before for request in run.requests] == [None] + ["en"] * (len(run.requests) - 1)
+    assert {request.language for request in run.requests} == {None}
 
 
-def test_a_word_said_in_one_language_only_once_is_not_believed_while_the_language_is_open():
-    words = talk(20)
-    other = tuple(replace(word, text=f"v{n}") for n, word in enumerate(words))
-    languages = iter([other, words, other])
+def in_language(words: Sequence[Word], language: str) -> tuple[Word, ...]:
+    return tuple(replace(word, language=language) for word in words)
+
+
+def test_words_wait_while_they_may_be_of_another_language():
+    words = in_language(talk(20), "en")
+    wrong = in_language([replace(word, text=f"v{n}") for n, word in enumerate(words)], "fr")
+    languages = iter([words] * 8 + [wrong] * 3)
 
     def listen(request: DecodeRequest) -> RecognitionResult:
-        return perfect(next(languages, words))(request)
+        heard = next(languages, words)
+        certain = 0.4 if heard is wrong else 0.9
+        return replace(perfect(heard)(request), language=heard[0].language, language_probability=certain)
 
     run = stream(voice(words, position(10)), listen)
-    assert run.text == join_words(words)
+    assert [word.text for word in run.committed] == [word.text for word in words]
+
+
+def test_a_turn_is_two_where_the_language_changes_amid_it():
+    words = talk(20)
+    spoken = [*in_language(words[:10], "en"), *in_language(words[10:], "fr")]
+    change = words[10].start
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        end = request.start + len(request.samples)
+        language = request.before or "en"
+        if request.turn is not None and request.turn + position(0.5) < change < end - position(0.2):
+            return RecognitionResult((), "en", None, 0.0, 0.0, changed=(change, "fr"))
+        inside = tuple(word for word in spoken if request.start <= word.start and word.end <= end)
+        whole = (max(request.start, request.turn or 0), end)
+        return RecognitionResult(inside, language, 0.9, -0.1, 0.0, detected=whole)
+
+    run = stream(voice(words, position(10)), listen)
+    closed = [event.segment for event in run.only(SegmentClosed)]
+    assert [{word.language for word in segment.words} for segment in closed] == [{"en"}, {"fr"}]
+    assert [event.language for event in run.only(LanguageDetected)] == ["en", "fr"]
+    assert [word.text for word in run.committed] == [word.text for word in words]
 
 
 def test_a_given_language_is_never_detected():

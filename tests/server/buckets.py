@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import boto3
 import httpx
+
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "scribewire"
@@ -100,9 +101,8 @@ def bucket_service(folder: Path) -> Iterator[BucketService]:
     program = [sys.executable, str(ROOT / "tests" / "server" / "bucket_process.py"), str(port), str(switch)]
     running = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while not _make_bucket(port):
-            assert running.poll() is None, "the bucket service did not start"
-            time.sleep(0.05)
+        until(lambda: running.poll() is not None or _make_bucket(port))
+        assert running.poll() is None, "the bucket service did not start"
         yield BucketService(port, running.pid, switch)
     finally:
         running.kill()

@@ -1,6 +1,5 @@
 """What the tests of realtime transcription sessions say to a server: OpenAI's package, or messages by themselves."""
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -13,6 +12,7 @@ from websockets.asyncio.client import connect
 
 from tests.server.running import Server
 from tests.server.serving import AppServer
+from tests.server.talking import Frame, Talk
 
 RATE = 24_000
 INTENT = {"intent": "transcription"}
@@ -45,41 +45,26 @@ def append(data: bytes) -> str:
 
 
 @asynccontextmanager
-async def open_talk(server: Server | AppServer, key: str, **query: str) -> AsyncIterator["Talk"]:
+async def open_talk(server: Server | AppServer, key: str, **query: str) -> AsyncIterator["RealtimeTalk"]:
     headers = {"Authorization": f"Bearer {key}"}
     async with connect(url(server, **query), additional_headers=headers, proxy=None, max_queue=None) as socket:
-        yield Talk(socket)
+        yield RealtimeTalk(socket)
 
 
-class Talk:
+class RealtimeTalk(Talk):
     """A socket without OpenAI's package, and every event that came over it."""
 
-    def __init__(self, socket: Any) -> None:
-        self.socket = socket
-        self.events: list[dict[str, Any]] = []
+    async def send(self, data: bytes, *, piece_s: float = 0.05) -> None:
+        size = round(2 * RATE * piece_s)
+        for at in range(0, len(data), size):
+            await self.socket.send(append(data[at : at + size]))
 
-    async def next(self) -> dict[str, Any]:
-        self.events.append(json.loads(await asyncio.wait_for(self.socket.recv(), 45)))
-        return self.events[-1]
-
-    async def until(self, kind: str) -> dict[str, Any]:
-        while (event := await self.next())["type"] != kind:
-            pass
-        return event
-
-    async def say(self, kind: str, **members: object) -> None:
-        await self.socket.send(json.dumps({"type": kind, **members}))
-
-    async def send(self, audio: bytes) -> None:
-        for at in range(0, len(audio), RATE // 10):  # 50 ms
-            await self.socket.send(append(audio[at : at + RATE // 10]))
-
-    async def configure(self, first: Mapping[str, Any]) -> dict[str, Any]:
+    async def configure(self, first: Mapping[str, Any]) -> Frame:
         await self.socket.send(json.dumps(first))
         return await self.until("session.updated")
 
     def kinds(self) -> list[str]:
-        return [event["type"] for event in self.events]
+        return [event["type"] for event in self.frames]
 
 
 @asynccontextmanager

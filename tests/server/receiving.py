@@ -2,11 +2,12 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,7 @@ class Receiver:
 
     def wait_for(self, count: int, *, max_s: float = 15) -> list[ReceivedRequest]:
         """Wait for *count* requests and return all so far."""
-        until = time.monotonic() + max_s
-        while len(self.got) < count and time.monotonic() < until:
-            time.sleep(0.05)
-        assert len(self.got) >= count, f"only {len(self.got)} of {count} requests came"
+        until(lambda: len(self.got) >= count, max_s=max_s)
         return self.got
 
 

@@ -10,7 +10,6 @@ import io
 import resource
 import ssl
 import threading
-import time
 import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,10 +44,11 @@ from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
-from server.transport.acceptor import connection_limits
 from server.transport.connections import Connections
+from server.transport.descriptors import connection_limits
 from server.transport.http_server import HttpServer, listen
 from tests.server.conforming import Description
+from tests.waiting import eventually
 
 T = TypeVar("T")
 
@@ -65,16 +65,6 @@ def isolation() -> Isolation:
     decoder = Isolation()
     atexit.register(decoder.close)
     return decoder
-
-
-def until(look: Callable[[], T | None], *, max_s: float = 30) -> T:
-    """Call *look* a few times a second until its result is true, and return that."""
-    end = time.monotonic() + max_s
-    while not (seen := look()):
-        if time.monotonic() > end:
-            raise AssertionError(f"still nothing after {max_s} s")
-        time.sleep(0.05)
-    return seen
 
 
 def wav(duration_s: float = 1.0) -> bytes:
@@ -109,7 +99,9 @@ class ScriptedBatch:
 
     HEARD = ("so", "my", "fellow")
     engine_name = "scripted"
-    model_name = "test"
+
+    def model_of(self, _language: str | None) -> str:
+        return "test"
 
     known: ClassVar[Mapping[str, Script]] = {}  # for a server that has jobs waiting when it starts
 
@@ -275,8 +267,7 @@ async def _serve(
         try:
             async with service.running():
                 serving = asyncio.create_task(answering.serve())
-                while not answering.started:  # noqa: ASYNC110  uvicorn has no event for it
-                    await asyncio.sleep(0.005)
+                await eventually(lambda: answering.started)
                 yield AppServer(base, stores, service, batch, answering, asyncio.get_running_loop())
                 service.begin_stop()
                 answering.should_exit = True

@@ -10,6 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from server.metrics import Metrics
 from server.transport.connections import ConnectionRules, Connections
 from server.transport.http_server import HttpServer
+from tests.waiting import eventually
 
 PING_S = 0.1
 HANDSHAKE = (
@@ -40,8 +41,7 @@ async def start_server(
         server = HttpServer(app, listening, Connections(rules, trusted_proxies=(), metrics=Metrics()))
         server.config.ws_ping_interval = server.config.ws_ping_timeout = ping_s
         running = asyncio.create_task(server.serve())
-        while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
-            await asyncio.sleep(0.005)
+        await eventually(lambda: server.started)
         try:
             yield server, f"ws://127.0.0.1:{listening.getsockname()[1]}"
         finally:  # a loop whose listening socket is closed under it would never end

@@ -1,6 +1,5 @@
 """What tests of /v1/transcribe and /v1/jobs share: small files to send, and engines that wait or fail when told to."""
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,8 @@ import httpx
 
 from pipeline.errors import InvalidAudio
 from pipeline.words import Chunk
-from tests.server.serving import AppServer, chunk, serve, until, wav
+from tests.server.serving import AppServer, chunk, serve, wav
+from tests.waiting import eventually, until
 
 AUDIO = {"file": ("talk.wav", wav())}
 ASYNC = {"Prefer": "respond-async"}
@@ -30,8 +30,7 @@ GATES: dict[str, threading.Event] = {}
 async def gate(_path: object, options: object, _done: object) -> AsyncGenerator[Chunk]:
     """Yield one chunk, and the second when the account's gate is open."""
     yield chunk(0, "so")
-    while not GATES[options.tenant].is_set():  # noqa: ASYNC110  a test's thread opens it
-        await asyncio.sleep(0.01)
+    await eventually(GATES[options.tenant].is_set)
     yield chunk(1, "my")
 
 

@@ -19,6 +19,7 @@ from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
 from tests.server.running import Server
 from tests.server.serving import AppServer
+from tests.waiting import eventually
 
 HASTY = LiveRules(look_s=0.05, takeover_s=0.2, seat_s=0.1, ack_s=0.05)
 """A server that looks often."""
@@ -111,11 +112,14 @@ class Talk:
         self.frames.append(frame)
         return frame
 
-    async def until(self, holds: Callable[[Frame], bool] | str) -> Frame:
-        """Return the next frame that *holds*, or that has this type."""
+    async def until(self, holds: Callable[[Frame], bool] | str, **members: object) -> Frame:
+        """Return the next frame that *holds*, or that has this type and these members."""
         while True:
             frame = await self.next()
-            if frame["type"] == holds if isinstance(holds, str) else holds(frame):
+            if isinstance(holds, str):
+                if frame.items() >= {"type": holds, **members}.items():
+                    return frame
+            elif holds(frame):
                 return frame
 
     async def send(self, data: bytes, *, piece_s: float = 0.1) -> None:
@@ -123,8 +127,8 @@ class Talk:
         for at in range(0, len(data), size):
             await self.socket.send(data[at : at + size])
 
-    async def say(self, kind: str) -> None:
-        await self.socket.send(json.dumps({"type": kind}))
+    async def say(self, kind: str, **members: object) -> None:
+        await self.socket.send(json.dumps({"type": kind, **members}))
 
     async def to_the_end(self) -> tuple[int, str]:
         """Receive everything that still comes, and return how the connection was closed."""
@@ -208,6 +212,8 @@ async def check_refusal(talk: Talk, code: int, name: str) -> None:
 
 async def wait_for_bytes(me: Caller, record: Mapping[str, Any], count: int) -> None:
     """Wait until the session has received so many bytes."""
-    async with asyncio.timeout(10):
-        while (await me.job(record["job_id"]))["live"]["received_bytes"] != count:  # noqa: ASYNC110  over HTTP
-            await asyncio.sleep(0.01)
+
+    async def have_come() -> bool:
+        return bool((await me.job(record["job_id"]))["live"]["received_bytes"] == count)
+
+    await eventually(have_come)

@@ -19,8 +19,8 @@ from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.words import Chunk
 from server.storage.sqlite import database
 from server.storage.sqlite.open import FILE_NAME
-from tests.server.peers import RawClient
-from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, until, wav
+from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, wav
+from tests.waiting import until
 
 AUDIO = {"file": ("talk.wav", wav())}
 BIG = 200 * 1024 * 1024
@@ -145,16 +145,6 @@ def test_a_scenario_gives_its_outcome(server, scenario, status, outcome):
     assert (response.json().get("code") or response.json()["status"]) == outcome
 
 
-def test_slow_is_answered_before_it_is_done(server):
-    with server.new_client(sandbox=True) as client:
-        response = client.post(
-            "/v1/transcribe", files=AUDIO, data={"sandbox_scenario": "slow"}, headers={"Prefer": "wait=1"}
-        )
-        assert (response.status_code, response.headers["location"][:17]) == (202, "/sandbox/v1/jobs/")
-        assert client.get(f"/v1/jobs/{response.json()['job_id']}").json()["status"] in ("queued", "processing")
-        client.delete(f"/v1/jobs/{response.json()['job_id']}?force=true")
-
-
 # --- uploads of any size and manner ----------------------------------------------------------------------------------
 
 
@@ -209,18 +199,6 @@ async def leftovers(server: AppServer) -> list[str]:
     prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
     address_limits = [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
     return [*address_limits, *(path.name for path in folder.iterdir())]
-
-
-def test_a_client_that_vanishes_while_sending_leaves_nothing(server):
-    head = (
-        f"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\n"
-        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n"
-        '--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
-    )
-    with RawClient(server.base) as raw:
-        raw.send(head.encode() + bytes(400_000))
-        until(lambda: server.wait(leftovers(server)))
-    until(lambda: not server.wait(leftovers(server)))
 
 
 def test_the_sandbox_is_there_with_and_without_its_slash(server: AppServer):

@@ -12,6 +12,7 @@ import soundfile
 
 from server.client import Client, LiveStream, ServiceError
 from tests.server.running import CLIP, SPEECH, Server, free_port, run_server
+from tests.waiting import eventually
 
 FRAME = 3200  # bytes: 0.1 s
 
@@ -64,11 +65,13 @@ class Wire:
         sink.close()
 
 
-async def speak(stream: LiveStream, wire: Wire | None, *, speed: float = 4) -> list[dict[str, object]]:
-    """Send the clip faster than real time, cut the wire from time to time, and return all events of the session."""
+async def speak(
+    stream: LiveStream, wire: Wire | None, *, heard: list[dict[str, object]] | None = None
+) -> list[dict[str, object]]:
+    """Send the clip four times as fast as it is spoken, cut the wire now and then, and return all events in *heard*."""
     samples, _ = soundfile.read(CLIP, dtype="int16")
     data = np.asarray(samples).astype("<i2").tobytes()
-    heard: list[dict[str, object]] = []
+    heard = [] if heard is None else heard
 
     async def listen() -> None:
         heard.extend([event async for event in stream.events()])
@@ -76,7 +79,7 @@ async def speak(stream: LiveStream, wire: Wire | None, *, speed: float = 4) -> l
     listening = asyncio.create_task(listen())
     for at in range(0, len(data), FRAME):
         await stream.send(data[at : at + FRAME])
-        await asyncio.sleep(0.1 / speed)
+        await asyncio.sleep(0.025)
         if wire is not None and at % (30 * FRAME) == 20 * FRAME:
             wire.cut()
     stream.close()
@@ -116,11 +119,12 @@ def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(tmp_path: Path
         try:
             key = server.new_key("pro")
             async with Client(server.base, key) as client, client.live(sample_rate=16_000) as stream:
-                speaking = asyncio.create_task(speak(stream, None, speed=2))
-                await asyncio.sleep(3)
+                heard: list[dict[str, object]] = []
+                speaking = asyncio.create_task(speak(stream, None, heard=heard))
+                await eventually(lambda: len(words(heard)) > 5)
                 server.kill()
                 await asyncio.to_thread(server.start)
-                heard = await speaking
+                await speaking
         finally:
             server.stop()
         indices = [event["index"] for event in heard if event["type"] == "word"]
@@ -189,7 +193,7 @@ def test_a_server_that_does_not_come_back_is_said_in_one_error(tmp_path: Path, m
         async with Client(server.base, server.new_key("pro")) as client, client.live() as stream:
             await stream.send(bytes(3200))
             server.kill()
-            await asyncio.sleep(30)
+            await asyncio.sleep(30)  # at most: the error ends it
 
     with run_server(tmp_path, ENGINE="scripted") as server, pytest.raises(OSError, match="Connect call failed"):
         asyncio.run(body(server))

@@ -17,9 +17,9 @@ from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, start_cluster
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import CLIP, Server, free_port
-from tests.server.serving import until
 from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, open_talk, script_words, silence
+from tests.waiting import eventually, until
 
 TAKE_OVER_S = 20
 
@@ -55,7 +55,7 @@ async def resume(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE
                     await talk.say("close")
                     assert await talk.to_the_end() == (1000, "")
                     return talk, took_s
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # before the next attempt, as a client does
 
 
 async def read(callers_: list[Caller], record: Frame) -> list[Frame]:
@@ -71,17 +71,19 @@ async def read(callers_: list[Caller], record: Frame) -> list[Frame]:
             frames += durable(talk.frames) if talk is not None else []
             if frames and frames[-1]["type"] == "job.completed":
                 return frames
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # before the next attempt
 
 
 @in_a_loop
 async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, key):
     here, there = callers(nodes, key)
     record = await here.start(max_utterance_s=3)
+    connected: list[str] = []
     times: dict[str, dict[int, float]] = {"here": {}, "there": {}}
 
     async def watch(me: Caller, name: str) -> Talk:
         async with open_talk(me.socket(record, "stream"), me.headers) as talk:
+            connected.append(name)
             with suppress(ConnectionClosed):
                 while True:
                     frame = await talk.next()
@@ -90,11 +92,11 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
             return talk
 
     watching = [asyncio.create_task(watch(here, "here")), asyncio.create_task(watch(there, "there"))]
-    await asyncio.sleep(0.5)
+    await eventually(lambda: len(connected) == 2)
     async with open_talk(here.socket(record), here.headers) as talk:
         for _ in range(80):
             await talk.send(silence(0.25), piece_s=0.25)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # somewhat faster than somebody speaks
         await talk.say("close")
         await talk.to_the_end()
     near, far = [await task for task in watching]
@@ -258,9 +260,12 @@ async def away(me: Caller) -> None:
 
 
 async def until_ready(me: Caller) -> None:
-    async with me.client() as client, asyncio.timeout(20):
-        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110  over HTTP
-            await asyncio.sleep(0.1)
+    async with me.client() as client:
+
+        async def is_ready() -> bool:
+            return (await client.get("/readyz")).is_success
+
+        await eventually(is_ready)
 
 
 def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(tmp_path, bucket):

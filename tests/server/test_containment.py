@@ -18,10 +18,11 @@ from server.model.erasures import ErasureReason
 from server.storage.sqlite.open import FILE_NAME
 from tests.processes import few_files
 from tests.server.running import run_server
-from tests.server.serving import serve, until, wav
+from tests.server.serving import serve, wav
 from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
 from tests.server.talking import Caller, open_talk, script_words, silence
 from tests.server.working import shop
+from tests.waiting import until
 
 
 def count_of(metrics: Metrics, what: str) -> float:

@@ -23,8 +23,9 @@ from pipeline.recognition.engines.scripted import SCRIPT
 from server.client import Client, LiveStream
 from tests.pipeline.sounds import encode_audio, tone
 from tests.server.running import Server
-from tests.server.serving import TLS, until, wav
+from tests.server.serving import TLS, wav
 from tests.server.talking import silence
+from tests.waiting import until
 
 ERRORS = (errno.EIO, errno.EACCES, errno.EMFILE, errno.ENOSPC)
 EVERY = bool(os.environ.get("EVERY_FAULT"))
@@ -102,7 +103,7 @@ class Victim:
         with contextlib.suppress(WebSocketException, OSError, TimeoutError):
             async with asyncio.timeout(10), connect(record["live"]["ingest_ws"], proxy=None) as socket:
                 await socket.send(encode_audio(tone(1.0), "webm", "libopus"))
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.3)  # somebody speaks
                 await socket.send('{"type":"close"}')
                 async for _ in socket:
                     pass

@@ -1,6 +1,5 @@
 """Log lines: what clients choose cannot write one of its own."""
 
-import asyncio
 import logging
 import re
 import sys
@@ -10,11 +9,10 @@ import httpx
 import orjson
 import pytest
 
-from server.http import middleware, sockets
-from server.logs import _Json, _Lines, _Style, _Text, bytes_in_line, log, log_request, path_for_log
+from server.logs import _Json, _Text, bytes_in_line, path_for_log
 from server.model.errors import DiskFull, StorageAway, StorageError
 from tests.server.running import Server
-from tests.server.serving import until
+from tests.waiting import until
 
 LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} \w+ +\S")
 
@@ -62,14 +60,6 @@ def test_a_path_takes_a_bounded_part_of_its_line(char: str) -> None:
     assert bytes_in_line("/v1/jobs") == 8
 
 
-@pytest.mark.parametrize("style", [_Text(), _Json()])
-def test_the_lines_of_requests_and_sockets_are_as_long_as_they_are_counted(style: _Style) -> None:
-    common = {"request_id": "", "path": "", "account": "acct_" + "0" * 26}
-    request = common | {"method": "OPTIONS", "status": 404, "duration_ms": 100_000.1}
-    assert len(style.line(0, "INFO", "request", request)) < middleware.LINE_BYTES
-    assert len(style.line(0, "INFO", "websocket", common | {"code": 4404})) < sockets.LINE_BYTES
-
-
 def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
     made = record("unexpected error")
     error = ValueError("bad\n12:00:00.000 info    ready\x1b[2J")
@@ -90,66 +80,6 @@ def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
     [line] = lines_of(made)
     assert line.endswith(f"sweep failed: {error} job=job_1")
     assert orjson.loads(_Json().format(made))["error"] == str(error)
-
-
-@pytest.mark.parametrize("style", [_Text(), _Json()])
-def test_the_line_of_a_request_is_the_same_whether_others_listen_or_not(
-    style: _Style,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr("time.time", lambda: 1_795_362_917.25)
-    monkeypatch.setattr("time.time_ns", lambda: 1_795_362_917_250_000_000)  # which logging reads since Python 3.13
-    caplog.set_level(logging.INFO, log.name)
-    fields = {"request_id": "req_1", "path": "/forged\n", "status": 200, "duration_ms": 0.4, "account": None}
-    ours = _Lines(style)
-    for listening in ([ours], [ours, logging.NullHandler()]):
-        monkeypatch.setattr(logging.root, "handlers", listening)
-        asyncio.run(answer(fields))
-    alone, beside = capsys.readouterr().err.splitlines()
-    assert alone == beside
-    assert "account" not in alone
-    assert alone.startswith("15:55:17.250 info    request request_id=req_1") or orjson.loads(alone)["status"] == 200
-
-
-async def answer(*requests: dict[str, object]) -> None:
-    for fields in requests:
-        log_request(logging.INFO, fields)
-
-
-def test_lines_of_requests_are_written_once_in_a_turn_of_the_loop_and_before_what_comes_after_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ours, writes = _Lines(_Text()), Writes()
-    monkeypatch.setattr(ours, "stream", writes)
-    monkeypatch.setattr(logging.root, "handlers", [ours])
-
-    async def turn() -> None:
-        await answer({"request_id": "req_1"}, {"request_id": "req_2"})
-        assert not writes
-        await asyncio.sleep(0)
-        assert [lines(text) for text in writes] == [["request_id=req_1", "request_id=req_2"]]
-        await answer({"request_id": "req_3"})
-        logging.root.error("failed reason=disk")
-
-    asyncio.run(turn())
-    assert [last for text in writes for last in lines(text)][2:] == ["request_id=req_3", "reason=disk"]
-
-
-class Writes(list[str]):
-    """A stream that remembers what was written at once."""
-
-    def write(self, text: str) -> None:
-        self.append(text)
-
-    def flush(self) -> None:
-        pass
-
-
-def lines(text: str) -> list[str]:
-    """The last word of each line."""
-    return [line.split()[-1] for line in text.splitlines()]
 
 
 def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:

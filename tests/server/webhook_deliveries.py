@@ -28,6 +28,7 @@ from server.webhooks.sender import WebhookSender
 from tests.server.peers import ParsedRequest, Peer
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completion, storage_in, submit
+from tests.waiting import eventually
 
 MOST_S = 30
 RULES = LIMITS.webhooks
@@ -65,16 +66,16 @@ class Office:
 
     async def wait_for_attempts(self, job_id: str, attempts: int = 1) -> Delivery:
         """Wait until the delivery has so many attempts, and return it."""
-        async with asyncio.timeout(MOST_S):
-            while len((delivery := await self.delivery(job_id)).attempts) < attempts:  # noqa: ASYNC110  no event tells of it
-                await asyncio.sleep(0.01)
-        return delivery
+
+        async def look() -> Delivery | None:
+            delivery = await self.delivery(job_id)
+            return delivery if len(delivery.attempts) >= attempts else None
+
+        return await eventually(look)
 
     async def wait_until_disabled(self, url: str) -> None:
         """Wait until the address is called no more, which is written after the attempt that was one too many."""
-        async with asyncio.timeout(MOST_S):
-            while not await self.storage.outbox.is_disabled(self.account.id, url):  # noqa: ASYNC110  no event tells of it
-                await asyncio.sleep(0.01)
+        await eventually(lambda: self.storage.outbox.is_disabled(self.account.id, url))
 
 
 @asynccontextmanager
@@ -117,9 +118,7 @@ async def deliver(it: Office) -> AsyncIterator[Deliveries]:
 
 
 async def wait_for_requests(target: Peer, count: int = 1) -> list[ParsedRequest]:
-    async with asyncio.timeout(MOST_S):
-        while len(target.asked) < count:  # noqa: ASYNC110  no event tells of it
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(target.asked) >= count)
     return target.asked
 
 

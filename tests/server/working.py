@@ -26,6 +26,7 @@ from server.storage.ports import BlobStore
 from server.storage.sql.storage import Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
 from tests.server.storing import ManualClock, new_job, storage_in
+from tests.waiting import eventually
 
 PATIENT = WorkerRules()
 MOST_S = 30  # for what is over at once or never
@@ -110,9 +111,11 @@ class Shop:
         return await self.until(job_id, lambda job: job.terminal)
 
     async def audio_gone(self, job_id: str) -> None:
-        async with asyncio.timeout(MOST_S):
-            while await self.storage.jobs.list_with_audio(limit=1):  # noqa: ASYNC110  no event reports it
-                await asyncio.sleep(0.01)
+
+        async def is_gone() -> bool:
+            return not await self.storage.jobs.list_with_audio(limit=1)
+
+        await eventually(is_gone)
         folder = [path for path, _ in await self.storage.blobs.prefixes() if path == job_id]
         assert all([await self.storage.blobs.size(f"{name}/source") is None for name in folder])
 

@@ -11,7 +11,8 @@ from selenium.webdriver.common.keys import Keys
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
 from tests.server.running import Server, free_port, run_server
-from tests.server.serving import serve, until
+from tests.server.serving import serve
+from tests.waiting import until
 from tests.web.browsing import MICROPHONE, SAID, Page
 from tests.web.cable import cable
 

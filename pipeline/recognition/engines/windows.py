@@ -1,7 +1,7 @@
 """The windows in which a model recognises speech: full ones suit every Whisper model, shorter ones cost less.
 
-This module lists the windows of published models that were measured. Any other model uses full ones until
-`scribewire doctor` has measured it (fitting.py).
+This module lists the windows of published models that were measured. Any other model uses full ones until the server
+or `scribewire doctor` has measured it (fitting.py).
 """
 
 from collections.abc import Mapping
@@ -37,6 +37,8 @@ FULL = WindowSizes(30, 30, 28)
 KNOWN_SIZES: Mapping[str, tuple[int, WindowSizes]] = {
     # tiny.en
     "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (75_537_502, WindowSizes(10, 15, 19)),
+    # base
+    "a6571c2e2a0525f32feb426f8e8f4eedf063b7aef2141d4635d12ba4a87c2a96": (145_217_532, WindowSizes(10, 15, 19)),
     # the test model
     "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (5_421_057, WindowSizes(5, 5, 4)),
 }

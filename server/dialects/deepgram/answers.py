@@ -4,6 +4,7 @@ The form is documented at developers.deepgram.com/reference.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from pipeline.attribution import SpeakerTimesByChannel, by_speaker, final_turns
 from pipeline.documents.formats import word_object
 from pipeline.documents.paragraphs import paragraphs_of
 from pipeline.documents.search import search_objects
+from pipeline.documents.spoken import probability_of, speech_by_language
 from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import LABELS
 from pipeline.words import Segment, Word
@@ -63,6 +65,7 @@ def word_message(word: Mapping[str, Any], *, punctuated: bool, speakers: bool = 
         "start": word["start"],
         "end": word["end"],
         "confidence": word["probability"],
+        **({"language": word["language"]} if "language" in word else {}),
         **(speaker_members(word) if speakers else {}),
     }
     return {**shown, "punctuated_word": word["word"]} if punctuated else shown
@@ -88,13 +91,18 @@ def _plain_word(text: str) -> str:
 def alternative(
     words: Sequence[Mapping[str, Any]], *, punctuated: bool, more: str = "", speakers: bool = False
 ) -> Message:
-    """The member `alternatives` for *words*. *more* is the text after them that may still change."""
+    """The member `alternatives` for *words*. *more* is the text after them that may still change.
+
+    It has the languages of the words, that of most words first, if they name any.
+    """
     said = transcript_of(words, punctuated=punctuated)
     rest = more if punctuated else plain(more)
     sure = [word["probability"] for word in words]
+    spoken = Counter(word["language"] for word in words if "language" in word)
     return {
         "transcript": f"{said} {rest}".strip(),
         "confidence": round(sum(sure) / len(sure), 4) if sure else 0.0,
+        **({"languages": [language for language, _ in spoken.most_common()]} if spoken else {}),
         "words": [word_message(word, punctuated=punctuated, speakers=speakers) for word in words],
     }
 
@@ -146,6 +154,11 @@ def search_member(segments: Sequence[Segment], terms: Sequence[str]) -> Message:
     return {"search": search_objects(segments, terms)} if terms else {}
 
 
+def hinted_member(languages: Sequence[str]) -> Message:
+    """The member with the languages that the request allows; no member if it allows all."""
+    return {"languages_hinted": [*languages]} if languages else {}
+
+
 def _phrase(segment: Segment, times: SpeakerTimesByChannel | None) -> Phrase:
     words = [word_object(word) for word in segment.words]
     if times is None or segment.voice is None:
@@ -164,10 +177,17 @@ def _channel(
     said = alternative(words, punctuated=shape.punctuated, speakers=times is not None)
     if shape.paragraphs:
         said["paragraphs"] = _paragraphs(segments, shape)
-    shown = {**search_member(segments, job.order.text.search), "alternatives": [said]}
+    order = job.order
+    shown = {**search_member(segments, order.text.search), **hinted_member(order.languages), "alternatives": [said]}
     if not shape.language:
         return shown
-    return {**shown, "detected_language": job.language, "language_confidence": job.language_probability}
+    language = next(iter(speech_by_language(segments)), job.language)
+    sure = probability_of(language, segments)
+    return {
+        **shown,
+        "detected_language": language,
+        "language_confidence": job.language_probability if sure is None else round(sure, 4),
+    }
 
 
 def _metadata(job: Job, shape: DeepgramShape) -> Mapping[str, Any]:

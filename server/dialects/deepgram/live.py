@@ -50,7 +50,8 @@ class LiveHandler:
         async with open_session(self.parts, websocket, caller, listening.order, listening.warnings) as session:
             warnings = warning_headers(listening.warnings)
             await socket.accept(subprotocol=scheme, headers={REQUEST_ID: session.live.job.id, **warnings})
-            results = Results(listening, session.live.job.id, offer.model)
+            model = listening.order.model or offer.model_of(listening.order.language)
+            results = Results(listening, session.live.job.id, model)
             await _Conversation(socket, session, results).talk()
 
 
@@ -81,12 +82,12 @@ class _Conversation:
         while (message := await self.socket.websocket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
-                await self.socket.take_order()
+                await self.socket.wait_for_turn()
                 await self._do(message.get("text") or "")
             elif data and not self.session.live.ending:
-                await self._take(data)
+                await self._feed(data)
 
-    async def _take(self, data: bytes) -> None:
+    async def _feed(self, data: bytes) -> None:
         if len(data) > MAX_MESSAGE_BYTES:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
@@ -101,7 +102,7 @@ class _Conversation:
             case "Finalize":
                 await self._send(self.results.finalize(self.session.seat.finalize()))
             case "CloseStream":
-                self.session.live.end()
+                self.session.live.finish()
             case "Configure":
                 await self._send([self._configure_failure()])
             case _:
@@ -119,7 +120,7 @@ class _Conversation:
         await self._send([self._summary()])
 
     async def _send_frames(self, frames: Sequence[Frame]) -> None:
-        messages = [message for frame in frames for message in self.results.receive(frame)]
+        messages = [message for frame in frames for message in self.results.render(frame)]
         await self._send(messages + self.results.advance(self.session.heard_s))
 
     async def _send(self, messages: Sequence[Message]) -> None:

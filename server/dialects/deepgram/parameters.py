@@ -4,7 +4,8 @@ Parameters without effect here are accepted with a warning. A redaction that thi
 its client would believe that something is hidden. Source: developers.deepgram.com/reference.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +16,9 @@ from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
-from server.jobs.order_members import EAGERNESS, MULTI
-from server.jobs.orders import language_among, unknown_members
+from server.jobs.order_members import EAGERNESS
+from server.jobs.orders import unknown_members
+from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import Refused, invalid_member
@@ -26,11 +28,15 @@ from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # containers, like all audio whose encoding is not named
 MIN_UTTERANCE_END_MS = 1000
+DETECT_LANGUAGE, LANGUAGE_HINT = "detect_language", "language_hint"
 DIARIZE_MODEL = "diarize_model"  # asks for speakers too, whatever model it names
 COMMON = frozenset(
     (
         "model",
         "language",
+        LANGUAGES.name,
+        DETECT_LANGUAGE,
+        LANGUAGE_HINT,
         "keyterm",
         "keywords",
         "punctuate",
@@ -56,7 +62,6 @@ LIVE = COMMON | {
 FILE = COMMON | {
     "paragraphs",
     "utterances",
-    "detect_language",
     "callback_method",
     "channels",
     "encoding",
@@ -64,6 +69,13 @@ FILE = COMMON | {
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that are ignored without a warning, because they cannot change the text."""
+MODELS = re.compile(
+    r"((nova|flux|enhanced|base|whisper|2)(-[\w-]+)?|general|meeting|phonecall|voicemail|finance|conversationalai|video"
+    r"|medical|drivethru|automotive)(:[\w-]+)?",
+    re.ASCII,
+)
+"""Deepgram's names of models, such as nova-3 and enhanced-meeting."""
+
 REDACT = "redact"
 REDACT_NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in REDACTIONS},
@@ -133,7 +145,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
         utterances=members.take("utterances", boolean, False),
-        language=members.take("detect_language", _switch, False),
+        language=members.take(DETECT_LANGUAGE, _switch, False),
     )
     callback = members.take("callback", url_text, None)
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
@@ -162,24 +174,34 @@ def _warnings(members: Members, known: frozenset[str]) -> tuple[Mapping[str, str
 
 
 def _order(members: Members, offer: Offer, *, live: LiveOptions | None) -> Order:
-    """Make the order. The names of models are ignored, because clients must name one of Deepgram's."""
-    multi = members.has("language") and members.fields["language"][0] == MULTI
-    language = None if multi else members.take("language", language_among(offer), None)
+    """Make the order."""
+    model = members.take("model", _model_among(offer), None)
+    offer = offer.of(model)
+    spoken = _languages_of(members, offer)
     hints = members.take("keyterm", _terms, ()) + members.take("keywords", _without_boosts, ())
-    text = text_options(members, language=language, names=hints, redact=_redactions)
+    text = text_options(members, spoken, names=hints, redact=_redactions)
     diarize = members.take("diarize", boolean, False) or members.has(DIARIZE_MODEL)
     if diarize and not offer.speakers:
         members.refuse(DIARIZE_MODEL if members.has(DIARIZE_MODEL) else "diarize", "not_offered", NOT_INSTALLED)
     members.check()
     return Order(
-        language=language,
+        model=model,
+        language=spoken.language,
+        languages=spoken.languages,
         diarize=diarize,
-        multilingual=multi and len(offer.languages) > 1,
         keywords=hints,
         word_timestamps=True,
         live=live,
         text=replace(text, paragraphs=False),  # file_answer() makes its own
     )
+
+
+def _languages_of(members: Members, offer: Offer) -> Spoken:
+    """The languages of a request. detect_language and language_hint may be repeated, with a language each."""
+    switches = ("true", "false", "1", "0")
+    listed = [value for value in members.fields.get(DETECT_LANGUAGE, ()) if str(value).lower() not in switches]
+    named = Members({**members.fields, DETECT_LANGUAGE: listed}, errors=members.errors)
+    return spoken_languages(named, offer, several=(DETECT_LANGUAGE, LANGUAGE_HINT, LANGUAGES.name))
 
 
 def _channels(members: Members) -> tuple[bool, int]:
@@ -227,6 +249,18 @@ def _check_utterance_end(value: int | None, members: Members, *, interim: bool) 
 
 
 # --- parsers, as those of server/jobs/members.py ---------------------------------------------------------------------
+
+
+def _model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
+    """A parser of the model's name. It returns None for those of Deepgram, which leave the choice to the server."""
+
+    def parse(values: Sequence[object]) -> str | None:
+        name = str(values[0]).strip()
+        if not offer.has(name) and MODELS.fullmatch(name) is None:
+            raise InvalidValue("unknown_value", offer.unknown_model(name))
+        return offer.model_named(name)
+
+    return parse
 
 
 def _number(values: Sequence[object]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.audio import position
 from pipeline.words import Segment, Word
-from server.dialects.deepgram.answers import Message, alternative, model_info, model_uuid, search_member
+from server.dialects.deepgram.answers import Message, alternative, hinted_member, model_info, model_uuid, search_member
 from server.dialects.deepgram.parameters import LiveRequest
 from server.dialects.live_sessions import Frame
 
@@ -28,7 +28,7 @@ class ChannelResults:
     _decided: float = 0.0
     _last_word_end: float | None = None  # of an utterance that may be over
 
-    def receive(self, frame: Frame) -> list[Message]:
+    def render(self, frame: Frame) -> list[Message]:
         """The messages for an event of the live session."""
         match frame["type"]:
             case "speech.started":
@@ -106,6 +106,7 @@ class ChannelResults:
             "speech_final": speech_final,
             "from_finalize": False,
             "channel": {
+                **hinted_member(self.listening.order.languages),
                 **(search_member(_segments(words), self.listening.order.text.search) if is_final else {}),
                 "alternatives": [
                     alternative(words, punctuated=punctuated, more=more, speakers=self.listening.order.diarize)
@@ -138,10 +139,10 @@ class Results:
             for number, channel in enumerate(channels)
         }
 
-    def receive(self, frame: Frame) -> list[Message]:
+    def render(self, frame: Frame) -> list[Message]:
         """The messages for an event of the session. An event without a channel concerns all channels."""
         concerned = [self._each[frame["channel"]]] if "channel" in frame else self._each.values()
-        return [message for results in concerned for message in results.receive(frame)]
+        return [message for results in concerned for message in results.render(frame)]
 
     def finalize(self, at: float) -> list[Message]:
         """See ChannelResults.finalize(). Every channel answers."""

@@ -9,6 +9,7 @@ import orjson
 from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import unpack_chunk
+from pipeline.language_names import ENGLISH, english_name
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.words import Segment, speaker_number, words_in_time
 from server.http.sse import event
@@ -28,9 +29,10 @@ def stream_event(kind: str, **members: Any) -> bytes:
 def verbose_body(job: Job, chunks: Iterable[bytes], *, words: bool) -> bytes:
     """The body of verbose_json. Call it on a thread, because a long file takes a moment."""
     segments = _in_time(chunks)
+    written = ENGLISH if job.order.task == TRANSLATE else job.language
     shown = {
         "task": job.order.task,
-        "language": "english" if job.order.task == TRANSLATE else job.language,
+        "language": None if written is None else english_name(written),
         "duration": job.duration_s,
         "text": job.text,
         "segments": [_verbose_segment(number, segment) for number, segment in enumerate(segments)],

@@ -13,7 +13,7 @@ from server.dialects.openai.secrets import ClientSecrets
 from server.http.codes import CODES
 from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
 from server.jobs.known_speakers import NAMES, REFERENCES
-from server.jobs.members import FORM_LIST, form_properties
+from server.jobs.members import form_properties
 from server.requests.parts import RouteParts
 
 _FILE: Mapping[str, Any] = {
@@ -32,8 +32,6 @@ SCHEMAS: Mapping[str, Any] = {
         {
             **_MEMBERS,
             "response_format": {"enum": [*RESPONSE_FORMATS, DIARIZED], "default": "json"},
-            "language": {"type": "string", "description": "Left out: detected"},
-            "languages": {**FORM_LIST, "description": "One is the language; of several it is detected"},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
             "chunking_strategy": {"type": "string", "description": "Accepted and not used"},
             "stream": {"type": "boolean", "default": False},
@@ -41,7 +39,7 @@ SCHEMAS: Mapping[str, Any] = {
     ),
     "OpenAITranslationForm": object_of(
         _FILE,
-        {**_MEMBERS, "language": {"type": "string", "description": "What is spoken; left out: detected"}},
+        _MEMBERS,
     ),
     "OpenAIError": object_of(
         {"error": object_of({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
@@ -61,6 +59,7 @@ SCHEMAS: Mapping[str, Any] = {
             "created": WHOLE,
             "owned_by": TEXT,
             "languages": TEXTS,
+            "hears": {**TEXTS, "description": "The languages that it hears where a request names no model"},
             "speakers": {**SWITCH, "description": "Whether speakers can be told apart by their voices: `diarize`"},
             "endpointing": {"type": "array", "items": TEXT, "description": "What may end a turn of a live session"},
             "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},

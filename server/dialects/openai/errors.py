@@ -6,6 +6,7 @@ from typing import Any
 from server.http.operation import ErrorShape
 from server.http.problems import Problem
 from server.model.errors import FieldError, Refused, invalid_member
+from server.model.offers import Offer
 
 SERVER_ERROR = 500
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -25,10 +26,10 @@ def invalid_value(param: str, message: str) -> Refused:
     return invalid_member(param, "unknown_value", message)
 
 
-def unknown_model(name: str, offered: str) -> Problem:
-    """The refusal of the model *name*, which this server does not have. *offered* is the model that it has."""
+def unknown_model(name: str, offer: Offer) -> Problem:
+    """The refusal of the model *name*, which this server does not have."""
     return Problem(
         "model_not_found",
-        f"there is no model {name[:100]!r} here; {offered} is, and whisper-1 is another name of it",
+        f"{offer.unknown_model(name)}, and whisper-1 leaves the choice to the server",
         errors=[FieldError("model", "unknown_value", "unknown model")],
     )

@@ -14,7 +14,8 @@ from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
 from server.jobs.members import Member, Members, one_of
 from server.jobs.order_members import CHANNEL_MODE, DIARIZE, KEYWORDS, MAX_SPEAKERS, PROMPT, RETENTION, SUBTITLE_MEMBERS
-from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, language_among, unknown_members
+from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, unknown_members
+from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.bounds import CHANNEL_MODES
 from server.model.errors import invalid_member
@@ -27,15 +28,14 @@ DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
-    PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS, *SUBTITLE_MEMBERS
+    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS,
+    *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {
     *COMMON_NAMES,
     "file",
     "model",
-    "language",
-    "languages",
     "response_format",
     "temperature",
     "timestamp_granularities",
@@ -70,6 +70,8 @@ class ResponseOptions:
         if received.file.bytes == 0:
             raise Problem("empty_file", "the file has no bytes")
         _check_model(fields.get("model", []), offer)
+        chosen = offer.model_named(str(fields["model"][0]))
+        offer = offer.of(chosen)
         formats = RESPONSE_FORMATS if self.translating else (*RESPONSE_FORMATS, DIARIZED)
         self.response_format = _choice(fields, "response_format", formats, "json")
         given = _values_of(fields, "timestamp_granularities")
@@ -82,7 +84,7 @@ class ResponseOptions:
             _check_translation(offer)
         else:
             self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
-        order = replace(_order(fields, offer), task=self.task)
+        order = replace(_order(fields, offer), task=self.task, model=chosen)
         if _wants_speakers(fields["model"], offer) or (self.diarized and offer.speakers and not order.separate):
             order = replace(order, diarize=True)
         output = FILE_FORMATS.get(self.response_format, "json")
@@ -110,10 +112,7 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 
 
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
-    spoken = Members({"language": fields.get("language") or _values_of(fields, "languages")})
-    language = spoken.take("language", language_among(offer), None)
-    named = {name: values for name in COMMON_NAMES if (values := _values_of(fields, name))}
-    members = Members({**named, "language": [language]}, errors=spoken.errors)
+    members = Members({name: values for name in COMMON_NAMES if (values := _values_of(fields, name))})
     order = common_order(members, offer=offer, word_timestamps=True)
     separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
     members.check()
@@ -127,7 +126,7 @@ def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:
 
 def _check_model(given: list[object], offer: Offer) -> None:
     if len(given) != 1 or not offer.has(str(given[0])):
-        raise unknown_model(str(given[0]) if given else "", offer.model)
+        raise unknown_model(str(given[0]) if given else "", offer)
 
 
 def _check_translation(offer: Offer) -> None:

@@ -37,6 +37,7 @@ class Item:
     start: float
     end: float | None = None  # None: it has not ended
     text: str = ""
+    languages: dict[str, float] = field(default_factory=dict)  # those of its words, with the seconds of each
     dropped: bool = False  # True: the client cleared it, and gets no more events about it
 
 
@@ -48,21 +49,21 @@ class Items:
     _: KW_ONLY
     manual: bool  # True: items end only when the client commits them
     semantic: bool = False  # True: items end with the speaker's turns; False: with pauses
-    language: str | None = None
+    language: str | None = None  # of the order, or the one that was spoken last
     offset_s: float = 0.0  # the length of the socket's audio before this session
     _items: deque[Item] = field(init=False, default_factory=deque)  # items that are not completed, the oldest first
     _reached: float = field(init=False, default=0.0)  # where the last item ended
     _decided: float = field(init=False, default=0.0)  # all words before it are known
 
-    def receive(self, frame: Frame) -> list[ServerEvent]:
+    def render(self, frame: Frame) -> list[ServerEvent]:
         """Handle an event of the live session."""
         match frame["type"]:
             case "speech.started" if not self.manual:
                 return self._begin(frame["at"])
             case "speech.ended" if not self.manual and not self.semantic and self._open:
-                return self._end(frame["at"])
+                return self._end_item(frame["at"])
             case "turn.ended" if not self.manual and self._open:
-                return self._end(frame["at"]) + self._complete_while(lambda item: item.start <= frame["at"])
+                return self._end_item(frame["at"]) + self._complete_while(lambda item: item.start <= frame["at"])
             case "warning" if frame["code"] == UNAVAILABLE.code:
                 self.semantic = False
             case "word":
@@ -72,7 +73,7 @@ class Items:
             case "finalized":
                 self._decided = frame["at"]
                 wordless = self.semantic and self._open and self._items[-1].start < frame["at"]
-                return (self._end(frame["at"]) if wordless else []) + self._complete_decided()
+                return (self._end_item(frame["at"]) if wordless else []) + self._complete_decided()
             case "language":
                 self.language = frame["language"]
         return []
@@ -82,11 +83,11 @@ class Items:
         if self._open and not self.manual:
             return []
         begun = [] if self._open else self._begin(self._reached if self.manual else at, announced=False)
-        return begun + self._end(at) + self._complete_decided()
+        return begun + self._end_item(at) + self._complete_decided()
 
     def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
         """Change *manual* at the time *at*."""
-        ended = self._end(at) + self._complete_decided() if self._open and self.manual and not manual else []
+        ended = self._end_item(at) + self._complete_decided() if self._open and self.manual and not manual else []
         self.manual = manual
         return ended
 
@@ -97,13 +98,13 @@ class Items:
         if self._open:
             self._items[-1].dropped = True
         if self.manual:
-            self._end(at)
+            self._end_item(at)
         return [{"type": "input_audio_buffer.cleared"}]
 
     def finish(self, at: float) -> list[ServerEvent]:
         """Complete every item, because the session has ended at *at*."""
         self._decided = math.inf
-        return (self._end(at) if self._open else []) + self._complete_while(lambda _: True)
+        return (self._end_item(at) if self._open else []) + self._complete_while(lambda _: True)
 
     @property
     def _open(self) -> bool:
@@ -116,7 +117,7 @@ class Items:
         started = {"type": "input_audio_buffer.speech_started", "item_id": item.id, "audio_start_ms": self._ms(at)}
         return [started] if announced and not self.manual else []
 
-    def _end(self, at: float) -> list[ServerEvent]:
+    def _end_item(self, at: float) -> list[ServerEvent]:
         item = self._items[-1]
         item.end = self._reached = max(at, item.start)
         if item.dropped:
@@ -141,6 +142,8 @@ class Items:
         item = self._items[0]
         space = " " if item.text and word.get("spaced", True) else ""
         item.text += space + word["word"]
+        if (language := word.get("language")) is not None:
+            item.languages[language] = item.languages.get(language, 0.0) + word["end"] - word["start"]
         return events if item.dropped else [*events, _transcription("delta", item, delta=space + word["word"])]
 
     def _has_all_words(self, first: Item, middle: float) -> bool:
@@ -166,7 +169,10 @@ class Items:
         announced = _transcription(
             "completed", item, transcript=item.text, usage={"type": "duration", "seconds": length_s}
         )
-        return [announced if self.language is None else {**announced, "languages": [{"code": self.language}]}]
+        found = sorted(item.languages, key=lambda code: -item.languages[code])
+        if not found and self.language is not None:
+            found = [self.language]
+        return [{**announced, "languages": [{"code": code} for code in found]} if found else announced]
 
     def _ms(self, at: float) -> int:
         return round((self.offset_s + at) * 1000)

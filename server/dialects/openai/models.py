@@ -1,4 +1,4 @@
-"""/v1/models: lists the server's model under every name by which OpenAI's clients may ask for it."""
+"""/v1/models: lists the server's models, and the names of OpenAI's that leave the choice to the server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,17 +41,21 @@ class Models:
     async def retrieve(self, request: Request, caller: Caller) -> Response:
         offer, name = self.offers[caller.environment], request.path_params["model"]
         if not offer.has(name):
-            raise unknown_model(name, offer.model)
+            raise unknown_model(name, offer)
         return json_response(_model(name, offer))
 
 
 def _model(name: str, offer: Offer) -> Mapping[str, Any]:
+    named = offer.model_named(name)
+    hears = next((model.hears for model in offer.named if model.name == named), offer.languages)
+    offer = offer.of(named)
     return {
         "id": name,
         "object": "model",
         "created": 0,
         "owned_by": "scribewire",
         "languages": sorted(offer.languages),
+        "hears": sorted(hears),
         "translates": offer.translates,
         "speakers": offer.speakers,
         "endpointing": list(offer.endpointing),

@@ -89,7 +89,7 @@ class Realtime:
         _check_query(websocket, offer)
         offered: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
-        start = wanted or TranscriptionConfig(transcription={"model": model})
+        start = wanted or TranscriptionConfig(transcription={"model": model}, model=offer.model_named(model))
         with self.parts.stream_limits.hold_socket(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
@@ -126,7 +126,7 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
         raise Problem("invalid_parameter", f"redact: {NO_REDACTION}")
     model = websocket.query_params.get("model")
     if model is not None and not offer.has(model):
-        raise unknown_model(model, offer.model)
+        raise unknown_model(model, offer)
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ class _Conversation:
             await self._send(call.items.finish(call.seconds))
 
     async def _send_frames(self, items: Items, frames: Sequence[Frame]) -> None:
-        await self._send([event for frame in frames for event in items.receive(frame)])
+        await self._send([event for frame in frames for event in items.render(frame)])
 
     async def _send(self, events: Sequence[ServerEvent]) -> None:
         async with self._sending:
@@ -211,7 +211,7 @@ class _Conversation:
                 event_id = said.get("event_id") if isinstance(said.get("event_id"), str) else None
                 await self._do(said)
             except _Misunderstood as wrong:
-                await self.socket.take_order()
+                await self.socket.wait_for_turn()
                 await self._send([error_event(wrong.problem, event_id)])
 
     async def _do(self, said: Mapping[str, Any]) -> None:
@@ -232,7 +232,7 @@ class _Conversation:
 
     async def _update(self, session: object) -> None:
         """Change the configuration. Audio that was sent before is recognised with the old one."""
-        await self.socket.take_order()
+        await self.socket.wait_for_turn()
         if not isinstance(session, dict):
             raise _Misunderstood("invalid_parameter", "session must be an object")
         try:
@@ -256,7 +256,7 @@ class _Conversation:
         await call.session.seat.write(data)
 
     async def _commit(self) -> None:
-        await self.socket.take_order()
+        await self.socket.wait_for_turn()
         if self._call is not None:
             await self._send(self._call.items.commit(self._call.session.seat.finalize()))
         elif not self._uncommitted and self.wanted.manual:
@@ -264,7 +264,7 @@ class _Conversation:
         self._uncommitted = 0
 
     async def _clear(self) -> None:
-        await self.socket.take_order()
+        await self.socket.wait_for_turn()
         self._uncommitted = 0
         cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
         await self._send(self._call.items.clear(self._call.session.seat.finalize()) if self._call else cleared)
@@ -281,7 +281,7 @@ class _Conversation:
             self._names,
             manual=wanted.manual,
             semantic=wanted.semantic,
-            language=wanted.language,
+            language=wanted.spoken.language,
             offset_s=self._before_s,
         )
         call = self._call = _Call(session, items, wanted.rate)

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 
 from pipeline.recognition.latency import ACCURATE, LOW
+from pipeline.text.options import TextOptions
 from server.dialects.openai.errors import invalid_value
 from server.jobs.members import Members, keywords, one_of, string, text_up_to
-from server.jobs.order_members import MULTI
-from server.jobs.orders import language_among
+from server.jobs.spoken import LANGUAGE, LANGUAGES, Spoken, spoken_languages
 from server.model import bounds
 from server.model.errors import Refused
 from server.model.offers import Offer
@@ -51,8 +51,8 @@ class TranscriptionConfig:
     turn_detection: Mapping[str, Any] | None = field(
         default_factory=lambda: {"type": "server_vad", **VAD_DEFAULTS["server_vad"]}
     )  # None: items end when the client commits them
-    language: str | None = None
-    multilingual: bool = False  # the language is detected in each turn
+    model: str | None = None  # the one that hears everything; None: the server chooses
+    spoken: Spoken = field(default_factory=Spoken)
     terms: tuple[str, ...] = ()
 
     @property
@@ -107,11 +107,13 @@ class TranscriptionConfig:
             live = replace(live, endpointing=SEMANTIC, eagerness=self.turn_detection["eagerness"])
         return Order(
             word_timestamps=True,
-            language=self.language,
-            multilingual=self.multilingual,
+            model=self.model,
+            language=self.spoken.language,
+            languages=self.spoken.languages,
             prompt=str(self.transcription.get("prompt") or ""),
             keywords=self.terms,
             live=live,
+            text=TextOptions(script=self.spoken.script),
         )
 
     def session_object(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
@@ -135,19 +137,22 @@ class TranscriptionConfig:
 
 
 def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], offer: Offer) -> TranscriptionConfig:
-    asked = {**before.transcription, **given}
+    kept = dict(before.transcription)
+    if given.get(LANGUAGE.name) or given.get(LANGUAGES.name):
+        kept = {name: value for name, value in kept.items() if name not in {LANGUAGE.name, LANGUAGES.name}}
+    asked = {**kept, **given}
     members = Members({name: [value] for name, value in asked.items()})
-    name = members.take("model", string, offer.model)
+    name = members.take("model", string, None)
+    if name is not None and not offer.has(name):
+        raise Refused("model_not_found", offer.unknown_model(name))
+    model = None if name is None else offer.model_named(name)
+    offer = offer.of(model)
     members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "")
-    spoken = "language" if members.has("language") and asked["language"] else "languages"
-    language = members.take(spoken, language_among(offer), None)
+    spoken = spoken_languages(members, offer)
     terms = members.take("keywords", keywords, ())
     members.take("delay", one_of(tuple(DELAYS)), None)
     members.check()
-    if not offer.has(name):
-        raise Refused("model_not_found", f"there is no model {name[:100]!r} here; {offer.model} is")
-    multi = language == MULTI
-    return replace(before, transcription=asked, language=None if multi else language, multilingual=multi, terms=terms)
+    return replace(before, transcription=asked, model=model, spoken=spoken, terms=terms)
 
 
 def _refuse_redaction(session: Mapping[str, Any]) -> None:

@@ -122,7 +122,7 @@ def translate_error(error: BaseException) -> BaseException:
     if is_lost(error):
         failure = StorageAway("the database does not answer; try again")
     elif isinstance(error, errors.DiskFull):
-        failure = DiskFull("no room left on the disk of the database")
+        failure = DiskFull("no space left on the disk of the database")
     elif isinstance(error, errors.LockNotAvailable | errors.QueryCanceled) or is_worth_a_retry(error):
         failure = StorageBusy("the database is busy; try again")
     else:

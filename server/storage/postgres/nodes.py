@@ -11,7 +11,7 @@ import orjson
 
 from server.model.accounts import WindowUse
 from server.model.errors import StorageError
-from server.model.offers import Offer
+from server.model.offers import Offer, OfferedModel
 from server.storage.postgres.committing import MAX_PAYLOAD_BYTES
 from server.storage.postgres.database import PostgresDatabase
 from server.storage.postgres.listening import RELAY_CHANNEL
@@ -30,7 +30,7 @@ class PostgresOffers:
         self._database = database
 
     async def publish(self, offer: Offer) -> None:
-        text = orjson.dumps(asdict(offer) | {"languages": sorted(offer.languages)}).decode()
+        text = orjson.dumps(asdict(offer), default=sorted).decode()  # sets become lists
         sql = (
             "INSERT INTO offers (environment, offer) VALUES (?, ?)"
             " ON CONFLICT (environment) DO UPDATE SET offer = excluded.offer"
@@ -47,7 +47,11 @@ class PostgresOffers:
 def offer_of(text: str) -> Offer:
     """Read the offer that publish() wrote, perhaps on a node of another version: unknown members are ignored."""
     members: dict[str, Any] = orjson.loads(text)
-    return make(Offer, {**members, "languages": frozenset(members["languages"])})
+    models = [
+        make(OfferedModel, {**one, "languages": frozenset(one["languages"]), "hears": frozenset(one["hears"])})
+        for one in members.get("models", ())
+    ]
+    return make(Offer, {**members, "languages": frozenset(members["languages"]), "models": models})
 
 
 def _hit(tx: Transaction, subject: str, *, limit: int) -> WindowUse:

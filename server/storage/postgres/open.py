@@ -25,11 +25,14 @@ def open_storage(
     notify: bool = True,
     max_queued: int = MAX_QUEUED,
 ) -> Storage:
-    """Open the storage in the database of *url*, and make or migrate its tables. It blocks. Any number of nodes may.
+    """Open the storage in the database of *url*, and make or migrate its tables. Any number of nodes may do so at once.
 
-    *name* is the name of this process in leases and logs. With *notify* False commits are not announced, and waiting
-    tasks look once a second. *clock* (ms since 1970 UTC) replaces the database's clock in tests. Raises StorageAway,
-    StorageError.
+    It blocks. Raises StorageAway, StorageError.
+
+    *name*: of this process, in leases and logs.
+    *clock*: milliseconds since 1970 UTC, for tests. Without it the database's clock counts.
+    *notify*: False announces no commits, so that waiting tasks look once a second.
+    *max_queued*: the most files that may wait.
     """
     conninfo = parameters(url, name=name)
     with connect(conninfo) as connection, translating():

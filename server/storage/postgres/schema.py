@@ -83,5 +83,6 @@ SCRIPTS = (
     schema.SANDBOX_SECRETS,
     schema.SPEAKERS,
     schema.PLAIN_OUTBOX,
+    schema.LANGUAGES,
 )
 MIGRATIONS = tuple(map(_in_postgres, SCRIPTS))

@@ -35,8 +35,10 @@ RETRIES: "RetryConfig" = {
 def open_bucket(url: str, scratch: Path, *, env: Mapping[str, str]) -> BucketBlobs:
     """The blobs at *url* (s3://bucket or s3://bucket/prefix). It sends no request yet.
 
-    *scratch* is a folder for files without a name. *env* is the environment of this process, which obstore reads as
-    well. Raises StorageError if *url* has another form, or if audio would travel to a public address unencrypted.
+    *scratch*: a folder for files without a name.
+    *env*: the environment of this process. obstore reads it too.
+
+    Raises StorageError if *url* has another form, or if audio would travel to a public address unencrypted.
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or parts.username:

@@ -8,8 +8,8 @@ from server.storage.sql.database import SqlStore, Transaction, read_method, writ
 from server.storage.sql.rows import UNBOUNDED
 
 
-def take(tx: Transaction, subject: str, quota: Quota) -> Count:
-    """Take quota.amount if it fits under the limit, otherwise nothing."""
+def spend(tx: Transaction, subject: str, quota: Quota) -> Count:
+    """Spend quota.amount if it fits under the limit, otherwise nothing."""
     taken, most = None, UNBOUNDED if quota.limit is None else quota.limit - quota.amount  # used before
     if most >= 0:
         taken = tx.one(
@@ -24,7 +24,7 @@ def take(tx: Transaction, subject: str, quota: Quota) -> Count:
 
 
 def look(tx: Transaction, subject: str, quota: Quota) -> Count:
-    """Whether take() would take quota.amount now, and how much is used so far."""
+    """Whether spend() would spend quota.amount now, and how much is used so far."""
     used = _read_used(tx, subject, quota.name, quota.window)
     allowed = quota.limit is None or used + quota.amount <= quota.limit
     return Count(allowed, used, quota.limit, quota.resets_at)
@@ -53,6 +53,6 @@ def _amounts_used(tx: Transaction, subject: str, windows: Sequence[tuple[str, st
 class Counter(SqlStore):
     """Counts what accounts and addresses use of their allowances in each calendar window. Durable and atomic."""
 
-    take = write_method(take)
+    spend = write_method(spend)
     give_back = write_method(lambda tx, subject, quota: change(tx, subject, quota, -quota.amount))
     amounts_used = read_method(_amounts_used)

@@ -116,8 +116,8 @@ async def wait_for_due(
 ) -> T:
     """Call *claim* until it finds something or *wait_s* seconds have passed. Returns what it found last.
 
-    *claim* returns what it found and the seconds until something comes due, None if that is unknown. It is called again
-    when these seconds have passed or *topic* is announced.
+    *topic*: announced when there may be more to find, which calls *claim* again.
+    *claim*: returns what it found and the seconds after which to call it again. None: only the topic counts.
     """
     ends = time.monotonic() + wait_s
     with database.watch(topic) as watch:

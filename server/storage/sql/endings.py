@@ -19,7 +19,7 @@ QUEUE_TOPIC = "queue"
 AT_ONCE = 0  # as run_after: a clock that is set back delays no job that waits for a worker alone
 
 
-def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
+def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
     """End the job of *row* in this transaction, as JobStore.finish() describes. Returns the job afterwards.
 
     Raises ImpossibleStep unless *cause* leads from the row's state to the outcome's.
@@ -36,8 +36,8 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
         "UPDATE jobs SET state = :state, finished_at = :now, expires_at = :now + retention_ms, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, progress = CASE WHEN :whole THEN 1 ELSE progress END,"
         " duration_s = :duration_s, language = :language, language_probability = :language_probability,"
-        " engine = :engine, model = :model, text = :text, speakers = :speakers, error = :error, warnings = :warnings,"
-        " blob = :blob"
+        " languages = :languages, engine = :engine, model = :model, text = :text, speakers = :speakers,"
+        " error = :error, warnings = :warnings, blob = :blob"
         " WHERE id = :id",
         {
             "id": row["id"],
@@ -47,6 +47,7 @@ def end(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
             "duration_s": duration_s,
             "language": outcome.language,
             "language_probability": outcome.language_probability,
+            "languages": text_of(outcome.languages) if outcome.languages else None,
             "engine": outcome.engine,
             "model": outcome.model,
             "text": outcome.text,
@@ -103,7 +104,7 @@ def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:
     outcome = Outcome(state=State.CANCELED, return_quota=return_quota)
     if row["class"] == LIVE and row["duration_s"] is None and (spoken_s := _spoken_s(tx, row["id"])):
         outcome = replace(outcome, duration_s=spoken_s, heard_s=spoken_s * job_of(row).order.counted_sessions)
-    end(tx, row, Cause.CANCELED, outcome)
+    end_job(tx, row, Cause.CANCELED, outcome)
 
 
 def _spoken_s(tx: Transaction, job_id: str) -> float:
@@ -113,7 +114,7 @@ def _spoken_s(tx: Transaction, job_id: str) -> float:
 
 
 def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
-    end(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
+    end_job(tx, row, cause, Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code)))
 
 
 def lapse(tx: Transaction, row: SqlRow) -> None:
@@ -130,9 +131,11 @@ def lapse(tx: Transaction, row: SqlRow) -> None:
 def put_back(
     tx: Transaction, row: SqlRow, cause: Cause, *, delay_ms: int, counted: bool, error: JobError | None
 ) -> None:
-    """Queue the job of *row* again, from *delay_ms* on. A job with a requested cancel is canceled instead.
+    """Queue the job of *row* again. A job with a requested cancel is canceled instead.
 
-    *counted* means that the attempt failed: it counts, and the account is charged for the time that it took.
+    *delay_ms*: no worker gets the job before.
+    *counted*: True counts the attempt as failed and charges the account for its time.
+    *error*: why, for the job's record. None keeps the earlier one.
     """
     if row["cancel_requested_at"] is not None:
         cancel(tx, row, return_quota=False)

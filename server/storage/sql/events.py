@@ -90,7 +90,7 @@ class EventLog(SqlStore):
                     behind = len(events) == PAGE
                 else:
                     await watch.wait()
-                    announced, over = watch.take_events(), False
+                    announced, over = watch.drain_events(), False
                     events = [event for event in announced or () if event.seq > after]  # a read may have brought some
                     numbers = [event.seq for event in events]  # threads may announce their commits in another order
                     behind = announced is None or numbers != [*range(after + 1, after + 1 + len(events))]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack
-from weakref import WeakValueDictionary
 
+from server.keyed_limits import KeyedTurns
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
@@ -79,7 +79,7 @@ class JobStore(SqlStore):
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of accounts that search
+        self._turns = KeyedTurns()  # of accounts that search
 
     # --- acceptance ---
 
@@ -94,11 +94,11 @@ class JobStore(SqlStore):
             lambda tx: submission.submit(tx, new, idempotency, self._boot, self._most_queued)
         )
 
-    async def check_room(
+    async def check_capacity(
         self, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None
     ) -> None:
         await self.database.read(
-            lambda tx: submission.check_room(
+            lambda tx: submission.check_capacity(
                 tx, account, environment, quotas=quotas, max_active=max_active, max_queued=self._most_queued
             )
         )
@@ -106,6 +106,11 @@ class JobStore(SqlStore):
     # --- leases ---
 
     async def claim(self, worker: str, *, wait_s: float = 0.0, **terms: Unpack[ClaimTerms]) -> Lease | None:
+        """Lease the next queued batch job, as leases.claim() chooses it. Returns None if none came within *wait_s*.
+
+        A job that any process submits or releases ends the wait at once, a delayed one (NewJob.delay_s, release) when
+        its time comes. A cancelled call leaves no lease behind.
+        """
         take = partial(leases.claim, worker=worker, **terms)
         return await wait_for_due(self.database, QUEUE_TOPIC, wait_s, lambda: self._claim(take))
 
@@ -151,8 +156,7 @@ class JobStore(SqlStore):
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         if which.text is None:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
-        turn = self._turns.setdefault(which.account, asyncio.Semaphore(1))
-        async with turn, self._searching:
+        async with self._turns.turn(which.account), self._searching:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:

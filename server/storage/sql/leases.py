@@ -13,7 +13,7 @@ from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
 from server.model.leases import JobFacts, Lease, Renewal
 from server.model.outcomes import Outcome
 from server.storage.sql.database import Transaction, marks
-from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end, fail, lapse, put_back
+from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, lapse, put_back
 from server.storage.sql.events import append, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
@@ -42,19 +42,15 @@ def claim(
     passing_over: Collection[str] = (),
     lease_s: float,
 ) -> Lease | None:
-    """Take the next queued batch job; None if none came within *wait_s*.
+    """Lease the next queued batch job to *worker* for *lease_s* seconds. Returns None if there is none.
 
-    *unfetched* True takes jobs whose audio is still at an address (source.type "url", no blob), False all others.
-    Jobs of a later environment are taken only if the earlier ones have none. Accounts in *passing_over* are left
-    out.
+    *environments*: in order of precedence. A later one gets its turn only if the earlier ones have no job.
+    *unfetched*: True leases jobs whose audio is still at an address (source.type "url", no blob), False all others.
+    *passing_over*: accounts whose jobs stay in the queue.
 
-    Among the rest the order is fair: by virtual time, then by id. An account's virtual time grows by the seconds of
-    work that it causes, divided by its weight. These are the audio of each submitted job, the lease of each failed
-    attempt (a counted release, an expired lease, an end other than COMPLETED), and the audio of a completed job
-    beyond its stated length.
-
-    A submitted or released job ends the wait at once, even if another process submitted or released it. A delayed
-    job (NewJob.delay_s, release) ends it when its time comes. A cancelled call leaves no lease behind.
+    The order is fair: by virtual time, then by id. An account's virtual time grows by the seconds of work that it
+    causes, divided by its weight: the audio of each submitted job, the lease of each failed attempt (a counted release,
+    an expired lease, an end other than COMPLETED), and what a completed job had beyond its stated length.
     """
     others = f" AND account NOT IN ({marks(passing_over)})" if passing_over else ""
     for environment in environments:
@@ -153,13 +149,15 @@ def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> Job | None:
     means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.
     """
     row = _find_lease(tx, lease)
-    return None if row is None else end(tx, row, CAUSES[outcome.state], outcome)
+    return None if row is None else end_job(tx, row, CAUSES[outcome.state], outcome)
 
 
 def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | None, count: bool) -> bool:
-    """Put the job back into the queue for *delay_s* seconds later. A job without attempts left fails instead.
+    """Put the job back into the queue. A job without attempts left fails instead. Returns False if the lease is lost.
 
-    With *count* False the attempt does not count: at a shutdown, or after a download that succeeded.
+    *delay_s*: no worker gets the job before.
+    *error*: why, for the job's record. None keeps the earlier one.
+    *count*: False counts no attempt: at a shutdown, or after a download that succeeded.
     """
     row = _find_lease(tx, lease)
     if row is None:

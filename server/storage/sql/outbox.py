@@ -103,7 +103,7 @@ def _snapshot(crowding: Crowding | None) -> Crowding:
 
 
 def _choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
-    """The ids of at most *limit* due deliveries that there is room for.
+    """The ids of at most *limit* due deliveries that *crowding* admits.
 
     An account with none under way gets its oldest first. The oldest of all accounts follow.
     """
@@ -122,11 +122,13 @@ def _choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
     return chosen
 
 
-def _claim_due(tx: Transaction, *, room: Crowding, limit: int, busy_s: float) -> tuple[list[Delivery], float | None]:
-    """Claim the due deliveries that there is room for. Also returns the seconds until the next one comes due."""
+def _claim_due(
+    tx: Transaction, *, crowding: Crowding, limit: int, busy_s: float
+) -> tuple[list[Delivery], float | None]:
+    """Claim the due deliveries that *crowding* admits. Also returns the seconds until the next one comes due."""
     busy_until = tx.now + round(busy_s * 1000)
-    claimed = [row for due in _choose(tx, room, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
-    # Deliveries that are due but had no room wait until an attempt is recorded, not for a time.
+    claimed = [row for due in _choose(tx, crowding, limit) for row in tx.all(CLAIM, (busy_until, due, tx.now))]
+    # Deliveries that are due but were not admitted wait until an attempt is recorded, not for a time.
     later = tx.one("SELECT min(next_at) AS at FROM deliveries WHERE state = 'pending' AND next_at > ?", (tx.now,))
     next_at = None if later is None else later["at"]
     return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
@@ -254,15 +256,17 @@ class Outbox(SqlStore):
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """At most *limit* pending deliveries whose time has come; empty if none came due within *wait_s*.
+        """Claim pending deliveries whose time has come, the oldest first, but before them accounts with none under way.
 
-        For *busy_s* seconds no other call returns them. They come in the order of their time; only an account with none
-        under way comes first. Deliveries that *crowding* has no room for are left out and delay no others. Its numbers
-        are read again whenever an attempt was recorded.
+        *limit*: the most deliveries.
+        *busy_s*: for so many seconds no other call returns them.
+        *wait_s*: the wait for the first; after it the list is empty.
+        *crowding*: what is under way. Deliveries beyond its limits are left out and delay no others. Its numbers are
+        read again whenever an attempt was recorded.
         """
 
         def claim() -> Awaitable[tuple[list[Delivery], float | None]]:
-            return self.database.write(partial(_claim_due, room=_snapshot(crowding), limit=limit, busy_s=busy_s))
+            return self.database.write(partial(_claim_due, crowding=_snapshot(crowding), limit=limit, busy_s=busy_s))
 
         return await wait_for_due(self.database, TOPIC, wait_s, claim)
 

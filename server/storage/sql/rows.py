@@ -10,18 +10,18 @@ from pipeline.documents.cues import SubtitleShape
 from pipeline.text.options import TextOptions
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
-from server.model.offers import Offer
+from server.model.offers import Offer, OfferedModel
 from server.model.orders import LiveOptions, Order, Source
 
 T = TypeVar("T")
 
 LIVE, BATCH = 0, 1  # the column `class`
 
-CONVERTED = frozenset({"state", "order", "source", "error", "warnings", "speakers"})
+CONVERTED = frozenset({"state", "order", "source", "error", "warnings", "languages", "speakers"})
 PLAIN = tuple(member.name for member in fields(Job) if member.name not in CONVERTED)
 """Columns whose values are members of Job without conversion."""
 
-JOB_COLUMNS = ", ".join(("state", "options", "source", "error", "warnings", "speakers", *PLAIN))
+JOB_COLUMNS = ", ".join(("state", "options", "source", "error", "warnings", "languages", "speakers", *PLAIN))
 """All that job_of() reads. SQLite finds each of them in half the time that it takes among all columns."""
 
 FIRST_DIALECT = "deepgram"
@@ -31,7 +31,7 @@ UNBOUNDED = 2**62  # for SQL that needs a number where there is no limit
 
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer)
+    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer, OfferedModel)
 }
 """The names of the members of each kind of value that is stored as JSON."""
 
@@ -61,6 +61,7 @@ def job_of(row: SqlRow) -> Job:
         source=make(Source, orjson.loads(row["source"])),
         error=error_of(row["error"]),
         warnings=tuple(orjson.loads(row["warnings"])),
+        languages={} if row["languages"] is None else orjson.loads(row["languages"]),
         speakers=None if row["speakers"] is None else orjson.loads(row["speakers"]),
         **{name: row[name] for name in PLAIN},
     )

@@ -243,3 +243,8 @@ SPEAKERS = """
     -- Who speaks for how long in a job whose speakers are told apart by their voices, as JSON.
     ALTER TABLE jobs ADD COLUMN speakers TEXT;
 """
+
+LANGUAGES = """
+    -- The seconds of speech in each language that was found, most first, as JSON.
+    ALTER TABLE jobs ADD COLUMN languages TEXT;
+"""

@@ -1,5 +1,6 @@
 """The Storage, for SQLite and PostgreSQL alike."""
 
+from server.keyed_limits import LocalRates
 from server.model.accounts import SigningKeys
 from server.storage.ports import BlobStore, Offers, RateCounter, Relay
 from server.storage.sql.accounts import AccountStore
@@ -15,8 +16,8 @@ from server.storage.sql.upkeep import Upkeep
 class Storage:
     """All stores over one database, open until close(), and the keys that this installation signs with.
 
-    *rates* is None if one process serves all requests, and counts them in memory. *offers* and *relay* are None if
-    there are no other nodes.
+    *rates*: None where one process serves all requests and counts them in memory.
+    *offers*, *relay*: None where there are no other nodes.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Storage:
     ) -> None:
         self._database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
-        self.rates, self.offers, self.relay = rates, offers, relay
+        self.rates, self.offers, self.relay = rates or LocalRates(), offers, relay
         self.events = EventLog(database)
         self.accounts = AccountStore(database)
         self.channels = ChannelStore(database)

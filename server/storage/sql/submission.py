@@ -7,7 +7,7 @@ from server.model.accounts import Quota
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
 from server.storage.sql import fairness
-from server.storage.sql.counters import look, take
+from server.storage.sql.counters import look, spend
 from server.storage.sql.database import Transaction, insert, select_number
 from server.storage.sql.endings import AT_ONCE, QUEUE_TOPIC
 from server.storage.sql.events import append, status_event
@@ -55,7 +55,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
                 raise IdempotencyReused("this Idempotency-Key was used before for another request")
             return Submitted(job_of(_row(tx, earlier["job"])), replayed=True)
     for quota in new.quotas:  # first: of two reasons to refuse, this one does not pass within a minute
-        take(tx, new.account, quota).check(quota.name)
+        spend(tx, new.account, quota).check(quota.name)
     # The account's place in the queue stays locked until the commit, so that nobody else counts its jobs meanwhile.
     virtual_time = fairness.enter(tx, new.account, fairness.counted_s(new.audio_s) / new.weight)
     _check_queue(tx, new.environment, kind=_class(new), max_queued=max_queued)
@@ -71,7 +71,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
     return Submitted(job_of(_row(tx, new.id)), replayed=False)
 
 
-def check_room(
+def check_capacity(
     tx: Transaction,
     account: str,
     environment: str,
@@ -91,7 +91,7 @@ def check_room(
 
 
 def _check_queue(tx: Transaction, environment: str, *, kind: int, max_queued: int) -> None:
-    """Raise QueueFull if the environment has *max_queued* waiting files. The sandbox takes no room from production."""
+    """Raise QueueFull if the environment has *max_queued* waiting files. The sandbox takes no place from production."""
     if kind == BATCH:
         waiting = "SELECT count(*) AS n FROM jobs WHERE state = 'queued' AND class = ? AND environment = ?"
         if (queued := select_number(tx, waiting, (BATCH, environment))) >= max_queued:

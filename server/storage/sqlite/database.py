@@ -39,7 +39,7 @@ CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
-NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+DISK_FULL_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 DISK_FAILED = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
 
 
@@ -382,8 +382,8 @@ def _translate(error: Exception, place: str = "database") -> Exception:
     if not isinstance(error, sqlite3.Error):
         return error
     code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
-    if code in NO_ROOM:
-        return DiskFull("no room left on the disk of the data folder")
+    if code in DISK_FULL_ERRORS:
+        return DiskFull("no space left on the disk of the data folder")
     kind = code & 0xFF
     failure: StorageError
     if kind == sqlite3.SQLITE_BUSY:

@@ -12,10 +12,12 @@ FILE_NAME = "scribewire.db"
 
 
 def open_storage(folder: Path, *, clock: Clock, max_queued: int = MAX_QUEUED, reserve_bytes: int = 0) -> Storage:
-    """Open the storage in *folder*, or create it. It blocks. Any number of processes may have it open.
+    """Open the storage in *folder*, or create it. Any number of processes may have it open.
 
-    Incoming audio that would leave less than *reserve_bytes* of the disk free is refused (DiskFull). Raises
-    StorageError if the folder's content cannot be used.
+    It blocks. Raises StorageError if the folder's content cannot be used.
+
+    *max_queued*: the most files that may wait.
+    *reserve_bytes*: of the disk, kept free. Incoming audio that would leave less is refused (DiskFull).
     """
     make_private(folder)
     with one_opener(folder):

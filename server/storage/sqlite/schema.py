@@ -1,6 +1,6 @@
 """The tables in SQLite: those of sql/schema.py, and one that wakes other processes. A change is a new script."""
 
-from server.storage.sql.schema import CHANNELS, FIRST, PLAIN_OUTBOX, SANDBOX_SECRETS, SPEAKERS
+from server.storage.sql.schema import CHANNELS, FIRST, LANGUAGES, PLAIN_OUTBOX, SANDBOX_SECRETS, SPEAKERS
 
 CHANGES = """
     -- Who must be woken by a commit, also in other processes. A topic is a job's id, 'queue' or 'outbox'.
@@ -14,4 +14,4 @@ CHANGES = """
 OLDEST = 3
 """The number of the first script. Files with a lower number were written before the first release."""
 
-MIGRATIONS = (CHANGES + FIRST, CHANNELS, SANDBOX_SECRETS, SPEAKERS, PLAIN_OUTBOX)
+MIGRATIONS = (CHANGES + FIRST, CHANNELS, SANDBOX_SECRETS, SPEAKERS, PLAIN_OUTBOX, LANGUAGES)

@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.accounts.limits import (
-    MINUTE_MS,
     Calendar,
     Limits,
-    RateTable,
-    SlidingWindow,
     day_of,
     month_of,
     with_overrides,
@@ -156,110 +153,6 @@ def test_any_override_is_used_as_it_is_or_refused(overrides):
         return
     for name, value in overrides.items():
         assert getattr(own, name) == (None if value == "unlimited" else value)
-
-
-# The sliding window
-
-
-def test_request_31_within_a_minute_is_refused_and_the_next_fits_after_retry_after():
-    window = SlidingWindow()
-    start = ms("2026-11-20T11:59:40")
-    standings = [window.hit(start + i * 100, 30) for i in range(31)]
-    assert [standing.allowed for standing in standings] == [True] * 30 + [False]
-    assert [standing.remaining for standing in standings] == [*range(29, -1, -1), 0]
-    refused = standings[-1]
-    wait_s = seconds_until(refused.resets_at, start + 3000)
-    assert wait_s == 57
-    assert window.hit(start + 3000 + wait_s * 1000, 30).allowed
-
-
-REQUESTS = st.lists(st.integers(0, 20_000), max_size=60).map(
-    lambda gaps: [sum(gaps[: i + 1]) for i in range(len(gaps))]
-)
-
-
-@given(REQUESTS, st.integers(1, 8))
-def test_no_60_seconds_ever_hold_more_than_the_limit(instants, limit):
-    window = SlidingWindow()
-    passed = [now for now in instants if window.hit(now, limit).allowed]
-    assert all(sum(start <= now < start + MINUTE_MS for now in passed) <= limit for start in passed)
-
-
-@given(REQUESTS, st.integers(1, 8))
-def test_a_request_is_refused_only_when_the_minute_before_it_is_full(instants, limit):
-    window, passed = SlidingWindow(), []
-    for now in instants:
-        full = sum(now - MINUTE_MS < earlier <= now for earlier in passed) >= limit
-        assert window.look(now, limit).allowed is not full
-        standing = window.hit(now, limit)
-        assert standing.allowed is not full
-        if standing.allowed:
-            passed.append(now)
-        assert standing.used <= limit
-
-
-@given(REQUESTS, st.integers(1, 8), st.integers(1, 8))
-def test_what_was_refused_fits_when_it_was_told_to_come_back_and_not_before(instants, limit, lowered):
-    window = SlidingWindow()
-    now = 0
-    for now in instants:
-        window.hit(now, limit)
-    standing = window.look(now, lowered)
-    if standing.allowed:
-        return
-    assert not window.look(standing.resets_at - 1, lowered).allowed
-    assert window.look(standing.resets_at, lowered).allowed
-
-
-def test_refused_requests_do_not_keep_the_door_shut():
-    window = SlidingWindow()
-    assert window.hit(0, 1).allowed
-    assert not any(window.hit(now, 1).allowed for now in range(1, MINUTE_MS, 1000))
-    assert window.hit(MINUTE_MS, 1).allowed
-
-
-def test_a_clock_that_goes_back_for_less_than_a_minute_frees_nothing():
-    window = SlidingWindow()
-    assert window.hit(1_000_000, 2).allowed
-    assert window.hit(1_000_000 - MINUTE_MS, 2).allowed
-    assert not window.hit(1_000_000 - MINUTE_MS, 2).allowed
-    assert window.hit(1_000_000 + MINUTE_MS, 2).allowed
-
-
-def test_a_clock_that_is_set_back_by_an_hour_locks_nobody_out():
-    window = SlidingWindow()
-    assert window.hit(60 * MINUTE_MS, 1).allowed
-    assert window.hit(0, 1).allowed
-    assert not window.hit(0, 1).allowed
-    assert window.hit(MINUTE_MS, 1).allowed
-
-
-def test_a_limit_of_nothing_lets_nothing_through():
-    standing = SlidingWindow().hit(5000, 0)
-    assert (standing.allowed, standing.remaining, standing.resets_at) == (False, 0, 65_000)
-
-
-# The table of all windows
-
-
-def test_everyone_has_a_window_of_their_own():
-    table = RateTable()
-    assert [table.hit(who, now=0, limit=1).allowed for who in ("a", "b", "a")] == [True, True, False]
-
-
-def test_the_table_forgets_who_has_not_asked_for_a_minute():
-    table = RateTable()
-    for number in range(20 * RateTable.SMALLEST):
-        table.hit(f"address {number}", now=number * 1000, limit=30)
-    assert len(table) <= RateTable.SMALLEST
-
-
-def test_the_table_never_forgets_who_asked_within_the_minute():
-    table = RateTable()
-    for number in range(3 * RateTable.SMALLEST):
-        assert table.hit(f"address {number}", now=number, limit=1).allowed
-    for number in range(3 * RateTable.SMALLEST):
-        assert not table.hit(f"address {number}", now=3 * RateTable.SMALLEST, limit=1).allowed
 
 
 # Days and months

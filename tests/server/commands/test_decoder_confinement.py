@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.ingest import seccomp
-from server.commands.doctor import _confinement
 from server.engines import open_engines
 from tests.processes import output_of
 from tests.server.serving import config
@@ -41,16 +40,3 @@ def test_a_system_without_filters_is_named_in_the_log_once(
         pass
     [line] = [record.getMessage() for record in caplog.records if "system calls" in record.getMessage()]
     assert line == "decoders run without a filter of system calls: plan9 has no seccomp"
-
-
-@pytest.mark.parametrize(("platform", "well"), [("linux", False), ("darwin", True)])
-def test_doctor_tells_where_decoders_are_not_confined(
-    platform: str,
-    well: bool,  # noqa: FBT001  parametrized
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(seccomp, "missing_support", lambda: "no seccomp here")
-    finding = _confinement(config())
-    assert finding.well is well
-    assert "not filtered: no seccomp here" in finding.detail

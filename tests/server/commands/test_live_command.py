@@ -17,8 +17,8 @@ from pipeline.ingest.pcm import PcmDecoder
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.commands.live import ENCODING, encode, print_events
 from tests.server.running import ROOT, SPEECH, Server, environment
-from tests.server.serving import until
 from tests.server.storing import in_a_loop
+from tests.waiting import until
 
 SILENCE = f"""#!{sys.executable}
 import sys, time
@@ -31,7 +31,7 @@ while sys.stdout.buffer.write(bytes(3200)):
 
 def test_a_quiet_recording_reaches_the_server_as_it_is() -> None:
     sound = np.random.default_rng(7).uniform(-2e-3, 2e-3, RATE).astype(np.float32)
-    assert np.array_equal(PcmDecoder(ENCODING, rate=RATE, channels=1).receive(encode(sound)), sound)
+    assert np.array_equal(PcmDecoder(ENCODING, rate=RATE, channels=1).decode(encode(sound)), sound)
 
 
 async def conversation(*final: tuple[int, int, str]) -> AsyncIterator[dict[str, Any]]:

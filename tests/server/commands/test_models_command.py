@@ -9,12 +9,12 @@ import pytest
 
 from pipeline.packaged import PackagedFile
 from pipeline.recognition.engines.models import PUBLISHED
-from pipeline.speakers import weights
 from pipeline.speakers.options import INSTALL
+from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub
-from tests.processes import await_true
 from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, run_server, until_over
+from tests.waiting import until
 
 NOBODY = "http://127.0.0.1:1"
 FILES = {path.name: path.read_bytes() for path in (SPEECH / "tiny-whisper").iterdir()}
@@ -60,7 +60,7 @@ def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path:
 
 def test_the_list_says_what_to_install_where_speakers_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert speaker_summary() == "told apart by their voices"
-    monkeypatch.setattr(weights, "ALL", (PackagedFile("no-such-package", "x.onnx", "", INSTALL),))
+    monkeypatch.setattr(models, "SEGMENTATION", PackagedFile("no-such-package", "x.onnx", "", INSTALL))
     assert "scripts/setup speakers" in speaker_summary()
 
 
@@ -142,7 +142,7 @@ def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_s
     assert 'engine=whisper model=tiny.en languages="English only" speakers=' in ready
     assert 'heard="The quick brown fox' in ready
     hint = "models pull base` brings a model with fewer errors and 99 languages"
-    await_true(lambda: any(hint in line for line in bundled_server.log))
+    until(lambda: any(hint in line for line in bundled_server.log))
     with bundled_server.client(bundled_server.new_key()) as client:
         state = client.get("/readyz").json()
         assert (state["model"], state["languages"], state["bundled"]) == ("tiny.en", ["en"], True)

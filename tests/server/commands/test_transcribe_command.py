@@ -9,24 +9,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
-from tests.processes import output_of
 from tests.server.receiving import host_folder
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
 from tests.server.serving import AppServer
 
 BEGINNING = " ".join(SCRIPT[:5])
-NETWORK = ("aiodns", "httpx", "rich", "uvicorn", "websockets", "starlette", "sqlite3", "huggingface_hub.hf_api")
-"""What takes long to import and is of no use for a file that is transcribed here."""
-
-LOADED = """
-import sys
-from server.__main__ import main
-try:
-    print(main(sys.argv[1:]))
-except SystemExit as end:
-    print(end.code)
-print(*sys.modules)
-"""
 
 
 def run_transcribe(
@@ -177,19 +164,3 @@ def test_a_model_that_cannot_translate_is_not_asked_to(small_server: Server, tmp
     done = run_transcribe(Server(small_server.data_dir, here), str(CLIP), "--task", "translate")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith("scribewire: --task cannot be translate: the model tiny-turbo writes every")
-
-
-def test_a_file_is_transcribed_here_without_what_the_network_needs(bundled_model: Path, tmp_path: Path) -> None:
-    """A model that lies here needs no client of the hub, nor does a file need one of this server."""
-    settings = {"DATA_DIR": str(tmp_path / "data"), "HF_HUB_CACHE": str(tmp_path / "hub"), "WHISPER_MODEL": "auto"}
-    text, status, modules = output_of(LOADED, "transcribe", str(CLIP), ENGINE="whisper", **settings).splitlines()
-    assert (bool(text), status) == (True, "0"), bundled_model
-    assert "faster_whisper" in modules.split()
-    assert not set(NETWORK) & set(modules.split())
-
-
-def test_the_version_is_said_without_importing_what_the_commands_need() -> None:
-    version, status, modules = output_of(LOADED, "--version").splitlines()
-    assert (version.split()[0], status) == ("scribewire", "0")
-    assert not {*NETWORK, "av", "faster_whisper", "numpy", "onnxruntime"} & set(modules.split())
-    assert not [module for module in modules.split() if module.startswith("server.commands.")]

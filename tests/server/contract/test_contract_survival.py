@@ -3,7 +3,6 @@
 import io
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from pipeline.audio import RATE
 from tests.pipeline.conversations import conversation
 from tests.server.receiving import receiver
 from tests.server.running import ROOT, Server, environ_of, long_recording, run_server, until_over
-from tests.server.serving import until
+from tests.waiting import until
 
 THREE = ("flite/rms_0.flac", "flite/slt_1.flac", "espeak/en_03.flac", "flite/rms_4.flac", "flite/slt_5.flac")
 
@@ -53,8 +52,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
             client = server.client(key)
             undisturbed = until_over(client, submit(client, audio), max_s=120)
             job_id = submit(client, audio, webhook_url=hook.url)
-            while client.get(f"/v1/jobs/{job_id}").json()["progress"] < 0.2:
-                time.sleep(0.1)
+            until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] >= 0.2, max_s=60)
             server.kill()
             server.start()
             client = server.client(key)
@@ -80,8 +78,7 @@ def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp
     try:
         client = server.client(key)
         job_id = submit(client, audio)
-        while client.get(f"/v1/jobs/{job_id}").json()["progress"] < 0.1:
-            time.sleep(0.1)
+        until(lambda: client.get(f"/v1/jobs/{job_id}").json()["progress"] >= 0.1, max_s=60)
         server.stop()
         server.start()
         record = until_over(server.client(key), job_id, max_s=100)

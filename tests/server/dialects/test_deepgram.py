@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import deepgram
 import httpx
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, AppServer, serve
 from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, SECOND, script_words, silence
+from tests.server.talking import HASTY, Talk, script_words, silence
 
 JFK = SPEECH / "human" / "jfk.flac"
 COUNTRY = "what your country can do for you"
@@ -66,34 +65,6 @@ def mulaw() -> bytes:
     levels = np.sign(halves) * np.log1p(255 * np.abs(halves)) / np.log(256)
     code = np.minimum(np.abs(levels) * 128, 127).astype(np.uint8)
     return bytes((~(code | np.where(levels < 0, 0x80, 0).astype(np.uint8)) & 0xFF).astype(np.uint8).tobytes())
-
-
-class Talk:
-    """A socket without Deepgram's package, and every message that came over it."""
-
-    def __init__(self, socket: Any) -> None:
-        self.socket = socket
-        self.messages: list[dict[str, Any]] = []
-
-    async def next(self) -> dict[str, Any]:
-        self.messages.append(json.loads(await asyncio.wait_for(self.socket.recv(), 45)))
-        return self.messages[-1]
-
-    async def until(self, kind: str, **members: object) -> dict[str, Any]:
-        while True:
-            message = await self.next()
-            if message["type"] == kind and all(message[name] == value for name, value in members.items()):
-                return message
-
-    async def say(self, kind: str) -> None:
-        await self.socket.send(json.dumps({"type": kind}))
-
-    async def send(self, audio: bytes) -> None:
-        for at in range(0, len(audio), SECOND // 20):  # 50 ms
-            await self.socket.send(audio[at : at + SECOND // 20])
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        return [message for message in self.messages if message["type"] == kind]
 
 
 def transcript_of(message: dict[str, Any]) -> str:
@@ -137,7 +108,7 @@ async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_fina
                     assert 10.9 < message.duration < 11.1
                     assert len(message.sha256) == 64
                     break
-    assert COUNTRY in " ".join(final)
+    assert COUNTRY in " ".join(final).lower()  # the model may begin a sentence there
     assert "Americans" in " ".join(final)
 
 
@@ -194,7 +165,7 @@ async def test_livekits_query_is_taken_and_its_messages_have_what_it_indexes(liv
             await talk.next()
     assert closed.value.rcvd.code == 1000
     assert talk.of("SpeechStarted")
-    for message in talk.messages:
+    for message in talk.frames:
         assert (
             type(construct_type(type_=V1SocketClientResponse, object_=message)).__name__ == f"ListenV1{message['type']}"
         )
@@ -399,20 +370,16 @@ def test_an_utterance_ends_when_no_word_came_for_long_enough():
     listening = LiveRequest(order=Order(), interim=True, utterance_end_ms=1000)
     results = Results(listening, "job", "base")
     word = {"type": "word", "word": "Hello.", "start": 0.1, "end": 0.5, "probability": 0.9}
-    assert results.receive(word) == []
-    results.receive({"type": "segment", "forced": False, "end": 0.5})
+    assert results.render(word) == []
+    results.render({"type": "segment", "forced": False, "end": 0.5})
     assert results.advance(1.4) == []
     assert results.advance(1.5) == [{"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 0.5}]
     assert results.advance(9) == []
-    results.receive({"type": "segment", "forced": False, "end": 9.5})
-    results.receive({"type": "speech.started", "at": 10.0})
+    results.render({"type": "segment", "forced": False, "end": 9.5})
+    results.render({"type": "speech.started", "at": 10.0})
     assert results.advance(20) == []
 
 
 def test_words_are_plain_unless_punctuation_is_asked_for():
     assert plain("Hello, Mr. O'Neill - it's 5.30!") == "hello mr o'neill it's 5.30"
     assert plain("¿Qué?") == "qué"
-
-
-def test_the_packages_version_is_the_one_that_the_guide_names():
-    assert deepgram.__version__ == "7.17.0"

@@ -1,6 +1,5 @@
 """Tests of OpenAI's streamed answer when it takes long, or when the server stops before its end."""
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -8,7 +7,8 @@ from dataclasses import replace
 import orjson
 
 from pipeline.words import Chunk
-from tests.server.serving import LIMITS, chunk, serve, until, wav
+from tests.server.serving import LIMITS, chunk, serve, wav
+from tests.waiting import eventually, until
 
 FORM = {"model": "whisper-1", "stream": "true", "prompt": "slow"}
 GO = threading.Event()
@@ -17,8 +17,7 @@ GO = threading.Event()
 async def slow(*_: object) -> AsyncGenerator[Chunk]:
     """Yield one chunk, and the second when GO is set."""
     yield chunk(0, "so")
-    while not GO.is_set():  # noqa: ASYNC110  a test's thread says so
-        await asyncio.sleep(0.01)
+    await eventually(GO.is_set)
     yield chunk(1, "my")
 
 
@@ -48,3 +47,18 @@ def test_a_server_that_stops_says_that_the_answer_is_not_whole(tmp_path):
         GO.set()
     assert told[-1]["type"] == "error"
     assert told[-1]["error"]["code"] == "unfinished"
+
+
+async def without_spaces(*_: object) -> AsyncGenerator[Chunk]:
+    made = chunk(0, "你", "好")
+    words = tuple(replace(word, spaced=False) for word in made.segments[0].words)
+    yield replace(made, segments=(replace(made.segments[0], words=words),))
+
+
+def test_streamed_deltas_of_a_script_without_spaces_add_up_to_the_text(tmp_path):
+    with serve(tmp_path) as server, server.new_client() as client:
+        server.batch.scripts["slow"] = without_spaces
+        answer = client.post("/v1/audio/transcriptions", files={"file": wav(2)}, data=FORM)
+        told = [orjson.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert "".join(event["delta"] for event in told if event["type"] == "transcript.text.delta") == told[-1]["text"]
+    assert told[-1]["text"] == "你好"

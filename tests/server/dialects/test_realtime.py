@@ -17,6 +17,7 @@ from tests.server.running import SPEECH
 from tests.server.serving import serve
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY
+from tests.waiting import eventually
 
 JFK = SPEECH / "human" / "jfk.flac"
 DELTA = "conversation.item.input_audio_transcription.delta"
@@ -102,10 +103,10 @@ async def test_livekit_gets_its_items_without_a_commit(bundled_server):
         assert "fellow Americans" in done["transcript"]
         assert done["languages"] == [{"code": "en"}]
         assert done["usage"]["seconds"] > 1
-        began = next(event for event in talk.events if event["type"] == "input_audio_buffer.speech_started")
-        ended = next(event for event in talk.events if event["type"] == "input_audio_buffer.speech_stopped")
+        began = next(event for event in talk.frames if event["type"] == "input_audio_buffer.speech_started")
+        ended = next(event for event in talk.frames if event["type"] == "input_audio_buffer.speech_stopped")
         assert 0 <= began["audio_start_ms"] < 1000 < ended["audio_end_ms"]
-        mine = [e for e in talk.events if done["item_id"] in (e.get("item_id"), e.get("item", {}).get("id"))]
+        mine = [e for e in talk.frames if done["item_id"] in (e.get("item_id"), e.get("item", {}).get("id"))]
         order = [event["type"] for event in mine if event["type"] != DELTA]
         assert order == [
             "input_audio_buffer.speech_started",
@@ -113,7 +114,7 @@ async def test_livekit_gets_its_items_without_a_commit(bundled_server):
             *COMMITTED,
             COMPLETED,
         ]
-        assert {event["item_id"] for event in talk.events if event["type"] == DELTA} >= {done["item_id"]}
+        assert {event["item_id"] for event in talk.frames if event["type"] == DELTA} >= {done["item_id"]}
 
 
 # --- the shapes of the protocol, with a scripted engine ---------------------------------------------------------------
@@ -135,7 +136,7 @@ async def test_pipecat_commits_twice_without_an_error(live_server):
         assert first["transcript"].startswith("This is")
         assert second["transcript"] == ""
         assert "error" not in talk.kinds()
-        committed = [event for event in talk.events if event["type"] == "input_audio_buffer.committed"]
+        committed = [event for event in talk.frames if event["type"] == "input_audio_buffer.committed"]
         assert [event["previous_item_id"] for event in committed] == [None, first["item_id"]]
         with live_server.client(me) as client:
             assert len(client.get("/v1/jobs").json()["data"]) == 1
@@ -152,7 +153,7 @@ async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_o
     assert done[0]["transcript"] == "This is"
     assert all(event["transcript"] for event in done)
     deltas = {event["item_id"]: "" for event in done}
-    for event in talk.events:
+    for event in talk.frames:
         if event["type"] == DELTA:
             deltas[event["item_id"]] += event["delta"]
     assert deltas == {event["item_id"]: event["transcript"] for event in done}
@@ -185,12 +186,12 @@ async def test_what_is_cleared_is_not_told(live_server):
         await talk.send(SILENCE)
         await talk.say("input_audio_buffer.clear")
         await talk.until("input_audio_buffer.cleared")
-        seen = len(talk.events)
+        seen = len(talk.frames)
         await talk.send(SILENCE)
         await talk.say("input_audio_buffer.commit")
         done = await talk.until(COMPLETED)
         assert "This" not in done["transcript"]
-        later = {event.get("item_id") for event in talk.events[seen:] if "item_id" in event}
+        later = {event.get("item_id") for event in talk.frames[seen:] if "item_id" in event}
         assert later == {done["item_id"]}
 
 
@@ -206,10 +207,7 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
                 await talk.send(SILENCE)
                 await talk.say("input_audio_buffer.commit")
                 await talk.until(COMPLETED)
-                until_ended = asyncio.get_running_loop().time() + 20
-                while client.get("/v1/jobs").json()["data"][0]["status"] != "completed":
-                    assert asyncio.get_running_loop().time() < until_ended
-                    await asyncio.sleep(0.1)
+                await eventually(lambda: client.get("/v1/jobs").json()["data"][0]["status"] == "completed")
                 await talk.send(SILENCE)
                 await talk.say("input_audio_buffer.commit")
                 assert (await talk.until(COMPLETED))["transcript"] == "This is"
@@ -259,7 +257,7 @@ async def test_what_cannot_be_done_is_refused_and_nothing_changes(live_server, i
 
 def test_a_commit_after_the_end_of_its_session_is_answered():
     items = Items(ItemNames(), manual=True)
-    items.receive({"type": "word", "word": "so", "start": 0.1, "end": 0.4})
+    items.render({"type": "word", "word": "so", "start": 0.1, "end": 0.4})
     assert items.finish(1.0)[-1]["transcript"] == "so"
     last = items.commit(0.0)[-1]
     assert (last["type"], last["transcript"]) == (COMPLETED, "")

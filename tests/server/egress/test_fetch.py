@@ -273,5 +273,5 @@ async def test_a_full_disk_is_not_the_sources_fault(tmp_path):
 
 @asynccontextmanager
 async def _no_room(_self: object, _key: str, **_: object) -> AsyncIterator[None]:
-    raise DiskFull("no room left")
+    raise DiskFull("no space left")
     yield

@@ -74,7 +74,7 @@ async def receive(
     hashed: bool = True,
 ) -> AsyncIterator[Received]:
     pieces = [body] if isinstance(body, bytes) else body
-    async with Uploads(blobs).receive(request(pieces, content_type), job_id=PREFIX, most=most, hashed=hashed) as it:
+    async with Uploads(blobs).read_body(request(pieces, content_type), job_id=PREFIX, most=most, hashed=hashed) as it:
         it.keep = keep
         yield it
 
@@ -263,7 +263,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(tmp_path
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         gone = request(cut(half, 65_536), MULTIPART, leaves=True)
         with pytest.raises(ClientDisconnect):
-            async with Uploads(blobs).receive(gone, job_id=PREFIX, most=10**9):
+            async with Uploads(blobs).read_body(gone, job_id=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
         assert files_of(tmp_path) == []
 
@@ -285,7 +285,7 @@ async def test_a_request_that_ends_while_its_file_is_published_leaves_nothing_be
 
         whole = request(cut(form(part("file", b"audio", filename="a")), 64), MULTIPART)
         with pytest.raises(asyncio.CancelledError):
-            async with Uploads(LeavesAtTheEnd()).receive(whole, job_id=PREFIX, most=10**9):
+            async with Uploads(LeavesAtTheEnd()).read_body(whole, job_id=PREFIX, most=10**9):
                 raise AssertionError("the request had ended")
         leaving.uncancel()
         assert files_of(tmp_path) == []
@@ -298,7 +298,7 @@ async def test_a_client_that_falls_silent_is_given_up_and_leaves_nothing_behind(
         half = form(part("file", bytes(500_000), filename="a"))[:300_000]
         silent = request(cut(half, 65_536), MULTIPART, silent=True)
         with pytest.raises(Refused) as caught:
-            async with Uploads(blobs).receive(silent, job_id=PREFIX, most=10**9):
+            async with Uploads(blobs).read_body(silent, job_id=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
         assert (caught.value.code, caught.value.status) == ("request_timeout", 408)
         assert files_of(tmp_path) == []
@@ -310,7 +310,7 @@ async def test_a_client_that_sends_byte_by_byte_is_given_up_and_leaves_nothing_b
     async with asyncio.timeout(10), open_blobs(tmp_path) as blobs:
         slow = request(cut(form(part("file", bytes(5000), filename="a")), 1), MULTIPART, pause_s=0.02)
         with pytest.raises(Refused) as caught:
-            async with Uploads(blobs).receive(slow, job_id=PREFIX, most=10**9):
+            async with Uploads(blobs).read_body(slow, job_id=PREFIX, most=10**9):
                 raise AssertionError("there was no whole body")
         assert (caught.value.code, str(caught.value)) == (
             "request_timeout",

@@ -8,7 +8,7 @@ import pytest
 
 from server.http import large_bodies
 from server.http.bodies import MAX_ESCAPES, MAX_FORM_BYTES, MAX_VALUES, Uploads, parse_json
-from server.http.large_bodies import LargeBodies, Room
+from server.http.large_bodies import LargeBodies, Place
 from server.http.problems import Problem
 from server.model.errors import ConcurrencyLimited, Refused
 from server.storage.sqlite.files import FileBlobs
@@ -18,10 +18,10 @@ from tests.server.storing import in_a_loop
 SHORT_S = 0.05
 
 
-async def arrives(bodies: LargeBodies, account: str, stack: AsyncExitStack) -> Room:
-    room = await stack.enter_async_context(bodies.body(account))
-    await room.take()
-    return room
+async def arrives(bodies: LargeBodies, account: str, stack: AsyncExitStack) -> Place:
+    place = await stack.enter_async_context(bodies.body(account))
+    await place.claim()
+    return place
 
 
 @in_a_loop
@@ -29,8 +29,8 @@ async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch: pyt
     monkeypatch.setattr(large_bodies, "WAIT_S", SHORT_S)
     bodies = LargeBodies()
     async with AsyncExitStack() as first, AsyncExitStack() as others:
-        room = await arrives(bodies, "one", first)
-        await room.take()  # again: it has its place
+        place = await arrives(bodies, "one", first)
+        await place.claim()  # again: it has its place
         with pytest.raises(ConcurrencyLimited):
             await arrives(bodies, "one", others)
         await arrives(bodies, "two", others)
@@ -80,11 +80,11 @@ async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_p
     of_json = orjson.dumps({"known_speaker_references": ["a" * MAX_FORM_BYTES]})
     bodies = [(form(*recordings), MULTIPART), (of_json, "application/json")]
     for body, content_type in bodies:
-        async with uploads.receive(request(cut(body, 65_536), content_type), job_id="job_1", most=1000) as first:
+        async with uploads.read_body(request(cut(body, 65_536), content_type), job_id="job_1", most=1000) as first:
             assert first.field_bytes > MAX_FORM_BYTES
             for other, of_type in bodies:
                 with pytest.raises(ConcurrencyLimited):
-                    async with uploads.receive(request(cut(other, 65_536), of_type), job_id="job_2", most=1000):
+                    async with uploads.read_body(request(cut(other, 65_536), of_type), job_id="job_2", most=1000):
                         raise AssertionError("there was no place")
 
 
@@ -93,7 +93,7 @@ async def test_fields_of_a_form_are_bounded_together(tmp_path) -> None:
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     body = form(*[part("known_speaker_references", bytes(6_000_000)) for _ in range(3)])
     with pytest.raises(Refused) as caught:
-        async with uploads.receive(request(cut(body, 500_000), MULTIPART), job_id="job_1", most=10**9):
+        async with uploads.read_body(request(cut(body, 500_000), MULTIPART), job_id="job_1", most=10**9):
             raise AssertionError("it has 18 MB")
     assert caught.value.code == "payload_too_large"
 
@@ -116,6 +116,6 @@ async def test_a_form_of_very_many_escapes_is_refused(tmp_path) -> None:
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     body, content_type = b"prompt=" + b"%41" * (MAX_ESCAPES + 1), "application/x-www-form-urlencoded"
     with pytest.raises(Refused) as caught:
-        async with uploads.receive(request([body], content_type), job_id="job_1", most=1000):
+        async with uploads.read_body(request([body], content_type), job_id="job_1", most=1000):
             raise AssertionError("it has too many escapes")
     assert caught.value.code == "invalid_multipart"

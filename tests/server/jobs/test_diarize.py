@@ -12,7 +12,8 @@ import pytest
 
 from server.model.errors import StorageError
 from server.model.offers import DIARIZING_MODEL
-from tests.server.serving import AppServer, serve, until, wav
+from tests.server.serving import AppServer, serve, wav
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

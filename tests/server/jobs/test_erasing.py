@@ -19,9 +19,10 @@ from server.model.events import NewEvent
 from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.serving import AppServer, chunk, serve, until, wav
+from tests.server.serving import AppServer, chunk, serve, wav
 from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
 from tests.server.talking import Caller, open_talk, silence
+from tests.waiting import until
 
 SPOKEN, WRITTEN = "Spokenmarker", "writtenmarker"
 

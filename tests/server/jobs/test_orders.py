@@ -12,7 +12,6 @@ from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.file_parameters import ResponseOptions
-from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.problems import problem_of
 from server.jobs.orders import ParsedRequest, parse_live_order, parse_order
 from server.model.errors import Refused
@@ -195,17 +194,6 @@ def test_names_that_mean_nothing_are_warned_of():
     assert warnings == ({"code": "unknown_parameter", "param": "output_format"},)
 
 
-def test_several_languages_are_heard_by_a_model_that_hears_them_alone():
-    several = parse(file=True, language="multi").order
-    assert (several.language, several.multilingual) == (None, True)
-    english = replace(OFFER, languages=frozenset({"en"}))
-    with pytest.raises(Refused) as refusal:
-        parse_order({"language": ["multi"]}, offer=english, sandbox=False, has_file=True)
-    assert faults(refusal.value) == {"language": "unknown_value"}
-    assert parse_live(QueryParams("language=multi"), english).order == parse_live(QueryParams(""), english).order
-    assert parse_live(QueryParams("language=multi"), OFFER).order.multilingual
-
-
 def test_what_depends_on_another_member_is_refused_without_it():
     assert faults(refusal_of(file=True, sounds_like="true")) == {"sounds_like": "missing_companion"}
     assert faults(refusal_of(file=True, phone_region="US")) == {"phone_region": "missing_companion"}
@@ -218,21 +206,6 @@ def test_what_depends_on_another_member_is_refused_without_it():
     assert deepgram.sounds_like == ("Ada", "Bob")
     with pytest.raises(Refused):
         parse_live(QueryParams("sounds_like=true"), OFFER)
-
-
-@pytest.mark.parametrize("member", ["language", "languages[]"])
-def test_the_doors_of_openai_hear_several_languages_too(member):
-    english = replace(OFFER, languages=frozenset({"en"}))
-    received = Received("job_1", {"model": ["whisper-1"], member: ["multi"]}, file=UPLOAD)
-    order = ResponseOptions().read(received, OFFER).order
-    assert (order.language, order.multilingual) == (None, True)
-    with pytest.raises(Refused) as refusal:
-        ResponseOptions().read(received, english)
-    assert faults(refusal.value) == {"language": "unknown_value"}
-    session = {"audio": {"input": {"transcription": {member.removesuffix("[]"): "multi"}}}}
-    assert TranscriptionConfig().with_changes(session, OFFER).order().multilingual
-    with pytest.raises(Refused):
-        TranscriptionConfig().with_changes(session, english)
 
 
 def test_numerals_are_refused_at_openais_door_where_the_language_has_none():
@@ -283,11 +256,12 @@ def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it() -> No
     assert [(fault.param, fault.message) for fault in refusal.errors] == [("task", OFFER.translation_refusal)]
 
 
-def test_a_live_session_does_not_translate_with_any_model() -> None:
+def test_a_live_session_translates_where_the_model_can() -> None:
     able = replace(OFFER, translates=True)
-    assert parse_live_order({"task": ["transcribe"]}, offer=able) == parse_live_order({}, offer=able)
-    with pytest.raises(Refused, match="live sessions do not translate; send the recording to /v1/transcribe"):
-        parse_live_order({"task": ["translate"]}, offer=able)
+    assert parse_live_order({"task": ["translate"]}, offer=able).order.task == "translate"
+    with pytest.raises(Refused) as refusal:
+        parse_live_order({"task": ["translate"]}, offer=OFFER)
+    assert faults(refusal.value) == {"task": "unknown_value"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from server.storage.sql.storage import Storage
 from tests.server.jobs.test_erasing import traces
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.serving import AppServer, chunk, serve, until, wav
+from tests.server.serving import AppServer, chunk, serve, wav
 from tests.server.storing import (
     HOOK,
     NOON,
@@ -41,6 +41,7 @@ from tests.server.storing import (
     types_of,
 )
 from tests.server.talking import Caller, open_talk, script_words, silence
+from tests.waiting import until
 
 SPOKEN = "Spokenmarker"
 HINT = "writtenmarker of a prompt"

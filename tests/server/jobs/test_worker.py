@@ -311,7 +311,7 @@ class FullDisk:
 
     def __init__(self, storage: Storage, error: Exception | None = None) -> None:
         self._blobs = storage.blobs
-        self._error = error or DiskFull("no room left")
+        self._error = error or DiskFull("no space left")
         self.tried = asyncio.Event()
 
     @asynccontextmanager
@@ -354,7 +354,7 @@ class NoRoomToRenew:
         self._jobs = storage.jobs
 
     async def renew(self, *_: object, **__: object) -> None:
-        raise DiskFull("no room left")
+        raise DiskFull("no space left")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._jobs, name)

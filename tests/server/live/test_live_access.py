@@ -96,7 +96,7 @@ def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_pa
 
 
 def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    class Room:
+    class Headroom:
         full = False
 
         def admit(self, _growth: float) -> None:
@@ -108,7 +108,7 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
         first, second = await me.start(), await me.start()
         async with open_talk(first["live"]["ingest_ws"]) as talk, me.client() as client:
             await talk.until("session.started")
-            room.full = True
+            headroom.full = True
             refusal = await client.post("/v1/live", json={})
             assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
             assert int(refusal.headers["retry-after"]) > 0
@@ -119,6 +119,6 @@ def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path)
             assert await talk.to_the_end() == (1000, "")
         assert talk.words == script_words(2)
 
-    room = Room()
-    with serve(tmp_path, headroom=room) as server:
+    headroom = Headroom()
+    with serve(tmp_path, headroom=headroom) as server:
         asyncio.run(main(server))

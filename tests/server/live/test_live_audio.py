@@ -14,10 +14,10 @@ from websockets.exceptions import ConnectionClosed
 
 from pipeline.ingest.recording import Recording
 from server.client import Client
-from tests.processes import await_true
 from tests.server.running import CLIP
 from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ async def test_a_recording_lies_in_the_data_folder_while_it_is_made(me, live_ser
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(silence(3))
         scratch = str(live_server.storage.blobs.scratch)
-        await asyncio.to_thread(await_true, lambda: any(name.startswith(scratch) for name in open_files()))
+        await asyncio.to_thread(until, lambda: any(name.startswith(scratch) for name in open_files()))
         assert not list(live_server.storage.blobs.scratch.iterdir()), "it has no name"
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-    await asyncio.to_thread(await_true, lambda: not any(name.startswith(scratch) for name in open_files()))
+    await asyncio.to_thread(until, lambda: not any(name.startswith(scratch) for name in open_files()))
 
 
 def open_files() -> list[str]:

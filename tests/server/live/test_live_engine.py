@@ -86,7 +86,7 @@ def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple
             tasks.create_task(session.run())
             for at in range(0, len(rest), position(1)):
                 await session.feed(rest[at : at + position(1)])
-            session.end()
+            session.finish()
             events = [one.event async for one in session.events()]
         return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
 
@@ -116,7 +116,7 @@ def test_a_session_that_goes_on_has_an_opening_in_which_a_short_pause_does_not_e
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             await session.feed(stream[past.offsets.position :])
-            session.end()
+            session.finish()
             return [one.event async for one in session.events() if isinstance(one.event, SegmentClosed)]
 
     assert [[word.text for word in one.segment.words] for one in asyncio.run(segments())] == [["my", "fellow"]]

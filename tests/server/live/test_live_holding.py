@@ -57,7 +57,7 @@ async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypat
     monkeypatch.setattr(patience, "AGAIN_S", 0.01)
     async with backend.storage_in(tmp_path, ManualClock()) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
-        log, full = storage.jobs.log, [DiskFull("no room left")] * 3
+        log, full = storage.jobs.log, [DiskFull("no space left")] * 3
 
         async def when_there_is_room(*given):
             if full:
@@ -66,7 +66,7 @@ async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypat
 
         monkeypatch.setattr(type(storage.jobs), "log", lambda _, *given: when_there_is_room(*given))
         await session.log([WORD])
-        full += [DiskFull("no room left")] * 1000
+        full += [DiskFull("no space left")] * 1000
         session.until = time.monotonic() - 2 * LEASE_S
         with pytest.raises(LeaseLost):
             await session.log([WORD])

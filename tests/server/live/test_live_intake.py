@@ -36,7 +36,7 @@ class Ear:
         self.heard.append(samples)
         await asyncio.sleep(self.pause_s)
 
-    async def has_room(self) -> None:
+    async def is_caught_up(self) -> None:
         """It always has."""
 
     @property
@@ -46,7 +46,7 @@ class Ear:
 
 def test_what_may_be_ordered_is_what_can_be_decoded():
     for encoding in set(bounds.ENCODINGS) - {CONTAINER}:
-        samples = PcmDecoder(encoding, rate=RATES[0], channels=CHANNELS[-1]).receive(bytes(80_000))
+        samples = PcmDecoder(encoding, rate=RATES[0], channels=CHANNELS[-1]).decode(bytes(80_000))
         assert len(samples) > 0
 
 
@@ -66,7 +66,7 @@ def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(
 
     async def main() -> None:
         ear = Ear(0.001)
-        intake = RawIntake(RAW, ear, ear.has_room)
+        intake = RawIntake(RAW, ear, ear.is_caught_up)
         running = asyncio.create_task(intake.run())
         for size in sizes:
             at = intake.received_bytes
@@ -76,7 +76,7 @@ def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(
                 taking.cancel()
             await asyncio.wait({taking})
         await intake.write(data[intake.received_bytes :])
-        await intake.end()
+        await intake.finish()
         await running
         assert intake.received_bytes == len(data)
         assert np.array_equal(ear.samples, AUDIO.astype(np.float32) / 32768)
@@ -97,7 +97,7 @@ async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whol
         if chance.random() < 0.3:
             taking.cancel()
         await asyncio.wait({taking})
-    await intake.end()
+    await intake.finish()
     await running
     assert np.array_equal(ear.samples, expected)
 
@@ -109,7 +109,7 @@ async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data,
     running = asyncio.create_task(intake.run())
     if data:
         await intake.write(data)
-    await intake.end()
+    await intake.finish()
     with pytest.raises(error):
         await running
     await intake.write(data)  # has no effect
@@ -150,13 +150,13 @@ async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it()
 @in_a_loop
 async def test_an_intake_that_is_ended_from_elsewhere_takes_no_more(raw):
     ear = Ear(0.002)
-    intake = RawIntake(RAW, ear, ear.has_room) if raw else ContainerIntake(isolation(), ear)
+    intake = RawIntake(RAW, ear, ear.is_caught_up) if raw else ContainerIntake(isolation(), ear)
     data = bytes(600_000) if raw else CLIP.read_bytes() * 10
     running = asyncio.create_task(intake.run())
     taking = asyncio.create_task(intake.write(data))
     while not intake.received_bytes:  # noqa: ASYNC110  no event tells
         await asyncio.sleep(0)
-    await intake.end()
+    await intake.finish()
     await asyncio.wait_for(taking, 20)
     await asyncio.wait_for(running, 20)
     assert intake.received_bytes < len(data)

@@ -22,16 +22,13 @@ from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment, Word
 from server.live.event_rendering import EventRenderer, LogBatch, SessionOffsets
 from server.live.resuming import (
-    FILTER,
     LEAD,
     LONGEST_REPEATED,
-    LONGEST_UNSTORED,
     MARGIN,
     REPEATED,
     SessionPast,
     read_past,
     resume_position,
-    stream_start,
 )
 from server.model.events import Event
 
@@ -204,18 +201,3 @@ def test_a_word_that_was_written_otherwise_may_be_heard_again_as_it_was_said():
     word = Word("Kubernetes", 0, position(0.8), 0.9, heard="cooper netties")
     chunk = Chunk(0, 0, 0, word.end, (Segment((word,), -0.1, 0.0),), "en", 1.0)
     assert [unit.text for unit in SessionPast((chunk,)).last_units()][-1:] == ["netties"]
-
-
-POSITIONS = st.integers(0, position(200))
-
-
-@given(POSITIONS, POSITIONS, POSITIONS, POSITIONS)
-def test_a_writer_still_has_what_the_speakers_need_after_a_restart(
-    recognised: int, stored: int, more: int, further: int
-) -> None:
-    settled = stream_start(recognised, stored)
-    assert settled <= recognised
-    assert settled <= max(0, stored - FILTER) or recognised - settled == LONGEST_UNSTORED
-    assert settled % RATE == 0 or recognised - settled == LONGEST_UNSTORED
-    assert stream_start(recognised + more, stored + further) >= settled
-    assert stream_start(recognised, None) == recognised

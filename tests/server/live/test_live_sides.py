@@ -50,7 +50,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
             assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
             async with live.seat() as seat:
                 assert await seat.write(bytes(4 * 6 * RATE - begin))
-                seat.end()
+                seat.finish()
             assert await is_over(storage, job.id) is State.COMPLETED
         log = [(one.type, orjson.loads(one.body)) for one in await storage.events.read(job.id, after=0, limit=99)]
         told = [body for kind, body in log if kind == "word"]
@@ -77,5 +77,5 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
             await seat.write(bytes(4 * 20 * RATE))
             while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
                 await asyncio.sleep(0.02)
-            seat.end()
+            seat.finish()
         assert await is_over(storage, job.id) is State.COMPLETED

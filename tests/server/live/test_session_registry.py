@@ -103,7 +103,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
             assert await is_over(storage, container) is State.COMPLETED
             async with live.seat() as seat:
                 assert await seat.write(bytes(2 * (3 * RATE + MARGIN)))
-                seat.end()
+                seat.finish()
             assert await is_over(storage, raw) is State.COMPLETED
         job = await storage.jobs.get(raw)
         assert job is not None
@@ -278,7 +278,7 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
             live = await made.open(job)
             async with live.seat() as seat:
                 assert await seat.write(bytes(2 * RATE))
-                seat.end()
+                seat.finish()
             async with asyncio.timeout(20):
                 await live.over.wait()
         assert await storage.jobs.get(job.id) is None
@@ -329,7 +329,7 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(t
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             await session.feed(np.zeros(position(8) - origin, np.float32))
-            session.end()
+            session.finish()
             events = [one.event async for one in session.events()]
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
         assert [word.text for word in words] == script_words(8)[11:]
@@ -360,7 +360,7 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
                     await seat.write(piece)
         going.set()
         taken = live.progress()
-        live.end()
+        live.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
         ended = await storage.jobs.get(job.id)
         assert ended is not None
@@ -381,7 +381,7 @@ async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(tmp_path):
             while (live.progress().settled_bytes or 0) < 2 * 29 * RATE:  # noqa: ASYNC110  writers learn it so
                 await asyncio.sleep(0.02)
             assert len(await storage.jobs.chunks(job.id)) <= 2
-            seat.end()
+            seat.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
         ended = await storage.jobs.get(job.id)
         assert ended is not None

@@ -188,12 +188,6 @@ def test_all_keys_of_an_account_share_its_minute_and_the_sandbox_has_another(ser
             assert other.get("/v1/usage").status_code == 200
 
 
-def test_another_account_of_the_same_address_has_its_own_minute(server):
-    with server.new_client("free", requests_per_minute=1) as client, server.new_client("free") as other:
-        assert [client.get("/v1/usage").status_code for _ in range(3)] == [200, 429, 429]
-        assert other.get("/v1/usage").status_code == 200
-
-
 def test_a_flood_of_wrong_keys_is_refused_without_reading_the_database(server, monkeypatch):
     good = server.key()
     looked_up = []
@@ -240,13 +234,6 @@ def test_refusals_without_a_key_are_counted_by_address_whatever_their_status(tmp
         assert refused.value.response.status_code == 429  # and no WebSocket to be told so
         assert client.get("/healthz", headers=address_limits).status_code == 200
         assert client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.80"}).status_code == 200
-
-
-def test_answers_that_refuse_a_body_tell_the_limits_too(server):
-    with server.new_client() as client:
-        response = client.post("/v1/transcribe", content=b"x", headers={"Content-Type": "text/plain"})
-    assert response.status_code == 415
-    assert response.headers["ratelimit"].startswith('"minute";r=299')
 
 
 def test_downloads_health_and_options_cost_nothing(server):
@@ -332,7 +319,7 @@ def test_the_last_use_of_a_key_is_remembered(server):
 
 def test_a_full_disk_keeps_no_reader_out(server, monkeypatch):
     async def full(*_: object) -> None:
-        raise DiskFull("no room left")
+        raise DiskFull("no space left")
 
     monkeypatch.setattr(type(server.storage.accounts), "touch", full)
     with server.new_client() as client:

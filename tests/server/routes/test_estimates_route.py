@@ -13,7 +13,8 @@ import pytest
 from estimator import Estimator
 from server.routes import estimates
 from server.routes.estimates import MAX_WAITING
-from tests.server.serving import AppServer, serve, until, wav
+from tests.server.serving import AppServer, serve, wav
+from tests.waiting import until
 
 ASK = {"prompt": "Hello, world!", "models": ["gpt-5-mini"]}
 
@@ -27,18 +28,6 @@ def behind_a_proxy(tmp_path: Path) -> Iterator[AppServer]:
 def ask(server: AppServer, address: str | None = None, body: object = None) -> httpx.Response:
     headers = {} if address is None else {"X-Forwarded-For": address}
     return httpx.post(server.base + "/v1/estimate/free", json=body or ASK, headers=headers, timeout=110)
-
-
-def test_one_network_of_ipv6_is_one_caller_and_the_next_another(behind_a_proxy: AppServer) -> None:
-    answers = [ask(behind_a_proxy, f"2001:db8:0:1::{host}").status_code for host in range(1, 5)]
-    assert answers == [200, 200, 200, 429]
-    assert ask(behind_a_proxy, "2001:db8:0:2::1").status_code == 200
-
-
-def test_hops_that_a_client_writes_itself_change_nothing(behind_a_proxy: AppServer) -> None:
-    answers = [ask(behind_a_proxy, f"198.51.100.{n}, 203.0.113.7").status_code for n in range(4)]
-    assert answers == [200, 200, 200, 429]
-    assert ask(behind_a_proxy, "203.0.113.8").status_code == 200
 
 
 def test_the_day_ends_at_midnight_utc(behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,16 +46,6 @@ def test_an_error_costs_nothing(behind_a_proxy: AppServer) -> None:
     for body in ({"prompt": 7}, {"prompt": "x", "models": ["nope"]}, {"prompt": "x", "agent_turns": 0}):
         assert ask(behind_a_proxy, "203.0.113.10", body).status_code == 422
     assert ask(behind_a_proxy, "203.0.113.10").json()["usage"]["remaining"] == 2
-
-
-def test_a_million_spaces_and_special_tokens_are_only_text(behind_a_proxy: AppServer) -> None:
-    key = {"Authorization": f"Bearer {behind_a_proxy.key()}"}
-    for prompt in (" " * 1_000_000, "<|endoftext|>" * 10):
-        answer = httpx.post(
-            behind_a_proxy.base + "/v1/estimate", json={**ASK, "prompt": prompt}, headers=key, timeout=60
-        )
-        assert answer.status_code == 200
-    assert httpx.get(behind_a_proxy.base + "/healthz").status_code == 200
 
 
 def test_a_flood_of_estimates_holds_up_no_transcription(

@@ -1,18 +1,13 @@
 """Tests of live.vtt: the subtitles of a job so far, in the shape that a player asks for."""
 
 import asyncio
-import time
-from collections.abc import Sequence
 from types import SimpleNamespace
 
 import httpx
 import pytest
 from starlette.requests import Request
 
-import server.routes.subtitles as module
-from pipeline.documents.cues import SubtitleShape
 from server.http.problems import Problem
-from server.model.events import Event
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
 from tests.server.storing import in_a_loop, storage_in, submit
@@ -63,29 +58,6 @@ def test_results_that_are_not_kept_are_not_shown_again(client: httpx.Client) -> 
 
 
 @in_a_loop
-async def test_players_that_ask_together_share_one_rendering(tmp_path, monkeypatch):
-    rendered: list[SubtitleShape] = []
-
-    def count(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
-        rendered.append(shape)
-        return render(bodies, shape, log)
-
-    render = module._render_chunks  # what is counted is how often it is called
-    monkeypatch.setattr(module, "_render_chunks", count)
-    monkeypatch.setattr(module, "SHARED_S", 0.5)
-    async with storage_in(tmp_path) as storage:
-        job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
-        answers = await asyncio.gather(*(subtitles.answer(request(), job) for _ in range(1000)))
-        assert {bytes(answer.body) for answer in answers} == {b"WEBVTT\n\n"}
-        await subtitles.answer(request("max_lines=1"), job)
-        assert rendered == [SubtitleShape(), SubtitleShape(max_lines=1)]
-        await asyncio.sleep(0.6)
-        await subtitles.answer(request(), job)
-        assert len(rendered) == 3
-
-
-@in_a_loop
 async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
     async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))
@@ -95,23 +67,3 @@ async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_th
         refused = [answer for answer in answers if isinstance(answer, Problem)]
         assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
         assert bytes(usual.body) == b"WEBVTT\n\n"
-
-
-@in_a_loop
-async def test_shapes_that_take_long_to_make_wait_no_more_than_others(tmp_path, monkeypatch):
-    def take_long(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
-        time.sleep(1)  # much longer than the requests take to come, also on a slow machine
-        return render(bodies, shape, log)
-
-    render = module._render_chunks
-    monkeypatch.setattr(module, "_render_chunks", take_long)
-    monkeypatch.setattr(module, "SHARED_S", 0.01)
-    async with storage_in(tmp_path) as storage:
-        job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
-        asked = []
-        for columns in range(10, 18):
-            asked.append(asyncio.create_task(subtitles.answer(request(f"max_columns={columns}"), job)))
-            await asyncio.sleep(0.02)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-    assert [isinstance(answer, Problem) for answer in answers] == 4 * [False] + 4 * [True]

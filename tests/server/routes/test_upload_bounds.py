@@ -1,6 +1,5 @@
 """What a request to transcribe may cost the server: judged before its body, bounded in number, size and space."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,8 @@ import pytest
 from server.jobs import acceptance
 from server.model.bounds import MAX_METADATA_KEYS
 from tests.server.peers import RawClient
-from tests.server.serving import AppServer, serve, until, wav
+from tests.server.serving import AppServer, serve, wav
+from tests.waiting import until
 
 AUDIO = {"file": ("talk.wav", wav())}
 HALF = len(wav()) // 2
@@ -117,18 +117,6 @@ def test_files_are_smaller_in_the_sandbox(server):
             raw.send(f"POST {request.url.path} HTTP/1.1\r\n{head}\r\n")
             status, _, body = raw.answer()
     assert (status, b'"limit":%d' % (64 * 1024 * 1024) in body) == (413, True)
-
-
-def test_slow_jobs_of_the_sandbox_keep_no_worker_busy(server):
-    with server.new_client(sandbox=True) as client:
-        slow = [
-            client.post("/v1/transcribe", files=AUDIO, data={"sandbox_scenario": "slow"}, headers=ASYNC).json()
-            for _ in range(3)
-        ]
-        began = time.monotonic()
-        assert client.post("/v1/transcribe", files=AUDIO).json()["status"] == "completed"
-        assert time.monotonic() - began < 10
-        assert {client.get(f"/v1/jobs/{job['job_id']}").json()["status"] for job in slow} == {"queued"}
 
 
 # --- members that mean nothing -------------------------------------------------------------------------------------

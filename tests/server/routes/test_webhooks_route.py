@@ -1,55 +1,24 @@
 """Tests of webhooks over HTTP: deliveries, redelivery, disabled addresses, and a test delivery."""
 
 import contextlib
-import threading
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from server.webhooks.delivery_slots import MAX_PER_HOST
-from tests.server.receiving import receiver
+from tests.server.receiving import Receiver, receiver
 from tests.server.serving import serve, wav
-
-
-@dataclass
-class Receiver:
-    """A webhook receiver that answers with one of *statuses* after the other, and then with the last one."""
-
-    statuses: list[int]
-    url: str = ""
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    def take(self, headers: dict[str, str], body: bytes) -> int:
-        self.got.append((headers, body))
-        return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+from tests.waiting import until
 
 
 @contextlib.contextmanager
 def receive_webhooks(*statuses: int) -> Iterator[Receiver]:
-    receiver = Receiver(list(statuses))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            self.send_response(receiver.take(headers, self.rfile.read(int(headers["content-length"]))))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Do not log."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        receiver.url = f"http://127.0.0.1:{server.server_port}/hook"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield receiver
-        server.shutdown()
-        thread.join()
+    """Yield a receiver that answers with one of *statuses* after the other, and then with the last one."""
+    left = list(statuses)
+    with receiver() as started:
+        started.answer = lambda _got: (left.pop(0) if len(left) > 1 else left[0], {}, b"")
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +35,12 @@ def make_job(client: httpx.Client, url: str) -> str:
 
 def delivery(client: httpx.Client, job_id: str, *, attempts: int = 1) -> dict:
     """Wait until the job's only delivery has so many attempts, and return it."""
-    while True:
+
+    def look() -> dict | None:
         [shown] = client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"]
-        if len(shown["attempts"]) >= attempts:
-            return shown
-        time.sleep(0.02)
+        return shown if len(shown["attempts"]) >= attempts else None
+
+    return until(look)
 
 
 def test_a_delivery_is_logged_with_every_attempt(client):
@@ -79,8 +49,8 @@ def test_a_delivery_is_logged_with_every_attempt(client):
     assert (shown["event"], shown["state"], shown["url"]) == ("job.completed", "delivered", receiver.url)
     [attempt] = shown["attempts"]
     assert (attempt["n"], attempt["status_code"], attempt["error"], attempt["next_attempt_at"]) == (1, 200, None, None)
-    [(headers, _)] = receiver.got
-    assert headers["webhook-id"] == shown["webhook_id"]
+    [got] = receiver.got
+    assert got.headers["webhook-id"] == shown["webhook_id"]
 
 
 def test_a_job_without_a_webhook_has_no_deliveries(client):
@@ -98,7 +68,7 @@ def test_redelivery_is_another_attempt_with_the_same_id(client):
         assert (response.status_code, response.json()["webhook_id"]) == (202, first["webhook_id"])
         second = delivery(client, job_id, attempts=2)
     assert (second["state"], [attempt["n"] for attempt in second["attempts"]]) == ("delivered", [1, 2])
-    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
+    assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
 
 
 def test_a_delivery_of_another_job_cannot_be_redelivered(client):
@@ -128,10 +98,10 @@ def test_a_test_is_sent_now_signed_and_marked(client):
     secret = client.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 0}).json()["webhook_secret"]
     with receive_webhooks(200) as receiver:
         response = client.post("/v1/webhooks/test", json={"url": receiver.url})
-    [(headers, body)] = receiver.got
-    assert response.json()["webhook_id"] == headers["webhook-id"]
+    [got] = receiver.got
+    assert response.json()["webhook_id"] == got.headers["webhook-id"]
     assert (response.json()["delivered"], response.json()["status_code"]) == (True, 200)
-    message = Webhook(secret).verify(body, headers)
+    message = Webhook(secret).verify(got.body, got.headers)
     assert (message["type"], message["test"]) == ("job.completed", True)
 
 
@@ -141,28 +111,6 @@ def test_a_test_that_fails_tells_why(client):
     assert (failed["delivered"], failed["status_code"], failed["error"]) == (False, 503, "status 503")
     gone = client.post("/v1/webhooks/test", json={"url": receiver.url}).json()
     assert (gone["delivered"], gone["status_code"]) == (False, None)
-
-
-def test_a_test_takes_one_of_the_seats_that_deliveries_have(server, client):
-    slots, account = server.service.parts.webhook_sender.slots, client.post("/v1/keys").json()["account_id"]
-    with receive_webhooks(200) as hook:
-        host = hook.url.split("/")[2]
-        for _ in range(MAX_PER_HOST):
-            server.call(lambda: slots.take(account, host))
-        refused = client.post("/v1/webhooks/test", json={"url": hook.url})
-        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_connections")
-        assert hook.got == []
-        server.call(lambda: slots.leave(account, host))
-        assert client.post("/v1/webhooks/test", json={"url": hook.url}).json()["delivered"]
-        for _ in range(MAX_PER_HOST - 1):
-            server.call(lambda: slots.leave(account, host))
-
-
-def test_a_receiver_that_asks_for_an_impossible_wait_is_told_of_like_any_other(client):
-    with receiver() as there:
-        there.answer = lambda _got: (429, {"Retry-After": "Fri, 01 Jan 99999999999999999999 00:00:00 GMT"}, b"")
-        shown = client.post("/v1/webhooks/test", json={"url": there.url}).json()
-    assert (shown["delivered"], shown["status_code"], shown["error"]) == (False, 429, "status 429")
 
 
 @pytest.mark.parametrize("path", ["/v1/webhooks/test", "/v1/webhooks/enable"])

@@ -14,9 +14,10 @@ from server.storage.s3.open import open_bucket
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from tests.server.buckets import BucketService
-from tests.server.serving import AppServer, chunk, serve, until, wav
+from tests.server.serving import AppServer, chunk, serve, wav
 from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, Caller, open_talk, silence
+from tests.waiting import until
 
 SHORT_LEASES = replace(HASTY, lease_s=4.0, renew_s=1.0)
 

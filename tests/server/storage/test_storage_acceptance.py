@@ -88,7 +88,9 @@ async def test_what_submit_would_refuse_is_known_before_and_takes_nothing(backen
     async with backend.storage_in(tmp_path, max_queued=3) as storage:
 
         async def check(account: str = "acct_1", *, limit: int = 2, max_active: int | None = None) -> None:
-            await storage.jobs.check_room(account, "production", quotas=(quota(limit=limit),), max_active=max_active)
+            await storage.jobs.check_capacity(
+                account, "production", quotas=(quota(limit=limit),), max_active=max_active
+            )
 
         for _ in range(2):
             await check()

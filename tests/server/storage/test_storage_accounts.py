@@ -150,38 +150,38 @@ async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
 @in_a_loop
 async def test_an_allowance_is_taken_whole_or_not_at_all(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
-        counts = await asyncio.gather(*(storage.counters.take("addr", quota("free", limit=3)) for _ in range(5)))
+        counts = await asyncio.gather(*(storage.counters.spend("addr", quota("free", limit=3)) for _ in range(5)))
         assert sorted(count.used for count in counts if count.allowed) == [1, 2, 3]
         assert [count for count in counts if not count.allowed] == [Count(False, 3, 3, RESET)] * 2
-        big = await storage.counters.take("addr", quota("seconds", limit=10, amount=11))
+        big = await storage.counters.spend("addr", quota("seconds", limit=10, amount=11))
         assert (big.allowed, big.used) == (False, 0)
-        assert (await storage.counters.take("addr", quota("seconds", limit=10, amount=10))).allowed
+        assert (await storage.counters.spend("addr", quota("seconds", limit=10, amount=10))).allowed
 
 
 @in_a_loop
 async def test_an_unlimited_allowance_is_still_counted(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         for used in (1, 2):
-            assert await storage.counters.take("a", quota(limit=None)) == Count(True, used, None, RESET)
+            assert await storage.counters.spend("a", quota(limit=None)) == Count(True, used, None, RESET)
 
 
 @in_a_loop
 async def test_what_is_given_back_can_be_taken_again_but_never_more(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
-        await storage.counters.take("a", quota(limit=1))
-        assert not (await storage.counters.take("a", quota(limit=1))).allowed
+        await storage.counters.spend("a", quota(limit=1))
+        assert not (await storage.counters.spend("a", quota(limit=1))).allowed
         for _ in range(3):
             await storage.counters.give_back("a", quota(limit=1))
-        assert (await storage.counters.take("a", quota(limit=1))).allowed
-        assert not (await storage.counters.take("a", quota(limit=1))).allowed
+        assert (await storage.counters.spend("a", quota(limit=1))).allowed
+        assert not (await storage.counters.spend("a", quota(limit=1))).allowed
 
 
 @in_a_loop
 async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
-        await storage.counters.take("a", quota("x"))
-        await storage.counters.take("a", replace(quota("x"), window="2026-12"))
-        await storage.counters.take("b", quota("x", amount=3))
+        await storage.counters.spend("a", quota("x"))
+        await storage.counters.spend("a", replace(quota("x"), window="2026-12"))
+        await storage.counters.spend("b", quota("x", amount=3))
         windows = [("x", "2026-11"), ("x", "2026-12"), ("y", "2026-11")]
         assert await storage.counters.amounts_used("a", windows) == [1, 1, 0]
         assert await storage.counters.amounts_used("b", windows) == [3, 0, 0]
@@ -191,7 +191,7 @@ async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
 async def test_old_windows_are_forgotten(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
-        await storage.counters.take("a", quota())
+        await storage.counters.spend("a", quota())
         clock.now = RESET + 62 * 24 * HOUR + 1
         await storage.upkeep.forget_passed()
         assert await storage.counters.amounts_used("a", [("transcriptions", "2026-11")]) == [0]

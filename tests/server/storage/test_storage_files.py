@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 
 
-HAS_NO_ROOM = """
+HAS_NO_SPACE = """
 import asyncio, resource, sys
 from pathlib import Path
 from server.storage.sqlite.files import FileBlobs
@@ -134,7 +134,7 @@ async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened
 
 @in_a_loop
 async def test_bytes_for_which_there_is_no_room_are_a_full_disk_and_leave_nothing(tmp_path):
-    full = await asyncio.create_subprocess_exec(sys.executable, "-c", HAS_NO_ROOM, str(tmp_path), cwd=ROOT)
+    full = await asyncio.create_subprocess_exec(sys.executable, "-c", HAS_NO_SPACE, str(tmp_path), cwd=ROOT)
     assert await full.wait() == 0
     assert list((tmp_path / "incoming").iterdir()) == []
 

@@ -141,7 +141,7 @@ def test_every_node_signs_with_the_same_secrets(tmp_path, url):
 @in_a_loop
 async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
     async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as other:
-        here, there = (Failures(what="wrong keys", shared=storage.rates) for storage in (one, other))
+        here, there = (Failures(what="wrong keys", rates=storage.rates) for storage in (one, other))
         counted = [await (here, there)[n % 2].count("me", limit=3) for n in range(4)]
         assert [window.allowed for window in counted] == [True, True, True, False]
         assert (await here.count("you", limit=3)).allowed

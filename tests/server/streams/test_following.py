@@ -55,11 +55,11 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
                     last = await storage.jobs.log(lease, [NewEvent("word", b"{}")] * chance.randrange(1, 4))
                     assert last is not None
                     if chance.random() < 0.5:
-                        partials.end(job_id)
+                        partials.clear(job_id)
                     else:
                         partials.move(job_id, after=last)
                 await asyncio.sleep(0.002 * chance.random())
-            partials.end(job_id)
+            partials.clear(job_id)
             assert await storage.jobs.finish(lease, completion())
 
         readers = [asyncio.create_task(reader(after, delay)) for after, delay in ((0, 0), (0, 0.05), (1, 0.005))]

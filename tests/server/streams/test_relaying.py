@@ -53,10 +53,10 @@ async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(t
         hears.show(JOB, b"left", after=3, channel=0)
         hears.show(JOB, b"right", after=3, channel=1)
         await until(lambda: newest_partials(reads) == {0: (b"left", 3), 1: (b"right", 3)})
-        hears.end(JOB, channel=0)
+        hears.clear(JOB, channel=0)
         hears.move(JOB, after=4)
         await until(lambda: newest_partials(reads) == {1: (b"right", 4)})
-        hears.end(JOB, channel=1)
+        hears.clear(JOB, channel=1)
         await until(lambda: newest_partials(reads) == {})
 
 

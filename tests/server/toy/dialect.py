@@ -73,7 +73,7 @@ class ToyRoutes:
                     if message.get("bytes"):
                         await session.seat.write(message["bytes"])
                     else:
-                        session.live.end()
+                        session.live.finish()
 
             async def tell(frames: Any) -> None:
                 words = [frame["word"].upper() for frame in frames if frame["type"] == "word"]

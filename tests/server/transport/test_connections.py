@@ -15,11 +15,12 @@ import pytest
 
 from server.accounts.limits import Limits
 from server.config import ConfigError
-from server.transport.acceptor import MAX_CONNECTIONS, connection_limits
+from server.transport.descriptors import MAX_CONNECTIONS, connection_limits
 from tests.processes import output_of
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, run_server
-from tests.server.serving import LIMITS, AppServer, chunk, config, serve, until, wav
+from tests.server.serving import LIMITS, AppServer, chunk, config, serve, wav
+from tests.waiting import until
 
 STRANGER = "127.0.0.2"
 """Another address of this machine."""
@@ -30,7 +31,6 @@ def start_impatient_server(
     folder: Path,
     *,
     head_s: float = 15,
-    rest_s: float = 75,
     unread_s: float = 60,
     limits: Limits = LIMITS,
     **variables: str,
@@ -38,7 +38,7 @@ def start_impatient_server(
     """A server with less patience for connections."""
     with serve(folder, limits=limits, **variables) as server:
         connections = server.answering.connections
-        connections.rules = replace(connections.rules, head_s=head_s, rest_s=rest_s, unread_s=unread_s)
+        connections.rules = replace(connections.rules, head_s=head_s, unread_s=unread_s)
         yield server
 
 
@@ -120,14 +120,16 @@ def test_a_slow_answer_and_a_rest_between_two_requests_are_no_silence(tmp_path):
 
 
 def test_a_connection_that_rests_for_long_between_two_requests_is_closed(tmp_path):
-    with start_impatient_server(tmp_path, rest_s=1) as server, connect(server) as resting:
-        for _ in range(3):
-            resting.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert resting.recv(10_000).endswith(b"}")
-            time.sleep(0.5)
-        began = time.monotonic()
-        assert has_ended(resting)
-        assert 0.4 < time.monotonic() - began < 5
+    with serve(tmp_path) as server:
+        server.answering.config.timeout_keep_alive = 1
+        with RawClient(server.base) as resting:
+            for _ in range(3):
+                resting.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert resting.answer()[0] == 200
+                time.sleep(0.5)
+            began = time.monotonic()
+            assert resting.is_closed()
+            assert 0.4 < time.monotonic() - began < 5
 
 
 # --- too many --------------------------------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ def test_readers_of_what_is_silent_make_room_for_others(tmp_path):
         keys = [server.key("free") for _ in range(2)]
         for number in range(20):
             working = half_request("/v1/keys", f"Authorization: Bearer {keys[number % 2]}")
-            stack.enter_context(connect(server)).sendall(working)
+            stack.enter_context(connect(server, STRANGER)).sendall(working)
         until(lambda: len(server.answering.connections.idle) <= 6)
         assert all(ends_within(reader, 1) for reader in readers[:8])
 
@@ -275,7 +277,7 @@ def test_the_last_connection_takes_no_room_from_others_while_nobody_waits(tmp_pa
             assert connection.recv(12) == b"HTTP/1.1 200"
 
 
-def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_path):
+def test_connections_at_work_are_not_closed_for_new_ones_which_are_refused_instead(tmp_path):
     with (
         serve(tmp_path, MAX_CONNECTIONS="10", MAX_CONNECTIONS_PER_ADDRESS="10") as server,
         ExitStack() as stack,
@@ -285,16 +287,14 @@ def test_connections_at_work_are_not_closed_for_new_ones_which_wait_instead(tmp_
         for number, connection in enumerate(working):
             connection.sendall(half_request("/v1/keys", f"Authorization: Bearer {keys[number % 2]}"))
         until(lambda: open_connections(server) == 10)
-        late = stack.enter_context(connect(server))
-        late.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        late.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            late.recv(1)
+        late = stack.enter_context(connect(server, STRANGER))
+        assert late.recv(12) == b"HTTP/1.1 429"
         for connection in working:
             connection.sendall(b"}")
             assert connection.recv(12) == b"HTTP/1.1 201"
-        late.settimeout(10)
-        assert late.recv(12) == b"HTTP/1.1 200"
+        again = stack.enter_context(connect(server, STRANGER))
+        again.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert again.recv(12) == b"HTTP/1.1 200"
 
 
 LARGE_BODY = b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Type: audio/wav\r\nContent-Length: 50000000\r\n\r\nx"
@@ -326,7 +326,7 @@ def test_the_limit_of_open_files_is_raised_to_the_hard_one():
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
-from server.transport.acceptor import raise_descriptor_limit
+from server.transport.descriptors import raise_descriptor_limit
 print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
     assert output_of(program) == "900 900 900"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -149,7 +150,7 @@ async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
 
 
 @in_a_loop
-async def test_chunks_that_are_parsed_in_pieces_are_charged_as_a_whole():
+async def test_chunks_that_arrive_in_pieces_are_charged_as_a_whole():
     chunks = (b"%x\r\n" % 300 + b"a" * 300 + b"\r\n") * 24_000 + b"0\r\n\r\n"
     async with serve_url(swallow) as url:
         address = urlsplit(url)
@@ -208,7 +209,7 @@ async def test_requests_sent_together_are_answered_in_order_but_not_any_number_o
 
 
 @in_a_loop
-async def test_requests_that_wait_for_their_turn_are_all_answered_in_order_with_their_bodies():
+async def test_requests_sent_together_are_answered_in_order_with_their_bodies():
     seen = []
 
     async def app(scope, receive, send):
@@ -220,7 +221,7 @@ async def test_requests_that_wait_for_their_turn_are_all_answered_in_order_with_
         seen.append((scope["path"], len(scope["headers"]), len(body)))
         await fine(scope, receive, send)
 
-    head = b"POST /%d HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 80  # several of them are a piece
+    head = b"POST /%d HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 80
     empty = [head % number + b"Content-Length: 0\r\n\r\n" for number in range(12)]
     full = head % 12 + b"Content-Length: 5000\r\n\r\n" + b"b" * 5000
     chunked = head % 13 + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nc\r\n" * 900 + b"0\r\n\r\n"
@@ -230,6 +231,33 @@ async def test_requests_that_wait_for_their_turn_are_all_answered_in_order_with_
     assert [path for path, _, _ in seen] == [f"/{number}" for number in range(15)]
     assert [size for _, _, size in seen] == [0] * 12 + [5000, 900, 0]
     assert answer.count(b"HTTP/1.1 200 ") == 15
+
+
+@in_a_loop
+@pytest.mark.parametrize("chunk", [None, 1000, 300_000])
+async def test_large_bodies_sent_together_arrive_as_they_were_sent(chunk):
+    bodies, seen = [os.urandom(size) for size in (3_000_001, 10, 131_072)], []
+
+    async def app(scope, receive, send):
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            body += message["body"]
+            more = message["more_body"]
+        seen.append(bytes(body))
+        await fine(scope, receive, send)
+
+    def whole(body: bytes) -> bytes:
+        if chunk is None:
+            return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        pieces = (body[at : at + chunk] for at in range(0, len(body), chunk))
+        return REQUEST + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+    last = HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+    async with serve_url(app) as url:
+        answer = await asyncio.wait_for(answer_to(url, b"".join([*map(whole, bodies), last])), 20)
+    assert seen == [*bodies, b""]
+    assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
 @in_a_loop
@@ -311,18 +339,15 @@ NONCE = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
         pytest.param(NONCE, NONCE + b"\r\nTransfer-Encoding: chunked", id="a body in chunks"),
     ],
 )
-async def test_what_is_no_handshake_of_a_websocket_is_a_request_like_any_other(part, other):
-    kinds = []
-
-    async def app(scope, receive, send):
-        kinds.append(scope["type"])
-        await swallow(scope, receive, send)
+async def test_a_websocket_is_not_opened_by_what_is_no_handshake(part, other):
+    async def app(_scope, _receive, _send):
+        raise AssertionError("there is no WebSocket")
 
     body = b"fine" if b"Length" in other else b"0\r\n\r\n" if b"chunked" in other else b""
-    request = HANDSHAKE.replace(part, other).replace(b"Host: x", b"Host: x\r\nConnection: close") + body
     async with serve_url(app) as url:
-        assert (await asyncio.wait_for(answer_to(url, request), 10)).endswith(b"\r\n\r\nfine")
-    assert kinds == ["http"]
+        answer = await asyncio.wait_for(answer_to(url, HANDSHAKE.replace(part, other) + body), 10)
+    assert answer.startswith(b"HTTP/1.1 426 ")
+    assert b'"code":"upgrade_required"' in answer
 
 
 @in_a_loop
@@ -354,21 +379,18 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
 
 
 @in_a_loop
-async def test_head_and_body_of_an_answer_come_together_and_a_head_alone_at_once():
+async def test_the_head_of_an_answer_does_not_wait_for_its_body():
     go_on = asyncio.Event()
 
-    async def app(scope, receive, send):
+    async def app(_scope, _receive, send):
         await send(START)
-        if scope["path"] == "/slow":
-            await go_on.wait()
-        await fine(scope, receive, lambda message: send(message) if message != START else asyncio.sleep(0))
+        await go_on.wait()
+        await send({"type": "http.response.body", "body": b"fine"})
 
     async with serve_url(app) as url:
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(HEAD + b"\r\n")
-        assert (await reader.read(10_000)).endswith(b"fine")
-        writer.write(HEAD.replace(b"/", b"/slow", 1) + b"\r\n")
         assert (await asyncio.wait_for(reader.read(10_000), 5)).endswith(b"\r\n\r\n")
         go_on.set()
         assert await reader.read(10_000) == b"fine"
@@ -386,6 +408,5 @@ async def test_a_header_with_a_line_break_or_another_control_character_is_never_
     async with serve_url(app) as url:
         answer = await answer_to(url, HEAD + b"Connection: close\r\n\r\n")
     good = (name, value) == (b"x-name", b"a")
-    assert answer.startswith(b"HTTP/1.1 200 " if good else b"HTTP/1.1 500 ")
-    assert b"injected" not in answer
+    assert answer.startswith(b"HTTP/1.1 200 ") if good else answer == b""
     assert [record.levelname for record in caplog.records if record.levelname == "ERROR"] == ([] if good else ["ERROR"])

@@ -1,7 +1,6 @@
 """Tests of websocket.py: a slow reader of a fast writer keeps its connection, and a dead one loses it."""
 
 import asyncio
-import gc
 import socket
 import struct
 from contextlib import suppress
@@ -14,7 +13,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from server.http.sockets import Socket
 from server.metrics import Metrics
 from server.transport import websocket
-from server.transport.http_protocol import TrackedHttp
 from tests.server.sockets import PING_S, connect_to, keep, serve_url
 from tests.server.storing import in_a_loop
 
@@ -253,24 +251,3 @@ def _data_segments(connection: socket.socket) -> int:
     """How many TCP segments with data have come in (Linux: tcpi_data_segs_in)."""
     [count] = struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 152)
     return int(count)
-
-
-@in_a_loop
-async def test_the_protocol_that_read_the_handshake_is_freed_without_a_collection_of_garbage():
-    async def app(_scope, receive, send):
-        await receive()
-        await send({"type": "websocket.accept"})
-        await receive()
-
-    def http_protocols() -> int:
-        return sum(isinstance(one, TrackedHttp) for one in gc.get_objects())
-
-    gc.collect()
-    gc.disable()
-    try:
-        before = http_protocols()
-        async with serve_url(app) as url, connect(url, proxy=None) as peer:
-            await asyncio.wait_for(await peer.ping(), 5)
-            assert http_protocols() == before
-    finally:
-        gc.enable()

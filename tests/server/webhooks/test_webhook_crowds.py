@@ -92,7 +92,7 @@ async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_p
         [claimed] = await it.storage.outbox.claim_due(limit=1, busy_s=30)
         await it.storage.jobs.delete(gone)
         loop = it.deliveries()
-        loop.sender.slots.take(claimed.account, claimed.host)
+        loop.sender.slots.claim(claimed.account, claimed.host)
         await loop._deliver(claimed)
         assert target.asked == []
         async with deliver(it):
