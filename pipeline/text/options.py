@@ -31,7 +31,6 @@ class TextOptions:
     script: str | None = None  # of what is written in Chinese: "Hans", "Hant"; None: as the model writes it
     paragraphs: bool = False  # in documents
     search: tuple[str, ...] = ()  # terms to find in documents
-    script: str | None = None  # of Chinese text: Hans or Hant; None: as it is recognised
 
     @property
     def changes_words(self) -> bool:

@@ -1,7 +1,7 @@
 """Writes Chinese in simplified or traditional characters, whichever Whisper wrote. Pure.
 
-OpenCC converts whole phrases, because a simplified character may stand for several traditional ones: \u5934\u53d1 (hair)
-becomes \u982d\u9aee, \u53d1\u73b0 (discover) becomes \u767c\u73fe.
+OpenCC converts whole phrases, because a simplified character may stand for several traditional ones:
+头发 (hair) becomes 頭髮, 发现 (discover) becomes 發現.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Rewrites the final words before any reader sees them: redaction, script, numerals, replacements, names, profanity. Pure.
+"""Rewrites the final words before any reader sees them: redaction, script, numerals, phrases, names, profanity. Pure.
 
 Theory. A word must not be shown before its form is known, because a shown word never changes. "four one one one" may be
 the beginning of a card number, so its words are held until the number is complete. A word is released when

@@ -155,7 +155,7 @@ WRITTEN = {
     "hi": " नमस्ते दुनिया",
     "ar": " مرحبا بكم",
     "ko": " 안녕하세요 여러분",
-    "fr": " Aujourd'hui l’été, qu'il dit",
+    "fr": " Aujourd'hui l’été, qu'il dit",  # noqa: RUF001  an apostrophe as people write it
     "it": " Nell'acqua c'è dell'olio",
     "en": " don't \U0001f468\u200d\U0001f469\u200d\U0001f467 rock",
 }
