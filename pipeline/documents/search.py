@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any
 
 from pipeline.audio import seconds
-from pipeline.language_profiles import graphemes
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Segment, Word, join_words
 
@@ -76,9 +75,9 @@ class _Row:
 
 
 def _comparable(words: Sequence[Word]) -> Iterator[tuple[str, int]]:
-    """Yield the units of *words*, each with the index of its word. A unit without spaces gives its graphemes."""
+    """Yield the units of *words*, each with the index of its word. A unit of a script without spaces gives its signs."""
     for unit in units_of(words):
-        for text in graphemes(unit.text) if _UNSPACED.search(unit.text) else (unit.text,):
+        for text in unit.text if _UNSPACED.search(unit.text) else (unit.text,):
             yield text, unit.word
 
 
