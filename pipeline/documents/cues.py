@@ -6,18 +6,27 @@ end of a sentence, else at a comma or a breath; show it long enough to be read; 
 has at most max_columns x max_lines columns, so the search looks back at most that far, and its time is linear in the
 number of words.
 
-The default numbers of the screen (42 characters, two lines, at most 7 s) and of the reader (20 characters a second for
-adults, 17 for children) are those of Netflix's style guide for English subtitles.
+The default numbers of the screen (two lines, at most 7 s; columns by language) and of the reader (columns a second by
+language) are those of Netflix's style guides for adults: see language_profiles.py. Text without spaces is cut between
+graphemes, rather at a clause mark, and in Japanese rather after kana, where a word mostly ends.
 """
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, pairwise
 
 from pipeline.audio import RATE
+from pipeline.language_profiles import (
+    CLAUSE_ENDS,
+    SENTENCE_ENDS,
+    LanguageProfile,
+    columns,
+    continues_grapheme,
+    graphemes,
+    profile_of,
+)
 from pipeline.words import Word
 
 SHORTEST_MS = 1000
@@ -38,14 +47,23 @@ CUT_AT_SENTENCE = 0.0
 CUT_AT_BREATH = 2.0
 CUT_AT_CLAUSE = 3.0
 CUT_IN_PHRASE = 10.0
+CUT_IN_WORD = 14.0  # where a script without spaces probably has none of its word ends
+CUT_FORBIDDEN = 40.0  # before a mark that no line begins with, or after one that no line ends with
 SENTENCE_INSIDE = 8.0  # more than ONE_MORE_CUE: sentences share a cue only if one alone would be too short
 SECOND_SHORT = 4.0  # per second shorter than CALM_MS
 
-_SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f\uff0e\u061f\u06d4\u0964\u0965\u1362\u17d4]$")
-_CLAUSE_END = re.compile("[,;:\u3001\uff0c\uff1b\uff1a\u060c\u061b\u2013\u2014]$")
 _CLOSING = "\"')]}\u00bb\u2019\u201d\u203a\u300d\u300f\uff09\u3011"
 _INITIAL = re.compile(r"[^\W\d_]\.$")  # "J." of "J. S. Bach"
-_TITLES = frozenset({"mr.", "mrs.", "ms.", "dr.", "prof.", "st.", "sr.", "jr.", "vs."})
+_KANA = re.compile("[\u3041-\u30ff]")
+_HIRAGANA = re.compile("[\u3041-\u309f]")
+_NOT_FIRST = re.compile(  # closing marks, small kana, Thai and Lao vowels that follow their consonant
+    "[\u3001\u3002\uff0c\uff0e\uff01\uff1f\uff1a\uff1b\u300d\u300f\uff09\u3011\u3009\u300b\u2026\u30fb\u3005\u30fc"
+    "\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u30a1\u30a3\u30a5\u30a7\u30a9\u30c3\u30e3\u30e5\u30e7"
+    "\u0e2f\u0e30\u0e32\u0e33\u0e45\u0e46\u0eb0\u0eb2\u0eb3\u0ec6]"
+)
+_NOT_LAST = re.compile(  # opening marks, vowels that precede their consonant
+    "[\u300c\u300e\uff08\u3010\u3008\u300a\u0e40-\u0e44\u0ec0-\u0ec4]"
+)
 _UNWRITABLE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # ends a line or a cue, or confuses a player
 _ARROW = re.compile("-{2,}>")  # not the plain "-->": taking one dash from "--->" would leave an arrow
 
@@ -54,23 +72,44 @@ _ARROW = re.compile("-{2,}>")  # not the plain "-->": taking one dash from "--->
 class SubtitleShape:
     """What fits the screen, and how fast its readers read. Clients may choose other values for a job."""
 
-    max_columns: int = 42
-    """The width of a line. A Chinese, Japanese or Korean full-width character takes two columns, others take one."""
+    max_columns: int | None = None
+    """The width of a line; None: that of the language. A full-width character or an emoji takes two columns."""
 
     max_lines: int = 2
 
     max_cue_s: float = 7.0
     """The longest time that a cue is shown. Viewers would read a longer one twice."""
 
-    columns_per_second: float = 17.0
-    """A reading speed that suits everyone. Cues are extended into silence to reach it; fast speech may exceed it."""
+    columns_per_second: float | None = None
+    """The reading speed; None: that of the language. Cues are extended into silence to reach it, fast speech may
+    exceed it."""
 
     @property
     def max_cue_ms(self) -> int:
         return round(self.max_cue_s * 1000)
 
+    def of_language(self, language: str | None) -> "Screen":
+        """Return what fits the screen where people speak *language*."""
+        profile = profile_of(language)
+        return Screen(
+            self.max_columns or profile.columns,
+            self.max_lines,
+            self.max_cue_ms,
+            self.columns_per_second or profile.columns_per_second,
+        )
+
 
 USUAL_SHAPE = SubtitleShape()
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What fits the screen in one language."""
+
+    max_columns: int
+    max_lines: int
+    max_cue_ms: int
+    columns_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,39 +139,79 @@ def milliseconds(position: int) -> int:
     return (position * 2000 + RATE) // (2 * RATE)
 
 
-def cues(runs: Iterable[Sequence[Word]], duration: int, shape: SubtitleShape = USUAL_SHAPE) -> list[Cue]:
+def cues(
+    runs: Iterable[Sequence[Word]],
+    duration: int,
+    shape: SubtitleShape = USUAL_SHAPE,
+    *,
+    language: str | None = None,
+    label_columns: int = 0,
+) -> list[Cue]:
     """Return cues of *shape* that never overlap, with each word once.
 
-    *runs*: words in order of their starts. No cue has words of two runs, so a further run changes only the end of the
-    last cue.
+    *runs*: words in order of their starts. No cue has words of two runs or two languages, so a further run changes only
+    the end of the last cue.
     *duration*: no cue ends later, but for words without length, which get 1 ms each.
+    *language*: of words that do not say theirs.
+    *label_columns*: what a speaker's name takes of each line, but never more than half of it.
 
     A cue starts with its first word. It ends with its last word, or later if it needs time to be read and silence
     follows, but before the next cue and at most max_cue_s after its start. Words wider than a line are cut into parts.
     """
     found: list[Cue] = []
-    for words in runs:
-        pieces = [
-            piece
-            for word, following in zip(words, [*words[1:], None], strict=False)
-            for piece in _pieces(word, following, shape)
-        ]
-        for block in _between_pauses(pieces):
-            found.extend(_Block(block, shape).cues())
-    return _time(found, milliseconds(duration), shape)
+    speeds: list[float] = []
+    for run in runs:
+        for spoken, group in groupby(_whole_graphemes(run), key=lambda word: word.language or language):
+            screen = shape.of_language(spoken)
+            screen = replace(screen, max_columns=max(screen.max_columns - label_columns, screen.max_columns // 2))
+            for block in _between_pauses(_pieces_of(list(group), screen, spoken)):
+                found.extend(_Block(block, screen).cues())
+            speeds += [screen.columns_per_second] * (len(found) - len(speeds))
+    return _time(found, milliseconds(duration), speeds, shape.max_cue_ms)
 
 
-def columns(text: str) -> int:
-    """Return the width of *text* on a screen, which is never less than its number of characters."""
-    return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+def end_before_next(found: Sequence[Cue]) -> list[Cue]:
+    """Return the cues of several speakers, in order, so that none is shown while another is.
+
+    A cue ends where the next one starts. If it would be too short to be seen, the next one starts later instead: after
+    SHORTEST_MS, or at the middle of both if they are short.
+    """
+    apart: list[Cue] = []
+    for cue in sorted(found, key=lambda cue: cue.start_ms):
+        start, before = cue.start_ms, apart[-1] if apart else None
+        if before is not None and before.end_ms > start:
+            seen = min(before.end_ms, before.start_ms + SHORTEST_MS, (before.start_ms + cue.end_ms) // 2)
+            start = max(start, before.start_ms + 1, seen)
+            apart[-1] = replace(before, end_ms=start)
+        apart.append(replace(cue, start_ms=start, end_ms=max(cue.end_ms, start + 1)))
+    return apart
 
 
 # From words to pieces
 
 
-def _pieces(word: Word, following: Word | None, shape: SubtitleShape) -> Iterator[_Piece]:
+def _whole_graphemes(run: Sequence[Word]) -> list[Word]:
+    """Return *run*, in which a word that continues the last grapheme of the one before it is joined to that."""
+    whole: list[Word] = []
+    for word in run:
+        before = whole[-1] if whole else word
+        joins = not word.spaced and before.language == word.language
+        if whole and joins and continues_grapheme(before.text, word.text):
+            whole[-1] = replace(before, text=before.text + word.text, end=max(before.end, word.end))
+        else:
+            whole.append(word)
+    return whole
+
+
+def _pieces_of(words: Sequence[Word], screen: Screen, language: str | None) -> Iterator[_Piece]:
+    profile = profile_of(language)
+    for word, following in zip(words, [*words[1:], None], strict=False):
+        yield from _pieces(word, screen.max_columns, _cost_of_cut(word, following, profile))
+
+
+def _pieces(word: Word, max_columns: int, cost: float) -> Iterator[_Piece]:
     text = _ARROW.sub("->", _UNWRITABLE.sub(" ", word.text).strip())
-    parts = [*_parts(text, shape.max_columns, spaced=word.spaced)]
+    parts = [*_parts(text, max_columns, spaced=word.spaced)]
     widths = [0, *accumulate(columns(part) for part, _ in parts)]
     start, end = milliseconds(word.start), milliseconds(word.end)
     for index, (part, spaced) in enumerate(parts):
@@ -142,41 +221,71 @@ def _pieces(word: Word, following: Word | None, shape: SubtitleShape) -> Iterato
             spaced=spaced,
             start_ms=start + (end - start) * widths[index] // widths[-1],
             end_ms=start + (end - start) * widths[index + 1] // widths[-1],
-            cost=_cost_of_cut(word, following) if index == len(parts) - 1 else CUT_IN_PHRASE,
+            cost=cost if index == len(parts) - 1 else CUT_IN_PHRASE,
         )
 
 
 def _parts(text: str, most: int, *, spaced: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a word, of at most *most* columns, each with whether a space is before it. Usually one."""
+    """Yield the parts of a word, of at most *most* columns, each with whether a space is before it. Usually one.
+
+    A part has whole graphemes. It begins with no mark that a line may not begin with, unless there is no other place.
+    """
     for token in text.split(" ") if text else ():
-        part, width = "", 0
-        for character in token:
-            wide = columns(character)
+        part: list[str] = []
+        width = 0
+        for sign in graphemes(token):
+            wide = columns(sign)
             if width + wide > most:
-                yield part, spaced
-                part, width, spaced = "", 0, False
-            part += character
+                kept = _count_before_cut(part, sign)
+                yield "".join(part[:kept]), spaced
+                part, spaced = part[kept:], False
+                width = sum(map(columns, part))
+            part.append(sign)
             width += wide
-        yield part, spaced
+        yield "".join(part), spaced
         spaced = True
 
 
-def _cost_of_cut(word: Word, following: Word | None) -> float:
-    if following is None or _ends_sentence(word.text, following.text):
+def _count_before_cut(part: Sequence[str], following: str) -> int:
+    """Return how many of the graphemes *part* stay before a cut at their end, or 1 or 2 before it."""
+    signs = [*part, following]
+    for kept in range(len(part), max(0, len(part) - 3), -1):
+        if not (_NOT_FIRST.match(signs[kept]) or _NOT_LAST.match(signs[kept - 1])):
+            return kept
+    return len(part)
+
+
+def _cost_of_cut(word: Word, following: Word | None, profile: LanguageProfile) -> float:
+    if following is None:
+        return CUT_AT_SENTENCE
+    if not following.spaced and (_NOT_FIRST.match(following.text) or _NOT_LAST.match(word.text[-1])):
+        return CUT_FORBIDDEN
+    if _ends_sentence(word.text, following.text, profile.titles):
         return CUT_AT_SENTENCE
     if milliseconds(following.start) - milliseconds(word.end) >= BREATH_MS:
         return CUT_AT_BREATH
-    if _CLAUSE_END.search(word.text.rstrip(_CLOSING)):
+    if word.text.rstrip(_CLOSING).endswith(CLAUSE_ENDS) or (following.spaced and not profile.spaced):
         return CUT_AT_CLAUSE
-    return CUT_IN_PHRASE
+    return CUT_IN_PHRASE if following.spaced else _cost_in_unspaced(word.text[-1], following.text[0])
 
 
-def _ends_sentence(text: str, following: str) -> bool:
+def _cost_in_unspaced(last: str, first: str) -> float:
+    """Return the cost of a cut between two signs of a text without spaces.
+
+    Japanese words mostly end in hiragana and begin with another script. Latin letters and figures belong together.
+    """
+    if last.isascii() and first.isascii():
+        return CUT_IN_WORD
+    japanese = _KANA.match(last) or _KANA.match(first)
+    return CUT_IN_WORD if japanese and not (_HIRAGANA.match(last) and not _HIRAGANA.match(first)) else CUT_IN_PHRASE
+
+
+def _ends_sentence(text: str, following: str, titles: frozenset[str]) -> bool:
     bare = text.rstrip(_CLOSING)
-    if not _SENTENCE_END.search(bare):
+    if not bare.endswith(SENTENCE_ENDS):
         return False
     if bare.endswith("."):
-        return not (following[0].islower() or _INITIAL.match(bare) or bare.lower() in _TITLES)
+        return not (following[0].islower() or _INITIAL.match(bare) or bare.lower() in titles)
     return True
 
 
@@ -197,9 +306,9 @@ def _between_pauses(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 class _Block:
     """The pieces between two long pauses. It finds the cheapest way to cut them."""
 
-    def __init__(self, pieces: Sequence[_Piece], shape: SubtitleShape) -> None:
+    def __init__(self, pieces: Sequence[_Piece], screen: Screen) -> None:
         self._pieces = pieces
-        self._shape = shape
+        self._screen = screen
         self._widths = [0, *accumulate(piece.columns + piece.spaced for piece in pieces)]
         self._sentences = [0, *accumulate(piece.cost == CUT_AT_SENTENCE for piece in pieces)]
 
@@ -229,14 +338,14 @@ class _Block:
         if after - first == 1:
             return True
         spoken_ms = self._pieces[after - 1].end_ms - self._pieces[first].start_ms
-        return spoken_ms <= self._shape.max_cue_ms and self._fit_lines(first, after, self._shape.max_lines)
+        return spoken_ms <= self._screen.max_cue_ms and self._fit_lines(first, after, self._screen.max_lines)
 
     def _cost(self, first: int, after: int) -> float:
         last = self._pieces[after - 1]
         start_ms = self._pieces[first].start_ms
         until_ms = self._pieces[after].start_ms if after < len(self._pieces) else last.end_ms + SHORTEST_MS
-        shown_ms = max(1, min(until_ms - start_ms, self._shape.max_cue_ms))
-        too_fast = max(0.0, self._width(first, after) * 1000 / shown_ms - self._shape.columns_per_second)
+        shown_ms = max(1, min(until_ms - start_ms, self._screen.max_cue_ms))
+        too_fast = max(0.0, self._width(first, after) * 1000 / shown_ms - self._screen.columns_per_second)
         too_short = max(0, CALM_MS - shown_ms) / 1000 * SECOND_SHORT
         inside = (self._sentences[after - 1] - self._sentences[first]) * SENTENCE_INSIDE
         return ONE_MORE_CUE + last.cost + min(too_fast, 2 * CUT_IN_PHRASE) + too_short + inside
@@ -249,7 +358,7 @@ class _Block:
 
     def _fill(self, first: int, after: int) -> int:
         """Return the piece after the last one that fits a line that starts with *first*."""
-        reach = self._widths[first] + self._pieces[first].spaced + self._shape.max_columns
+        reach = self._widths[first] + self._pieces[first].spaced + self._screen.max_columns
         return bisect_right(self._widths, reach, first + 1, after + 1) - 1
 
     def _fit_lines(self, first: int, after: int, count: int) -> bool:
@@ -257,11 +366,11 @@ class _Block:
         for _ in range(count - 1):
             if first < after:
                 first = self._fill(first, after)
-        return self._width(first, after) <= self._shape.max_columns
+        return self._width(first, after) <= self._screen.max_columns
 
     def _lines(self, first: int, after: int) -> list[tuple[int, int]]:
         """Return as few lines as the cue needs, of similar length, cut at a comma rather than in a phrase."""
-        count = next(n for n in range(1, self._shape.max_lines + 1) if self._fit_lines(first, after, n))
+        count = next(n for n in range(1, self._screen.max_lines + 1) if self._fit_lines(first, after, n))
         lines: list[tuple[int, int]] = []
         for rest in range(count - 1, 0, -1):
             middle = self._line_end(first, after, rest)
@@ -286,14 +395,14 @@ class _Block:
 # From word times to screen times
 
 
-def _time(found: Sequence[Cue], duration_ms: int, shape: SubtitleShape) -> list[Cue]:
+def _time(found: Sequence[Cue], duration_ms: int, speeds: Sequence[float], max_cue_ms: int) -> list[Cue]:
     starts: list[int] = []
     for cue in found:
         starts.append(max(cue.start_ms, starts[-1] + 1) if starts else cue.start_ms)
     timed: list[Cue] = []
     for index, (start, cue) in enumerate(zip(starts, found, strict=True)):
-        reading = int(sum(map(columns, cue.lines)) * 1000 / shape.columns_per_second)
+        reading = int(sum(map(columns, cue.lines)) * 1000 / speeds[index])
         wanted = max(cue.end_ms, min(start + max(SHORTEST_MS, reading), duration_ms))
-        end = min(wanted, start + shape.max_cue_ms, *starts[index + 1 : index + 2])
+        end = min(wanted, start + max_cue_ms, *starts[index + 1 : index + 2])
         timed.append(Cue(start, max(end, start + 1), cue.lines))
     return timed

@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, columns, cues, milliseconds
+from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, end_before_next, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
 from pipeline.documents.service_v1 import SCHEMA
+from pipeline.language_profiles import columns, kept_right_to_left
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
 
 
@@ -129,11 +130,13 @@ def turn_object(turn: SpeakerTurn) -> dict[str, Any]:
 def srt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
     """Return SubRip in UTF-8, without a byte order mark, with LF. It is empty if nothing was said.
 
-    If the speakers are known, each cue begins with its speaker's name.
+    If the speakers are known, each cue begins with its speaker's name. Cues never overlap, because many players show
+    only one at a time.
     """
+    found = end_before_next(_cues(transcript.segments, transcript.duration, shape, transcript.language))
     return "".join(
-        f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_label(cue.speaker)}{_text(cue)}\n\n"
-        for number, cue in enumerate(_cues(transcript.segments, transcript.duration, shape), start=1)
+        f"{number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{_text(cue, _label(cue.speaker))}\n\n"
+        for number, cue in enumerate(found, start=1)
     ).encode()
 
 
@@ -142,7 +145,7 @@ def vtt(transcript: Transcript, shape: SubtitleShape = USUAL_SHAPE) -> bytes:
 
     If the speakers are known, each cue is in a voice tag (`<v S1>`).
     """
-    return _webvtt(_cues(transcript.segments, transcript.duration, shape))
+    return _webvtt(_cues(transcript.segments, transcript.duration, shape, transcript.language))
 
 
 def growing_vtt(
@@ -150,8 +153,12 @@ def growing_vtt(
     duration: int,
     shape: SubtitleShape = USUAL_SHAPE,
     speakers: Sequence[SpeakerTurn] | None = None,
+    *,
+    language: str | None = None,
 ) -> bytes:
     """Return WebVTT of a recording of which the first *duration* samples are known.
+
+    *language*: of words that do not say theirs.
 
     *speakers*: the speaker of each word that has one yet. A cue gets the voice of most of its words. Speakers do
     not change how cues are cut, because the label of a word may still change.
@@ -159,9 +166,13 @@ def growing_vtt(
     When more segments follow, the cues stay as they are, but for the end of the last one.
     """
     if speakers is None:
-        return _webvtt(_cues(segments, duration, shape, growing=True))
+        return _webvtt(_cues(segments, duration, shape, language, growing=True))
     channels = dict.fromkeys(segment.channel for segment in segments)
-    found = [cue for channel in channels for cue in _voiced_cues(segments, duration, shape, speakers, channel)]
+    found = [
+        cue
+        for channel in channels
+        for cue in _voiced_cues(segments, duration, shape, speakers, channel=channel, language=language)
+    ]
     return _webvtt(sorted(found, key=lambda cue: cue.start_ms))
 
 
@@ -170,10 +181,12 @@ def _voiced_cues(
     duration: int,
     shape: SubtitleShape,
     said: Sequence[SpeakerTurn],
+    *,
     channel: int | None,
+    language: str | None,
 ) -> list[Cue]:
     """Return the cues of a channel, each with the speaker of most of its words."""
-    found = cues([one.words for one in segments if one.channel == channel], duration, shape)
+    found = cues([one.words for one in segments if one.channel == channel], duration, shape, language=language)
     starts = [cue.start_ms for cue in found]
     spoken: list[Counter[str]] = [Counter() for _ in found]
     for word in said:
@@ -186,7 +199,9 @@ def _voiced_cues(
     ]
 
 
-def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, growing: bool = False) -> list[Cue]:
+def _cues(
+    segments: Sequence[Segment], duration: int, shape: SubtitleShape, language: str | None, *, growing: bool = False
+) -> list[Cue]:
     """Return the cues of all speakers, in the order of their starts. Cues of two speakers or channels may overlap.
 
     Lines leave room for the speaker's name before them, but never more than half of their columns: names can be wide.
@@ -196,9 +211,8 @@ def _cues(segments: Sequence[Segment], duration: int, shape: SubtitleShape, *, g
         runs = [segment.words for segment in segments if (segment.channel, segment.speaker) == (channel, speaker)]
         if not growing:
             runs = [tuple(word for run in runs for word in run)]
-        text_columns = max(shape.max_columns - columns(_label(speaker)), shape.max_columns // 2)
-        own = replace(shape, max_columns=text_columns)
-        found += [replace(cue, speaker=speaker) for cue in cues(runs, duration, own)]
+        own = cues(runs, duration, shape, language=language, label_columns=columns(_label(speaker)))
+        found += [replace(cue, speaker=speaker) for cue in own]
     return sorted(found, key=lambda cue: cue.start_ms)
 
 
@@ -217,10 +231,10 @@ def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
     """
     if paragraphs:
         found = paragraphs_of(transcript.segments)
-        return "\n".join(f"{_label(one.speaker)}{join_words(one.words)}\n" for one in found).encode()
+        return "\n".join(f"{_turn(one.speaker, join_words(one.words))}\n" for one in found).encode()
     turns = groupby(transcript.segments, key=lambda segment: segment.speaker)
     text = "\n".join(
-        _label(speaker) + join_words(word for segment in turn for word in segment.words) for speaker, turn in turns
+        _turn(speaker, join_words(word for segment in turn for word in segment.words)) for speaker, turn in turns
     )
     return f"{text}\n".encode() if text else b""
 
@@ -256,8 +270,14 @@ def _voice(speaker: str | None) -> str:
     return "" if speaker is None else f"<v {_escape(speaker)}>"
 
 
-def _text(cue: Cue) -> str:
-    return "\n".join(cue.lines)
+def _turn(speaker: str | None, text: str) -> str:
+    return kept_right_to_left(_label(speaker) + text, text) if speaker else text
+
+
+def _text(cue: Cue, label: str = "") -> str:
+    text = "".join(cue.lines)
+    first, *others = cue.lines
+    return "\n".join(kept_right_to_left(line, text) for line in (label + first, *others))
 
 
 def _escape(text: str) -> str:

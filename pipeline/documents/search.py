@@ -1,8 +1,11 @@
 """Finds terms in a transcript, whatever their case, marks and spelling of numbers. Pure.
 
+In scripts without spaces a term is found wherever its signs follow each other, however the recogniser cut the words.
+
 A word that the text stage has replaced is found by its new text and by the recognised one.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +14,8 @@ from typing import Any
 from pipeline.audio import seconds
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Segment, Word, join_words
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")  # scripts without spaces
 
 MAX_HITS = 1000
 """The most hits of one term. A hundred terms may each fit every word of hours of speech."""
@@ -42,7 +47,7 @@ class _Channel:
 
     def hits(self, term: str) -> Iterator[dict[str, Any]]:
         """Yield the places of *term*, which do not overlap."""
-        wanted = [unit.text for unit in units_of([Word(part, 0, 0, 1.0) for part in term.split()])]
+        wanted = [text for text, _ in _comparable([Word(part, 0, 0, 1.0) for part in term.split()])]
         reached = 0
         for start, stop in sorted({place for row in self._rows for place in row.places(wanted)}):
             if start >= reached:
@@ -54,19 +59,26 @@ class _Row:
     """The units of words, with the places of each: a recording of many hours may have many terms."""
 
     def __init__(self, words: Sequence[Word]) -> None:
-        self._units = units_of(words)
+        self._units = list(_comparable(words))
         self._places: dict[str, list[int]] = {}
-        for place, unit in enumerate(self._units):
-            self._places.setdefault(unit.text, []).append(place)
+        for place, (text, _) in enumerate(self._units):
+            self._places.setdefault(text, []).append(place)
 
     def places(self, wanted: Sequence[str]) -> Iterator[tuple[int, int]]:
         """Yield (first word, word after the last) of each place with the units *wanted*. No places share a unit."""
         reached = 0
         for at in self._places.get(wanted[0], ()) if wanted else ():
             stop = at + len(wanted)
-            if at >= reached and [unit.text for unit in self._units[at:stop]] == wanted:
-                yield self._units[at].word, self._units[stop - 1].word + 1
+            if at >= reached and [text for text, _ in self._units[at:stop]] == wanted:
+                yield self._units[at][1], self._units[stop - 1][1] + 1
                 reached = stop
+
+
+def _comparable(words: Sequence[Word]) -> Iterator[tuple[str, int]]:
+    """Yield the units of *words*, each with the index of its word. A unit of a script without spaces gives its signs."""
+    for unit in units_of(words):
+        for text in unit.text if _UNSPACED.search(unit.text) else (unit.text,):
+            yield text, unit.word
 
 
 def _hit(words: Sequence[Word]) -> dict[str, Any]:

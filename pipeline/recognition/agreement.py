@@ -28,12 +28,10 @@ from typing import TypeVar
 
 from pipeline.audio import position
 from pipeline.recognition.merging import find_new_words, spoken_span
-from pipeline.recognition.spoken_form import is_number, plain
+from pipeline.recognition.spoken_form import is_number, may_go_on, plain
 from pipeline.words import Word
 
 T = TypeVar("T")
-
-_GOES_ON = frozenset({"and", "point", "oh", "o", "dash", "dollar", "dollars"})  # a number may go on after these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,10 +314,14 @@ def _count_before_number(words: Sequence[Word]) -> int:
     What is said next may change how the number is written: "$12" becomes "$12.99", and "5 2" becomes "526-018".
     """
     count = len(words)
-    while count and (is_number(words[count - 1].text) or normalise(words[count - 1].text) in _GOES_ON):
+    while count and (_is_number(words[count - 1]) or may_go_on(words[count - 1].text, words[count - 1].language)):
         count -= 1
-    numbers = (index for index in range(count, len(words)) if is_number(words[index].text))
+    numbers = (index for index in range(count, len(words)) if _is_number(words[index]))
     return next(numbers, len(words))
+
+
+def _is_number(word: Word) -> bool:
+    return is_number(word.text, word.language)
 
 
 def _count_leading(items: Sequence[T], holds: Callable[[T], bool]) -> int:

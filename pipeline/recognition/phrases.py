@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from pipeline.audio import RATE
+from pipeline.language_profiles import SENTENCE_ENDS
 from pipeline.recognition.engine import RecognitionResult
 from pipeline.words import Segment, Word
 
 LONG_PAUSE = round(0.8 * RATE)  # begins a new segment after any word
 SENTENCE_PAUSE = round(0.2 * RATE)  # enough after a full stop; less follows an abbreviation or a number
-SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")  # noqa: RUF001  full-width marks end sentences too
 
 
 def phrases(result: RecognitionResult) -> tuple[Segment, ...]:

@@ -3,8 +3,9 @@
 A recogniser may write the same speech in many ways: "450,000", "$450,000", "four hundred and fifty thousand dollars" or
 "4 5 0 0 0 0"; "S-M-I-T-H", "SMITH" or "S. M. I. T. H.". Here each becomes a row of units, the smallest parts that a
 recogniser may write together or apart. A unit is one figure of a number, one letter of a spelled word, or one word
-without case and punctuation. Only English number words become figures; in other languages they stay words. merging.py
-compares units, coverage.py asks how long they take.
+without case and punctuation. Number words become figures where the profile of the language has them, in others they
+stay words. A word that does not say its language counts as English, whose number words are hardly words of others.
+merging.py compares units, coverage.py asks how long they take.
 """
 
 import re
@@ -12,8 +13,12 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
+
+import regex
 
 from pipeline.audio import position
+from pipeline.language_profiles import ENGLISH_FORMS, SpokenForms, columns, profile_of
 from pipeline.words import Word
 
 MAX_CACHED = 4096
@@ -27,43 +32,19 @@ _FIGURE = position(0.5)  # of a figure, a currency sign or a percent sign
 _CAPITAL = position(0.4)  # of a letter that is spelled
 _DOT = position(0.35)  # of the dot in "example.com"
 
-_SIGNS = {"$": "dollar", "£": "pound", "€": "euro", "%": "percent", "&": "and", "@": "at", "+": "plus", "°": "degree"}
-_SAME = {
-    "dollars": "dollar",
-    "pounds": "pound",
-    "euros": "euro",
-    "cents": "cent",
-    "degrees": "degree",
-    "okay": "ok",
-    "mister": "mr",
-    "doctor": "dr",
-}
-_SOUNDS = {"4": "for", "2": "to", "too": "to", "8": "ate", "1": "won", "0": "oh", "o": "oh"}
-FIGURE_SOUNDS = frozenset(_SOUNDS.values())
+_SIGNS = frozenset("$£€%&@+°")  # marks that are said as words
+_ENGLISH = "en"
+FIGURE_SOUNDS = frozenset(ENGLISH_FORMS.sounds.values())
 """The sounds of figures that are words, too."""
-
-_UNSAID = frozenset({"dot"})  # "silver dot com" is also written "silver.com"
-_ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_ORDINALS = (
-    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
-    "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
-)  # fmt: skip
-_VALUES = {
-    **{word: value for value, word in enumerate(_ONES)},
-    **{word: 10 * tens for tens, word in enumerate(_TENS, start=2)},
-    **{word: value for value, word in enumerate(_ORDINALS, start=1) if word not in ("first", "second")},
-    **{f"{word[:-1]}ieth": 10 * tens for tens, word in enumerate(_TENS, start=2)},
-}
-_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 _TEN, _HUNDRED, _THOUSAND, _ANY = 10, 100, 1000, 10**15
 _TENS_VALUES = range(20, 100, 10)
 
-_PIECE = re.compile(r"[0-9]+(?:,[0-9]{3})*(?:st|nd|rd|th)?(?![a-z])|[0-9]+|[^\W\d_]+(?:['’][^\W\d_]+)*|[$£€%&@+°]")  # noqa: RUF001
+_LETTERS = r"\p{L}[\p{L}\p{M}\u200c\u200d]*"
+_PIECE = regex.compile(
+    rf"[0-9]+(?:,[0-9]{{3}})*(?:st|nd|rd|th)?(?![a-z])|[0-9]+|{_LETTERS}(?:['’]{_LETTERS})*|[$£€%&@+°]"  # noqa: RUF001
+)
+_CLASSES_OF_VOWELS = frozenset({0, 7, 9, *range(84, 133)})  # of Unicode: with nukta, virama, and what is Thai or Lao
 _CODE = 3  # letters that are spelled if they stand next to figures
 _SPELLED = re.compile(r"[A-Z]{1,6}")
 _WWW = re.compile(r"\b[Ww]{3}\b")  # said as three letters
@@ -87,7 +68,7 @@ class Unit:
     @property
     def sound(self) -> str:
         """The same for words that sound alike: "four" may be recognised as "for"."""
-        return _SOUNDS.get(self.text, self.text)
+        return ENGLISH_FORMS.sounds.get(self.text, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +81,11 @@ class _Part:
 
 def units_of(words: Sequence[Word]) -> list[Unit]:
     """Return the units of *words* in order. A word gives none if nothing in it is spoken, such as a lone dash."""
-    parts = [(part, number) for number, word in enumerate(words) for part in _parts(word.text)]
-    spelled = list(_read_numbers(parts))
+    spelled: list[tuple[_Part, int]] = []
+    for language, group in groupby(enumerate(words), key=lambda pair: pair[1].language):
+        forms = _forms(language)
+        parts = [(part, number) for number, word in group for part in _parts(word.text, language)]
+        spelled += parts if forms is None else _read_numbers(parts, forms)
     counts = [0] * len(words)
     for _, number in spelled:
         counts[number] += 1
@@ -117,8 +101,18 @@ def units_of(words: Sequence[Word]) -> list[Unit]:
 
 @lru_cache(MAX_CACHED)
 def plain(text: str) -> str:
-    """Return the letters and figures of *text*, without case and marks."""
-    return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
+    """Return the letters and figures of *text*, without case and punctuation, and without accents that stand apart.
+
+    Vowel signs stay: of Hindi or Thai they are half of the letters.
+    """
+    return "".join(
+        sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum() or _is_vowel_sign(sign)
+    )
+
+
+def _is_vowel_sign(sign: str) -> bool:
+    """Return whether *sign* is a mark that is no accent: those of Latin, Hebrew and Arabic have other classes."""
+    return unicodedata.category(sign) in {"Mn", "Mc"} and unicodedata.combining(sign) in _CLASSES_OF_VOWELS
 
 
 def longest_time(text: str) -> int:
@@ -126,38 +120,51 @@ def longest_time(text: str) -> int:
     figures = sum(sign.isdecimal() or sign in _SIGNS for sign in text)
     capitals = sum(len(found[0]) for found in (_SPELLED if text.isupper() else _WWW).finditer(text))
     dots = len(_SAID_DOT.findall(text))
-    letters = len(text) - figures - capitals - dots
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)  # each is a syllable or more
+    letters = len(text) + wide - figures - capitals - dots
     return _WORD + _LETTER * letters + _FIGURE * figures + _CAPITAL * capitals + _DOT * dots
 
 
 def usual_time(text: str) -> float:
     """Return the seconds that *text* usually takes, fitted to synthetic phrases of nine voices."""
     units = units_of([Word(word, 0, 0, 0.0) for word in text.split()])
-    return sum(0.31 if unit.is_figure else 0.16 + 0.03 * len(unit.text) for unit in units)
+    return sum(0.31 if unit.is_figure else 0.16 + 0.03 * columns(unit.text) for unit in units)
 
 
 def may_pause(text: str) -> bool:
     """Return whether people pause within the word *text*, because it has several figures or spelled letters."""
-    return sum(part.text.isdecimal() or len(part.text) == 1 for part in _parts(text)) > 1
+    return sum(part.text.isdecimal() or len(part.text) == 1 for part in _parts(text, None)) > 1
 
 
-def is_number(text: str) -> bool:
+def is_number(text: str, language: str | None = None) -> bool:
     """Return whether the word *text* is a number or a part of one, with or without a currency."""
-    texts = {part.text for part in _parts(text)}
-    known = {text for text in texts if text.isdecimal() or text in _VALUES or text in _SCALES}
-    return bool(known) and texts - known <= set(_SIGNS.values())
+    forms = _forms(language)
+    texts = {part.text for part in _parts(text, language)}
+    known = {text for text in texts if text.isdecimal() or (forms and (text in forms.values or text in forms.scales))}
+    return bool(known) and texts - known <= (_SIGNS if forms is None else set(forms.signs.values()))
+
+
+def may_go_on(text: str, language: str | None = None) -> bool:
+    """Return whether a number may go on after the word *text*, as after "point"."""
+    forms = _forms(language)
+    return forms is not None and plain(text) in forms.goes_on
+
+
+def _forms(language: str | None) -> SpokenForms | None:
+    return profile_of(language or _ENGLISH).forms
 
 
 @lru_cache(MAX_CACHED)
-def _parts(text: str) -> tuple[_Part, ...]:
+def _parts(text: str, language: str | None) -> tuple[_Part, ...]:
     """Return the figures, spelled letters, signs and words in the text of one word."""
-    folded = unicodedata.normalize("NFKC", text)
+    forms = _forms(language)
+    folded = _with_plain_figures(unicodedata.normalize("NFKC", text))
     same = len(folded) == len(text)
     parts: list[_Part] = []
     for found in _PIECE.finditer(folded):
         piece, upto = found[0], found.end() if same else None
         if piece in _SIGNS:
-            parts.append(_Part(_SIGNS[piece], upto))
+            parts.append(_Part(piece if forms is None else forms.signs[piece], upto))
         elif piece[0].isdecimal():
             figures = [at for at, sign in enumerate(piece) if sign.isdecimal()]
             ends = [found.start() + at + 1 for at in figures]
@@ -167,9 +174,16 @@ def _parts(text: str) -> tuple[_Part, ...]:
             parts.append(_Part(piece[-1].casefold(), upto))
         else:
             word = plain(piece)
-            if word not in _UNSAID:
-                parts.append(_Part(_SAME.get(word, word), upto))
+            if forms is None or word not in forms.unsaid:
+                parts.append(_Part(word if forms is None else forms.same.get(word, word), upto))
     return tuple(parts)
+
+
+def _with_plain_figures(text: str) -> str:
+    """Return *text* with the figures of any script, such as Arabic ones, as 0 to 9."""
+    if text.isascii():
+        return text
+    return "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text)
 
 
 def _is_glued(text: str, piece: tuple[int, int]) -> bool:
@@ -179,22 +193,22 @@ def _is_glued(text: str, piece: tuple[int, int]) -> bool:
     return end - start <= _CODE and any(sign.isdecimal() for sign in around)
 
 
-def _read_numbers(parts: Sequence[tuple[_Part, int]]) -> Iterator[tuple[_Part, int]]:
+def _read_numbers(parts: Sequence[tuple[_Part, int]], forms: SpokenForms) -> Iterator[tuple[_Part, int]]:
     """Yield the parts with number words as figures, each with the index of its word."""
     at = 0
     while at < len(parts):
-        value, after = _zeros(parts, at), at + 1
+        value, after = _zeros(parts, at, forms), at + 1
         if value is None:
-            value, after = _number(parts, at)
+            value, after = _number(parts, at, forms)
         if value is None:
             yield parts[at]
             at += 1
             continue
-        yield from _spread_figures(value, parts[at:after])
+        yield from _spread_figures(value, parts[at:after], forms)
         at = after
 
 
-def _spread_figures(value: str, parts: Sequence[tuple[_Part, int]]) -> Iterator[tuple[_Part, int]]:
+def _spread_figures(value: str, parts: Sequence[tuple[_Part, int]], forms: SpokenForms) -> Iterator[tuple[_Part, int]]:
     """Yield the figures of *value*, each with the index of the word that says it.
 
     "Eighty" says 8 and 0, but only 8 before "four". "Hundred" says the zeros that no word after it replaces. So a word
@@ -203,58 +217,58 @@ def _spread_figures(value: str, parts: Sequence[tuple[_Part, int]]) -> Iterator[
     scale = unit = 1
     starts = [(0, parts[0][1])]
     for part, number in reversed(parts):
-        size = _SCALES.get(part.text)
+        size = forms.scales.get(part.text)
         if size is not None:
-            unit = size * scale if part.text == "hundred" else size
-            scale = scale if part.text == "hundred" else size
+            unit = size * scale if size == _HUNDRED else size
+            scale = scale if size == _HUNDRED else size
             starts.insert(1, (len(value) - len(str(unit)) + 1, number))
-        elif part.text in _VALUES:
-            starts.insert(1, (len(value) - len(str(_VALUES[part.text] * unit)), number))
+        elif part.text in forms.values:
+            starts.insert(1, (len(value) - len(str(forms.values[part.text] * unit)), number))
     for place, figure in enumerate(value):
         yield _Part(figure, None), next(number for start, number in reversed(starts) if start <= place)
 
 
-def _zeros(parts: Sequence[tuple[_Part, int]], at: int) -> str | None:
+def _zeros(parts: Sequence[tuple[_Part, int]], at: int, forms: SpokenForms) -> str | None:
     """Return the zeros of a scale after figures, as in "8 million"; None for anything else."""
-    scale = _SCALES.get(parts[at][0].text)
+    scale = forms.scales.get(parts[at][0].text)
     return str(scale)[1:] if scale and at and parts[at - 1][0].text.isdecimal() else None
 
 
-def _number(parts: Sequence[tuple[_Part, int]], at: int) -> tuple[str | None, int]:
+def _number(parts: Sequence[tuple[_Part, int]], at: int, forms: SpokenForms) -> tuple[str | None, int]:
     """Return the figures of the number in words that begins at *at*, and where it ends; None if none begins there."""
     text = parts[at][0].text
     before = at and parts[at - 1][0].text
-    if text in ("oh", "o") and at + 1 < len(parts) and _is_figure(parts[at + 1][0].text):
+    if text in forms.zeros and at + 1 < len(parts) and _is_figure(parts[at + 1][0].text, forms):
         return "0", at + 1
-    if text in ("oh", "o") and before and _is_figure(before):
+    if text in forms.zeros and before and _is_figure(before, forms):
         return "0", at + 1
-    if text not in _VALUES:
+    if text not in forms.values:
         return None, at
     total = group = 0
     room, last_scale = _ANY, _ANY  # what comes next must be below these
     here = at
     while here < len(parts):
         text = parts[here][0].text
-        value, scale = _VALUES.get(text), _SCALES.get(text, _ANY)
+        value, scale = forms.values.get(text), forms.scales.get(text, _ANY)
         if value is not None and (here == at or 0 < value < room):
             group += value
             room = _TEN if value in _TENS_VALUES else 0
-        elif text == "hundred" and 0 < group < _HUNDRED:
+        elif scale == _HUNDRED and 0 < group < _HUNDRED:
             group, room = group * _HUNDRED, _HUNDRED
-        elif text != "hundred" and group > 0 and scale < last_scale:
+        elif scale != _HUNDRED and group > 0 and scale < last_scale:
             last_scale = scale
             total, group, room = total + group * scale, 0, _THOUSAND
-        elif not (text == "and" and _goes_on(parts, here)):
+        elif not (text in forms.within and _goes_on(parts, here, forms)):
             break
         here += 1
     return str(total + group), here
 
 
-def _goes_on(parts: Sequence[tuple[_Part, int]], at: int) -> bool:
+def _goes_on(parts: Sequence[tuple[_Part, int]], at: int, forms: SpokenForms) -> bool:
     """Return whether the word "and" at this place is within a number, as in "a hundred and five"."""
     after = parts[at + 1][0].text if at + 1 < len(parts) else ""
-    return parts[at - 1][0].text in _SCALES and after in _VALUES
+    return parts[at - 1][0].text in forms.scales and after in forms.values
 
 
-def _is_figure(text: str) -> bool:
-    return text.isdecimal() or _VALUES.get(text, _TEN) < _TEN
+def _is_figure(text: str, forms: SpokenForms) -> bool:
+    return text.isdecimal() or forms.values.get(text, _TEN) < _TEN

@@ -28,14 +28,21 @@ class TextOptions:
     replace: tuple[str, ...] = ()  # "recognised:wanted"; the first is compared without case and punctuation
     sounds_like: tuple[str, ...] = ()  # names that replace words that sound like them
     phone_region: str | None = None  # whose telephone numbers are said, as "US"; None: the operator's
+    script: str | None = None  # of what is written in Chinese: "Hans", "Hant"; None: as the model writes it
     paragraphs: bool = False  # in documents
     search: tuple[str, ...] = ()  # terms to find in documents
-    script: str | None = None  # of Chinese text: Hans or Hant; None: as it is recognised
 
     @property
     def changes_words(self) -> bool:
         """Whether words are changed, and not only documents."""
-        return bool(self.numerals or self.redact or self.profanity_filter or self.replace or self.sounds_like)
+        return bool(
+            self.numerals
+            or self.redact
+            or self.profanity_filter
+            or self.replace
+            or self.sounds_like
+            or self.script is not None
+        )
 
 
 NO_CHANGES = TextOptions()

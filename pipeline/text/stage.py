@@ -1,4 +1,4 @@
-"""Rewrites the final words before any reader sees them: redaction, numerals, replacements, names, profanity. Pure.
+"""Rewrites the final words before any reader sees them: redaction, script, numerals, phrases, names, profanity. Pure.
 
 Theory. A word must not be shown before its form is known, because a shown word never changes. "four one one one" may be
 the beginning of a card number, so its words are held until the number is complete. A word is released when
@@ -24,6 +24,7 @@ from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
+from pipeline.text.scripts import CHINESE, ScriptWriter
 from pipeline.text.sounds import NameSpeller
 from pipeline.text.wording import Replacer, swear_words, without_profanity
 from pipeline.words import Word
@@ -75,6 +76,7 @@ class TextStage:
         self._pause = (times if "pci" in options.redact else 1) * PAUSE  # the groups of a card may be far apart
         self._most_words, self._longest = times * MAX_HELD_WORDS, times * MAX_HELD
         self._replacer = Replacer(options.replace)
+        self._script = None if options.script is None else ScriptWriter(options.script)
         self._held: list[Placed] = []
         self._before: deque[str] = deque(maxlen=NEAR)
         self._last = ""  # the last word that was shown
@@ -200,12 +202,22 @@ class TextStage:
 
     def preview(self, words: Sequence[Word]) -> list[Word]:
         """Return the held words and *words*, none of them decided, in the form for readers, up to a possible secret."""
-        shown = [*self._words, *words]
+        shown = self._in_script([*self._words, *words])
         if self._redactor.kinds:
             others = {word.language for word in words} - {None, self._language}
             redactors = [self._redactor, *map(self._redactor_for, others)]
             shown = shown[: min(redactor.secret_from(shown) for redactor in redactors)]
         return self._rewrite(shown)
+
+    def _script_of(self, words: Sequence[Word]) -> ScriptWriter | None:
+        """Return what writes *words* in the script that was asked for; None if they are not Chinese."""
+        language = (words[-1].language if words else None) or self._language
+        return self._script if language in CHINESE else None
+
+    def _in_script(self, words: list[Word], following: Sequence[Word] = ()) -> list[Word]:
+        """Return *words* in the script that was asked for. The words *following* complete their last phrase."""
+        script = self._script_of(words)
+        return words if script is None else script.apply([*words, *following])[: len(words)]
 
     @property
     def _words(self) -> list[Word]:
@@ -221,6 +233,7 @@ class TextStage:
             self._redactor.open_from(words, patient=patient),
             self._replacer.open_from(words),
             self._speller.open_from(words),
+            len(words) if (script := self._script_of(words)) is None else script.open_from(words),
         )
         numbers = self._number_reader
         runs = list(numbers.runs(words, numbers.has_figure)) if self._options.numerals else []
@@ -265,7 +278,9 @@ class TextStage:
     ) -> list[Placed]:
         """Return the first *count* held words in their final form, and hold them no longer."""
         some, self._held = self._held[:count], self._held[count:]
-        words = [word for word, _ in some]
+        words = self._in_script([word for word, _ in some], [word for word, _ in self._held])
+        if self._script is not None:
+            self._script.note([word for word, _ in some])
         segments: dict[int, int] = {}
         for word, segment in some:
             segments.setdefault(word.start, segment)

@@ -127,8 +127,8 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
     Member(
         "max_columns",
         from_text(whole_in(bounds.MAX_COLUMNS)),
-        USUAL_SHAPE.max_columns,
-        "Subtitles: the width of a line; full-width characters count two",
+        None,
+        "Subtitles: the width of a line; full-width characters count two. Left out: that of the language",
     ),
     Member("max_lines", from_text(whole_in(bounds.MAX_LINES)), USUAL_SHAPE.max_lines, "Subtitles: lines of a cue"),
     Member(
@@ -140,8 +140,8 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
     Member(
         "columns_per_second",
         from_text(number_in(*bounds.COLUMNS_PER_SECOND)),
-        USUAL_SHAPE.columns_per_second,
-        "Subtitles: the reading speed; cues stay on in silence to reach it",
+        None,
+        "Subtitles: the reading speed; cues stay on in silence to reach it. Left out: that of the language",
     ),
 )
 """One for each field of SubtitleShape."""

@@ -138,7 +138,8 @@ def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[
     elif log is not None:
         labelled = [(one.label, one) for one in labelled_words(log)]
         said = [word_turn(label, one.word, one.channel) for label, one in labelled if label is not None]
-    return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said)
+    language = next((chunk.language for chunk in chunks if chunk.language is not None), None)
+    return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said, language=language)
 
 
 def _vtt(request: Request, body: bytes) -> Response:

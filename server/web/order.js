@@ -4,7 +4,7 @@ import { find } from "./dom.js";
 
 for (const place of document.querySelectorAll(".order")) place.append(find("#order-options").content.cloneNode(true));
 
-/** Return the request members for the fields in *place*, without the empty ones. */
+/** Return the request members for the fields in *place*, without the empty ones. Several languages are those to find. */
 export function orderFrom(place) {
   const lines = [...place.querySelectorAll("textarea")].map(({ name, value }) => [name, listOf(value)]);
   const boxes = [...place.querySelectorAll("input:checked")];
@@ -13,6 +13,8 @@ export function orderFrom(place) {
     boxes.filter((box) => box.name === name).map(({ value }) => value).join(","),
   ]);
   const written = [...place.querySelectorAll("input:not([type=checkbox])")].map(({ name, value }) => [name, value.trim()]);
+  const several = written.find(([name, value]) => name === "language" && /[\s,]/.test(value));
+  if (several) several.splice(0, 2, "languages", several[1].split(/[\s,]+/).filter(Boolean).join(","));
   const selected = [...place.querySelectorAll("select[name]")].map(({ name, value }) => [name, value]);
   return Object.fromEntries([...written, ...checked, ...lines, ...selected].filter(([, value]) => value));
 }

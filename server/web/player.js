@@ -3,6 +3,7 @@
 import { find, make } from "./dom.js";
 import { clock } from "./format.js";
 import { Voices, named } from "./voices.js";
+import { written } from "./words.js";
 
 export class Player {
   #frame;
@@ -36,10 +37,12 @@ export class Player {
   }
 
   /** *transcript* is the JSON output, *captions* the VTT file. There is no audio before play(). */
-  show({ text, words = [], segments = [] }, captions) {
+  show({ text, words = [], segments = [], language = null }, captions) {
     this.clear();
     this.#captions = captions;
-    this.#text.replaceChildren(...paragraphs(text, words, segments));
+    this.#text.replaceChildren(...paragraphs(text, words, segments, language));
+    const several = new Set(segments.map((segment) => segment.language ?? language)).size > 1;
+    this.#text.classList.toggle("several", several);
     this.#words = [...this.#text.querySelectorAll(".word")];
     this.#timed = this.#words.map((element) => ({
       start: Number(element.dataset.start), end: Number(element.dataset.end), element,
@@ -143,8 +146,8 @@ export class Player {
 }
 
 /** Make a paragraph for each segment, with its start time, its speaker where that is known, and its words. */
-function paragraphs(text, words, segments) {
-  if (!segments.length) return [make("p", {}, text || "No speech was heard.")];
+function paragraphs(text, words, segments, language) {
+  if (!segments.length) return [make("p", { dir: "auto", lang: text ? language : null }, text || "No speech was heard.")];
   const spoken = new Map(); // by voice, because people may speak at the same time
   for (const word of words) {
     if (!spoken.has(voiceOf(word))) spoken.set(voiceOf(word), []);
@@ -160,7 +163,7 @@ function paragraphs(text, words, segments) {
     let at = begun;
     while (at < own.length && own[at].start < ends[index]) at += 1;
     reached.set(voice, at);
-    return paragraph(segment, voices, at > begun ? spelled(own.slice(begun, at), segment.text) : [segment.text]);
+    return paragraph({ language, ...segment }, voices, at > begun ? spelled(own.slice(begun, at), segment.text) : [segment.text]);
   });
 }
 
@@ -180,10 +183,10 @@ function endsOf(segments) {
 /** Return what screen readers say of the button that plays what *speaker*, if that is known, says at *start*. */
 export const playFrom = (start, speaker) => `Play from ${clock(start)}${speaker ? `, ${speaker}` : ""}`;
 
-function paragraph({ start, speaker }, voices, content) {
+function paragraph({ start, speaker, language }, voices, content) {
   const time = { type: "button", class: "time", "data-start": start, "aria-label": playFrom(start, speaker) };
   const name = speaker && named(speaker);
-  return make("p", voices.mark(speaker), make("button", time, clock(start), name && " ", name), make("span", {}, content));
+  return make("p", voices.mark(speaker), make("button", time, clock(start), name && " ", name), make("span", written(language), content));
 }
 
 /** Make elements of *words*, with the spaces that *text* has between them: not every script has spaces. */

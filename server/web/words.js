@@ -4,6 +4,7 @@ import { make } from "./dom.js";
 import { Voices, named } from "./voices.js";
 
 const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
+const LANGUAGE_NAMES = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
 const LOGGED = 20; // closed segments that stay in the live region
 
 export class LiveText {
@@ -12,6 +13,7 @@ export class LiveText {
   #speech = new Map(); // by channel; undefined where all are heard together
   #words = new Map(); // by index, because who says them may be revised
   #voices = new Voices();
+  #languages = new Set(); // named beside the paragraphs once there are two
 
   /** *box* shows the words and scrolls with them; *log*, a live region, gets whole segments for screen readers. */
   constructor(box, log = null) {
@@ -24,6 +26,8 @@ export class LiveText {
     this.#box.replaceChildren();
     this.#log?.replaceChildren();
     this.#voices = new Voices();
+    this.#languages.clear();
+    this.#box.classList.remove("several");
     this.newStream();
   }
 
@@ -43,16 +47,17 @@ export class LiveText {
   }
 
   /** Return the speech that an event is of. */
-  #of({ channel, speaker }) {
+  #of({ channel, speaker, language }) {
+    if (language) this.#box.classList.toggle("several", this.#languages.add(language).size > 1);
     if (!this.#speech.has(channel)) this.#speech.set(channel, new Speech(this.#box, this.#voices, speaker));
     return this.#speech.get(channel);
   }
 
   #segment(event) {
-    const { text, speaker } = event;
+    const { text, speaker, language } = event;
     this.#of(event).show("");
     if (this.#log === null || !text) return;
-    this.#log.append(make("p", {}, speaker ? `${speaker}: ${text}` : text));
+    this.#log.append(make("p", written(language), speaker && [make("bdi", {}, speaker), ": "], text));
     if (this.#log.children.length > LOGGED) this.#log.firstElementChild.remove();
   }
 
@@ -78,12 +83,13 @@ export class LiveText {
   }
 }
 
-/** What is said on one channel, or on all together. It has paragraphs of its own, of one speaker each. */
+/** What is said on one channel, or on all together. It has paragraphs of its own, of one speaker and language each. */
 class Speech {
   #box;
   #voices;
   #speaker; // of the newest words
-  #paragraphs = []; // {element, words}; without words yet also {speaker, paused}: a pause was before it
+  #language; // of the newest words; undefined where the session has one
+  #paragraphs = []; // {element, words}; without words yet also {speaker, language, paused}
   #partial = make("span", { class: "partial" });
   #endedAt = 0; // the end of the last word, in seconds
   #gap = " "; // between words; not every script has one
@@ -95,12 +101,13 @@ class Speech {
   }
 
   /** Show a final word. Returns what arrange() needs to know of it. */
-  word({ word, start, end, spaced = true, speaker }) {
+  word({ word, start, end, spaced = true, speaker, language }) {
     this.#speaker = speaker;
+    this.#language = language;
     const paragraph = this.#paragraphAt(start);
     const first = !paragraph.words.length;
     const element = make("span", { class: "final" }, (spaced && !first ? " " : "") + word);
-    const said = { element, text: word, spaced, speaker, paused: first && paragraph.paused };
+    const said = { element, text: word, spaced, speaker, language, paused: first && paragraph.paused };
     this.#partial.before(element);
     paragraph.words.push(said);
     this.#endedAt = end;
@@ -109,7 +116,8 @@ class Speech {
     return said;
   }
 
-  partially({ text, start }) {
+  partially({ text, start, language = this.#language }) {
+    this.#language = language;
     if (text) this.#paragraphAt(start);
     this.show(text);
   }
@@ -134,7 +142,7 @@ class Speech {
     this.#paragraphs.splice(from, old.length, ...fresh);
     const last = this.#paragraphs.at(-1);
     last?.element.append(this.#partial);
-    if (last?.words.length) this.#speaker = last.words[0].speaker;
+    if (last?.words.length) ({ speaker: this.#speaker, language: this.#language } = last.words[0]);
   }
 
   #remade(words) {
@@ -142,11 +150,13 @@ class Speech {
       element.textContent = (spaced && at ? " " : "") + text;
       element.classList.add("moved");
     });
-    return { element: this.#element(words[0].speaker, words.map(({ element }) => element)), words };
+    return { element: this.#element(words[0], words.map(({ element }) => element)), words };
   }
 
-  #element(speaker, content) {
-    return make("p", this.#voices.mark(speaker), speaker && make("span", {}, named(speaker), ": "), content);
+  /** Make a paragraph. Its direction is that of its text: browsers leave out the name in a bdi. */
+  #element({ speaker, language }, content) {
+    const name = speaker && [make("bdi", {}, named(speaker)), ": "];
+    return make("p", { ...this.#voices.mark(speaker), ...written(language) }, name, content);
   }
 
   /** Return the paragraph of a word that starts at *start*. The partial is at its end. */
@@ -154,23 +164,31 @@ class Speech {
     const last = this.#paragraphs.at(-1);
     const begun = last && last.words.length > 0;
     const paused = begun ? start - this.#endedAt > PARAGRAPH_S : Boolean(last?.paused);
-    const speaker = begun ? last.words[0].speaker : last?.speaker;
-    if (last && speaker === this.#speaker && !(begun && paused)) return last;
+    const { speaker, language } = (begun ? last.words[0] : last) ?? {};
+    const continues = speaker === this.#speaker && language === this.#language;
+    if (last && continues && !(begun && paused)) return last;
     if (last && !begun) this.#paragraphs.pop().element.remove();
-    const element = this.#element(this.#speaker, [this.#partial]);
-    const made = { element, words: [], speaker: this.#speaker, paused };
+    const now = { speaker: this.#speaker, language: this.#language };
+    const element = this.#element(now, [this.#partial]);
+    const made = { element, words: [], ...now, paused };
     this.#paragraphs.push(made);
     this.#box.append(element);
     return made;
   }
 }
 
-/** Cut words that are still shown where the speaker changes and where a pause was. */
+/** Return the attributes of text in *language*: its name is shown beside it where there are several. */
+export function written(language) {
+  return { dir: "auto", lang: language, "data-language": language && LANGUAGE_NAMES.of(language) };
+}
+
+/** Cut words that are still shown where the speaker or the language changes and where a pause was. */
 function runs(words) {
   const found = [];
   for (const word of words.filter(({ element }) => element.isConnected)) {
     const last = found.at(-1);
-    if (last && last[0].speaker === word.speaker && !word.paused) last.push(word);
+    const continues = last && last[0].speaker === word.speaker && last[0].language === word.language;
+    if (continues && !word.paused) last.push(word);
     else found.push([word]);
   }
   return found;

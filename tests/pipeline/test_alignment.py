@@ -1,14 +1,19 @@
 """Tests of alignment.py: words with punctuation, in all scripts, with times that never leave the window."""
 
+from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
+from faster_whisper.tokenizer import Tokenizer as FasterWhisperTokenizer
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.engines.alignment import ENCODER_FRAME, TextPiece, words_of
+from pipeline.language_profiles import UNSPACED, continues_grapheme
+from pipeline.recognition.engines.alignment import BROKEN, ENCODER_FRAME, TextPiece, with_whole_characters, words_of
 from pipeline.words import Word, join_words
 
 
@@ -136,3 +141,84 @@ def test_words_are_in_order_inside_the_window_and_no_letter_is_lost(
     assert all(word.text == word.text.strip() != "" for word in words)
     letters = [sign for sign in "".join(pieces) if sign.isalnum()]
     assert [sign for sign in "".join(word.text for word in words) if sign.isalnum()] == letters
+
+
+# Characters that span tokens
+
+WHISPER = Tokenizer.from_file(str(Path(__file__).parents[1] / "speech" / "tiny-whisper" / "tokenizer.json"))
+WRITTEN = {
+    "zh": "今天𠮷野家很好。",
+    "ja": "こんにちは、太郎です。",
+    "th": "สวัสดีครับ น้ำ",
+    "my": "မင်္ဂလာပါ",
+    "km": "សួស្តី",
+    "hi": " नमस्ते दुनिया",
+    "ar": " مرحبا بكم",
+    "ko": " 안녕하세요 여러분",
+    "fr": " Aujourd'hui l’été, qu'il dit",  # noqa: RUF001  an apostrophe as people write it
+    "it": " Nell'acqua c'è dell'olio",
+    "en": " don't \U0001f468\u200d\U0001f469\u200d\U0001f467 rock",
+}
+
+
+def words_of_tokens(tokens: Sequence[int], language: str) -> tuple[Word, ...]:
+    """Return words as the engine makes them of these tokens, a tenth of a second each."""
+    kept = with_whole_characters(tuple(tokens), WHISPER.decode)
+    split = FasterWhisperTokenizer(WHISPER, multilingual=True, task="transcribe", language=language)
+    pieces, parts = (split.split_tokens_on_unicode if language in UNSPACED else split.split_tokens_on_spaces)(
+        list(kept)
+    )
+    return words_of(
+        [TextPiece(text, len(part)) for text, part in zip(pieces, parts, strict=True)],
+        [(token, 5 * token) for token in range(len(kept) + 1)],
+        [0.9] * len(kept),
+        sound((len(kept) / 10 + 1, 0.1)),
+        start=0,
+        language=language,
+        final=False,
+    )
+
+
+def test_characters_span_tokens_in_what_is_tested_here() -> None:
+    assert all(
+        any(BROKEN in WHISPER.decode([token]) for token in WHISPER.encode(text, add_special_tokens=False).ids)
+        for language, text in WRITTEN.items()
+        if language != "it"
+    )
+
+
+@pytest.mark.parametrize("language", WRITTEN)
+def test_an_answer_cut_off_anywhere_has_only_whole_characters(language: str) -> None:
+    text = WRITTEN[language]
+    tokens = WHISPER.encode(text, add_special_tokens=False).ids
+    for count in range(len(tokens) + 1):
+        shown = join_words(words_of_tokens(tokens[:count], language))
+        assert "\ufffd" not in shown
+        assert text.strip().replace(" ", "").startswith(shown.replace(" ", ""))
+    assert join_words(words_of_tokens(tokens, language)) == text.strip()
+
+
+def test_bytes_that_never_become_a_character_are_left_out() -> None:
+    [token, *_] = WHISPER.encode("今", add_special_tokens=False).ids
+    tokens = [
+        *WHISPER.encode("天", add_special_tokens=False).ids,
+        token,
+        *WHISPER.encode("好", add_special_tokens=False).ids,
+    ]
+    assert texts(words_of_tokens(tokens, "zh")) == ["天", "好"]
+
+
+@pytest.mark.parametrize(
+    ("language", "written"),
+    [("fr", ["Aujourd'hui", "l’été,", "qu'il", "dit"]), ("it", ["Nell'acqua", "c'è", "dell'olio"])],  # noqa: RUF001
+)
+def test_elided_words_are_one_as_they_are_written_with_one_time(language: str, written: list[str]) -> None:
+    words = words_of_tokens(WHISPER.encode(WRITTEN[language], add_special_tokens=False).ids, language)
+    assert texts(words) == written
+    assert all(before.end <= after.start for before, after in pairwise(words))
+
+
+@pytest.mark.parametrize("language", ["th", "my", "hi", "km"])
+def test_no_word_begins_in_the_middle_of_a_grapheme(language: str) -> None:
+    words = words_of_tokens(WHISPER.encode(WRITTEN[language], add_special_tokens=False).ids, language)
+    assert not any(continues_grapheme(a.text, b.text) for a, b in pairwise(words) if not b.spaced)

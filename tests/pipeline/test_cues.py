@@ -13,9 +13,11 @@ from pipeline.documents.cues import (
     USUAL_SHAPE,
     Cue,
     SubtitleShape,
-    columns,
     cues,
+    end_before_next,
+    milliseconds,
 )
+from pipeline.language_profiles import columns, graphemes, profile_of
 from pipeline.words import Word
 from server.model import bounds
 
@@ -76,7 +78,7 @@ SHAPES = st.just(USUAL_SHAPE) | st.builds(
 def test_every_cue_fits_the_screen_and_the_clock(words, shape):
     for cue in cues([words], 3600 * RATE, shape):
         assert 1 <= len(cue.lines) <= shape.max_lines
-        assert all(0 < len(line) <= columns(line) <= shape.max_columns for line in cue.lines)
+        assert all(0 < columns(line) <= shape.of_language(None).max_columns for line in cue.lines)
         assert 0 < cue.end_ms - cue.start_ms <= shape.max_cue_ms
 
 
@@ -178,7 +180,7 @@ def test_scripts_without_spaces_are_joined_without_and_measured_in_columns():
     words = [Word(sign, i * 3000, i * 3000 + 3000, 0.9, spaced=False) for i, sign in enumerate(text)]
     (lines,) = written_lines(words)
     assert lines == ("今天天气很好我们一起去公园散步吧好吗、", "当然可以我先换一件衣服然后就出发。")
-    assert all(columns(line) <= USUAL_SHAPE.max_columns for line in lines)
+    assert all(columns(line) <= 42 for line in lines)
 
 
 SENTENCE = (
@@ -241,3 +243,115 @@ def test_a_further_run_of_words_changes_nothing_but_the_end_of_the_last_cue(time
     after = cues([words[:middle], words[middle:]], at * MS, shape)
     assert after[: len(before) - 1] == before[:-1]
     assert [(cue.start_ms, cue.lines) for cue in after[: len(before)]] == [(cue.start_ms, cue.lines) for cue in before]
+
+
+# By language
+
+SCRIPTS = {
+    "zh": "今天天气很好我们去公园，散步吧。当然可以！",  # noqa: RUF001
+    "ja": "きょうは、東京タワーのちかくで「ラーメン」をたべました。ちょっとまって！",  # noqa: RUF001
+    "th": "สวัสดีครับผมชื่อสมชายทำงานที่กรุงเทพเไปน้ำ",
+    "lo": "ສະບາຍດີຂ້ອຍຊື່ນ້ຳ",
+    "km": "សួស្តីខ្ញុំឈ្មោះ។",
+    "my": "မင်္ဂလာပါကျွန်တော်။",
+    "hi": "नमस्ते दुनिया क्षमा कीजिए",
+    "ko": "안녕하세요 여러분",
+    "ar": "مَرحَبًا بكم في البرنامج؟",
+    "en": "a\u0301e\u0308 \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea don't",
+}
+
+
+@st.composite
+def native_words(draw: st.DrawFn, languages: tuple[str, ...] = tuple(SCRIPTS)) -> tuple[str, list[Word]]:
+    """Make words of one language from its own signs, in the pieces in which a recogniser may give them."""
+    language = draw(st.sampled_from(languages))
+    spaced = profile_of(language).spaced
+    signs = st.sampled_from(SCRIPTS[language].replace(" ", ""))
+    texts = draw(st.lists(st.text(signs, min_size=1, max_size=8), min_size=1, max_size=60))
+    return language, [
+        Word(text, number * 4000, number * 4000 + 3900, 0.9, spaced=spaced) for number, text in enumerate(texts)
+    ]
+
+
+@settings(max_examples=200)
+@given(native_words(), SHAPES)
+def test_a_cut_never_parts_a_grapheme(spoken, shape):
+    language, words = spoken
+    found = cues([words], 3600 * RATE, shape, language=language)
+    texts_apart = [word.text for word in words] if words[0].spaced else ["".join(word.text for word in words)]
+    lines = [part for cue in found for line in cue.lines for part in line.split(" ")]
+    assert [sign for line in lines for sign in graphemes(line)] == [
+        sign for text in texts_apart for sign in graphemes(text.strip()) if not sign.isspace()
+    ]
+
+
+@settings(max_examples=100)
+@given(native_words())
+def test_without_a_word_from_the_client_lines_have_the_width_of_their_language(spoken):
+    language, words = spoken
+    for cue in cues([words], 3600 * RATE, language=language):
+        assert all(columns(line) <= profile_of(language).columns for line in cue.lines)
+    said = [Word(word.text, word.start, word.end, 0.9, spaced=word.spaced, language=language) for word in words]
+    assert cues([said], 3600 * RATE) == cues([words], 3600 * RATE, language=language)
+
+
+@settings(max_examples=100)
+@given(native_words(("zh", "ja", "th", "lo", "km", "my")))
+def test_no_space_is_put_into_a_script_without_spaces(spoken):
+    language, words = spoken
+    assert not any(" " in line for cue in cues([words], 3600 * RATE, language=language) for line in cue.lines)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.sampled_from(["か", "東京", "カナ"]), st.sampled_from(["", "", "。", "、"])), min_size=1))
+def test_no_line_begins_with_a_mark_that_belongs_to_the_line_before(said):
+    texts_said = [text for pair in said for text in pair if text]
+    words = [Word(text, n * 1600, n * 1600 + 1600, 0.9, spaced=False) for n, text in enumerate(texts_said)]
+    lines = [line for cue in cues([words], 3600 * RATE, language="ja") for line in cue.lines]
+    assert all(line[0] not in "。、" for line in lines[1:])
+
+
+@settings(max_examples=100)
+@given(st.lists(native_words(), min_size=1, max_size=4))
+def test_a_cue_has_words_of_one_language(parts):
+    words, at = [], 0
+    for language, some in parts:
+        for word in some:
+            words.append(Word(word.text, at, at + 1600, 0.9, spaced=word.spaced, language=language))
+            at += 1600
+    longest = {word.language: 0 for word in words}
+    for cue in cues([words], 3600 * RATE):
+        inside = {w.language for w in words if cue.start_ms <= milliseconds(w.start) < cue.end_ms}
+        assert len(inside) == 1
+        longest |= {language: max(longest[language], *map(columns, cue.lines)) for language in inside}
+    assert all(width <= profile_of(language).columns for language, width in longest.items())
+
+
+def test_readers_of_slow_scripts_are_shown_a_cue_for_longer():
+    word = Word("これはとても長い文章です", 0, RATE, 0.9, spaced=False)
+    (japanese,) = cues([[word]], 60 * RATE, language="ja")
+    (chinese,) = cues([[word]], 60 * RATE, language="zh")
+    assert (japanese.end_ms, chinese.end_ms) == (int(24 / 14 * 1000), int(24 / 22 * 1000))
+
+
+def test_chinese_is_cut_after_a_full_width_comma():
+    text = "昨天下午我们一起去了博物馆，看到了很多没有见过的东西，大家都非常非常高兴，晚上才回到家里。"  # noqa: RUF001
+    words = [Word(sign, i * 3200, i * 3200 + 3200, 0.9, spaced=False) for i, sign in enumerate(text)]
+    found = cues([words], 60 * RATE, language="zh")
+    assert all(cue.lines[-1][-1] in "，。" for cue in found)  # noqa: RUF001
+    assert all(columns(line) <= 32 for cue in found for line in cue.lines)
+
+
+@settings(max_examples=200)
+@given(st.lists(recognised_words(), max_size=4))
+def test_cues_of_people_who_speak_at_once_follow_each_other(people):
+    found = [cue for words in people for cue in cues([words], 3600 * RATE)]
+    shown = end_before_next(found)
+    assert sorted(cue.lines for cue in shown) == sorted(cue.lines for cue in found)
+    for cue, following in pairwise(shown):
+        assert cue.start_ms < cue.end_ms <= following.start_ms
+
+
+def test_of_two_who_speak_at_once_both_can_be_read():
+    one, other = Cue(0, 3000, ("Hello.",), "S1"), Cue(45, 2045, ("Yes.",), "S2")
+    assert [(cue.start_ms, cue.end_ms) for cue in end_before_next([one, other])] == [(0, 1000), (1000, 2045)]

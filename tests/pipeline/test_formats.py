@@ -162,8 +162,8 @@ CALL = Transcript(
 
 def test_the_speakers_of_a_call_are_named_in_every_file():
     assert srt(CALL).decode() == (
-        "1\n00:00:00,000 --> 00:00:01,500\nS1: Hello, Ann?\n\n"
-        "2\n00:00:00,750 --> 00:00:01,750\nS2: Yes.\n\n"
+        "1\n00:00:00,000 --> 00:00:00,875\nS1: Hello, Ann?\n\n"
+        "2\n00:00:00,875 --> 00:00:01,750\nS2: Yes.\n\n"
         "3\n00:00:05,000 --> 00:00:06,000\nS2: Good.\n\n"
     )
     assert "\n<v S2>Yes.\n" in vtt(CALL).decode()
@@ -182,6 +182,27 @@ def test_the_speakers_of_a_call_are_named_in_every_file():
         ("Ann?", "S1"),
         ("Good.", "S2"),
     ]
+
+
+def right_to_left(text: str, **members: object) -> Transcript:
+    words = tuple(Word(one, n * RATE, (n + 1) * RATE, 0.9) for n, one in enumerate(text.split()))
+    return replace(CALL, segments=(Segment(words, -0.2, 0.01, **members),), turns=(), language="ar")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["مرحبا بكم", "שלום לכולם", "- سلام به همه", "3 کتابیں ہیں", "IBM أعلنت عن نتائجها"])
+def test_a_cue_that_reads_from_right_to_left_does_so_after_a_latin_name_a_dash_or_a_figure(text: str) -> None:
+    named = srt(right_to_left(text, voice="Ann")).decode().splitlines()[2]
+    assert named == f"\u200fAnn: {text}"
+    plain = vtt(right_to_left(text)).decode().splitlines()[3]
+    assert plain == (text if text[0] in "مש" else f"\u200f{text}")
+    assert txt(right_to_left(text, voice="Ann")).decode() == f"\u200fAnn: {text}\n"
+
+
+@given(st.text("abc مشש-3.?", min_size=1, max_size=30).filter(lambda text: text == " ".join(text.split()) != ""))
+def test_the_letters_of_a_cue_stay_in_logical_order(text: str) -> None:
+    blocks = srt(right_to_left(text)).decode().replace("\u200f", "").strip("\n").split("\n\n")
+    lines = [line for block in blocks for line in block.split("\n")[2:]]
+    assert " ".join(lines).split() == text.split()
 
 
 @pytest.mark.parametrize("name", ["Margaret Atwood", "\u540d\u524d\u540d\u524d\u540d\u524d", "x" * 64])

@@ -148,3 +148,41 @@ def test_of_two_answers_that_are_about_as_likely_the_one_that_leaves_out_a_sente
     assert better(whole, answer(part, -0.4), 4.0).text == part, "there is no time for more"
     assert better(whole, answer(part, -0.4), 0.0).text == part, "nobody knows for how long somebody speaks"
     assert better(answer(whole.text, -0.9), answer(part, -0.2), 9.0).text == part, "it is much likelier"
+
+
+CREDITS = [
+    "Untertitel im Auftrag des ZDF für funk, 2017",
+    "Sous-titrage Société Radio-Canada",
+    "Subtítulos realizados por la comunidad de Amara.org",
+    "Субтитры сделал DimaTorzok",
+    "ご視聴ありがとうございました",
+    "字幕由 Amara.org 社群提供",
+    "Thank you for watching!",
+    "시청해주셔서 감사합니다.",
+]
+
+
+@pytest.mark.parametrize("credit", CREDITS)
+def test_credits_of_subtitles_are_refused_where_hardly_anybody_spoke(credit: str) -> None:
+    unsure = {"seconds": 5.0, "avg_logprob": -0.2, "cut_off": False}
+    assert failed_gate(credit, no_speech_prob=0.7, voiced_s=0.3, **unsure) == "credit"
+    assert failed_gate(credit, no_speech_prob=0.01, voiced_s=0.3, **unsure) == "credit"
+
+
+@pytest.mark.parametrize("credit", CREDITS)
+def test_credits_that_somebody_read_aloud_stay(credit: str) -> None:
+    assert failed_gate(credit, seconds=5.0, avg_logprob=-0.2, no_speech_prob=0.1, cut_off=False, voiced_s=2.5) is None
+
+
+def test_a_sentence_about_subtitles_is_no_credit() -> None:
+    text = "The subtitles by the second translator were late, so we asked the first one again."
+    assert failed_gate(text, seconds=5.0, avg_logprob=-0.2, no_speech_prob=0.7, cut_off=False, voiced_s=0.3) is None
+
+
+def test_a_full_width_letter_counts_two_because_it_is_a_syllable_or_a_word() -> None:
+    assert (
+        failed_gate(
+            "今天天气很好我们去公园散步吧" * 2, seconds=1.0, avg_logprob=-0.2, no_speech_prob=0.0, cut_off=False
+        )
+        == "too_fast"
+    )

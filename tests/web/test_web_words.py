@@ -127,3 +127,75 @@ def test_words_that_were_taken_off_the_page_do_not_come_back_with_a_revision(pag
         [word_event(0, "Old", "S1", 0.1), word_event(1, "new", "S1", 0.6), revision((0, 1, "S2"))],
     )
     assert left == "S2: new"
+
+
+MIXED = [
+    ("en", "Ann", "Welcome, everybody.", True),
+    ("ar", "Ann", "مرحبا بكم في البرنامج 2026.", True),
+    ("ja", "S1", "ようこそ、東京へ。", False),
+    ("en", "S1", "Thank you.", True),
+]
+LANGUAGES = """
+const { LiveText } = await import("./web/words.js");
+const box = document.querySelector("#live-text") ?? document.body.appendChild(document.createElement("div"));
+const log = document.createElement("div");
+const text = new LiveText(box, log);
+const looks = () => [...box.querySelectorAll("p")].map((one) => [
+  one.lang, getComputedStyle(one).direction, getComputedStyle(one, "::before").content.replaceAll('"', ""),
+]);
+return [...arguments[0].map((event) => { text.hear(event); return looks(); }),
+        [...log.children].map((one) => [one.lang, one.dir, one.textContent])];
+"""
+
+
+def mixed_events(rows: list[tuple[str, str, str, bool]]) -> list[dict[str, object]]:
+    """Return the events of utterances in several languages, a word at a time, with speakers."""
+    events: list[dict[str, object]] = []
+    at = 0.0
+    for language, speaker, text, spaced in rows:
+        for part in text.split() if spaced else list(text):
+            spacing = {} if spaced else {"spaced": False}
+            said = {"word": part, "start": at, "end": at + 0.3, "speaker": speaker, "language": language, **spacing}
+            events.append({"type": "word", "index": len(events), **said})
+            at += 0.3
+        events.append({"type": "segment", "text": text, "speaker": speaker, "language": language})
+    return events
+
+
+def languages_shown(page: Page, events: list[dict[str, object]]) -> list[list[list[str]]]:
+    page.open("#speak")
+    shown: list[list[list[str]]] = page.script(
+        f"return (async (...arguments) => {{ {LANGUAGES} }})(arguments[0])", events
+    )
+    return shown
+
+
+def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page: Page) -> None:
+    shown = languages_shown(page, mixed_events(MIXED))
+    assert shown[0] == [["en", "ltr", "none"]], "one language needs no name"
+    assert shown[-2] == [
+        ["en", "ltr", "English"], ["ar", "rtl", "Arabic"], ["ja", "ltr", "Japanese"], ["en", "ltr", "English"],
+    ]  # fmt: skip
+    assert shown[-1][1] == ["ar", "auto", "Ann: مرحبا بكم في البرنامج 2026."]
+
+
+def test_a_session_whose_language_is_known_names_none(page: Page) -> None:
+    shown = languages_shown(page, [{"type": "word", "index": 0, "word": "שלום", "start": 0.1, "end": 0.4}])
+    assert shown[0] == [["", "rtl", "none"]]
+
+
+def test_several_languages_in_the_field_are_those_that_may_be_found(page: Page) -> None:
+    page.open("#speak")
+    asked = page.script(
+        """return (async () => {
+          const { orderFrom } = await import("./web/order.js");
+          const place = document.querySelector("#speak-order");
+          const field = place.querySelector("[name=language]");
+          return ["ar, ja en", "de", ""].map((value) => {
+            field.value = value;
+            const { language, languages } = orderFrom(place);
+            return [language ?? null, languages ?? null];
+          });
+        })()"""
+    )
+    assert asked == [[None, "ar,ja,en"], ["de", None], [None, None]]

@@ -4,7 +4,7 @@ The attention of the decoder shows where a token *begins*. It cannot show where 
 pause belongs to no token. The loudness of the audio can: a word neither starts nor ends in silence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from unicodedata import category
@@ -13,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
+from pipeline.language_profiles import UNSPACED, continues_grapheme
 from pipeline.recognition.spoken_form import may_pause
 from pipeline.words import Word
 
 ENCODER_FRAME = 320
 """The samples of one encoder frame: 20 ms."""
 
-UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
-"""Languages written without spaces between words."""
+BROKEN = "\ufffd"
+"""What tokens decode to that hold a part of a character: a character may span several tokens."""
 
 _OPENING = frozenset("\"'“‘¿¡([{«「『（")  # noqa: RUF001  quotation marks as people write them
 _SPOKEN_MARKS = frozenset("&%@#")  # marks that are spoken as words, like the symbols of Unicode (+ = €)
+_LONGEST_CHARACTER = 8  # more tokens than a character has: each is a byte of UTF-8 at least
 _STEP = 160  # samples of one loudness value: 10 ms
 _LOUD = 0.3  # sound is what is louder than this share of the way from the quietest to the loudest value, in decibels
 _MIN_RANGE_DB = 6.0  # if they differ by less, silence cannot be told from sound
@@ -88,6 +90,13 @@ def words_of(
     )
 
 
+def with_whole_characters(tokens: tuple[int, ...], decode: Callable[[Sequence[int]], str]) -> tuple[int, ...]:
+    """Return *tokens* without those at the end that are only a part of a character, whose rest has yet to come."""
+    while tokens and decode(tokens[-_LONGEST_CHARACTER:]).endswith(BROKEN):
+        tokens = tokens[:-1]
+    return tokens
+
+
 def loud_steps(samples: Samples) -> NDArray[np.bool_]:
     """Return for each 10 ms whether there is sound, relative to the quietest and the loudest of this window."""
     steps = -(-len(samples) // _STEP)
@@ -119,12 +128,16 @@ def _join(
     spoken: list[_TimedWord] = []
     opening: str | None = None
     token = 0
+    lone_space = False  # scripts without spaces have one between clauses
     for piece in pieces:
-        text, ends = piece.text.strip(), token + piece.tokens
-        spaced = not unspaced or piece.text.startswith(" ")
-        if text and all(mark in _OPENING for mark in text) and (unspaced or piece.text.startswith(" ")):
+        text, ends = piece.text.replace(BROKEN, "").strip(), token + piece.tokens
+        after_space = piece.text.startswith(" ") or lone_space
+        lone_space = piece.text.isspace()
+        spaced = not unspaced or (after_space and bool(spoken))
+        begins = opening is not None or after_space or not spoken
+        if text and all(mark in _OPENING for mark in text) and (unspaced or after_space):
             opening = (opening or "") + text
-        elif _is_word(text) and (opening is not None or unspaced or piece.text.startswith(" ") or not spoken):
+        elif _is_word(text) and (begins or (unspaced and not continues_grapheme(spoken[-1].text, text))):
             probability = min(probabilities[token:ends])
             spoken.append(_TimedWord((opening or "") + text, spaced, frames[token], frames[ends], probability))
             opening = None

@@ -7,8 +7,10 @@ typing at six levels none got a word.
 
 import zlib
 from collections.abc import Sequence
+from unicodedata import east_asian_width
 
 from pipeline.audio import RATE
+from pipeline.language_profiles import CREDITS, comparable
 from pipeline.recognition.engines.repeats import FIGURE, LONGEST, repeated_figures, without_repeated_figures
 from pipeline.recognition.spoken_form import FASTEST, is_number, units_of
 from pipeline.words import Word
@@ -23,6 +25,8 @@ LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 toke
 HURRIED = 16.0  # letters for each second of speech: people repeated a phrase with at most 15, the model with 17 to 350
 MANY = 8  # nobody says a word or a figure so often in a row
 ECHO = 3  # units of a phrase that begins anew at the end of an answer
+CREDIT_HURRIED = 24.0  # letters for each second of speech: credits that are read aloud have fewer
+CREDIT_SHARE = 0.3  # of the text: who speaks of subtitles says more than the credit
 DOUBT = -0.4  # a mean log-probability below this is worth a second look; at -0.3 three times as many for hardly less
 
 
@@ -51,6 +55,8 @@ def failed_gate(
         return "no_words"
     if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
         return "no_speech"
+    if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < CREDIT_HURRIED * voiced_s < _letters(text)):
+        return "credit"
     once = without_repeated_figures(text)  # repeats.py finds out how many of them were said
     if (cut_off and once == text) or compression_ratio(once) > REPETITION:
         return "repetition"
@@ -112,6 +118,12 @@ def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) 
     return len(words)
 
 
+def is_credit(text: str) -> bool:
+    """Return whether *text* is hardly more than a credit of subtitles, such as "Untertitel im Auftrag des ZDF"."""
+    found = comparable(text)
+    return any(credit in found and len(credit) > CREDIT_SHARE * len(found) for credit in CREDITS)
+
+
 def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
     """Return whether the model finds it likely that nobody spoke, and its own text unlikely."""
     few = _letters(text) <= FEW_LETTERS and voiced_s < VOICE_S
@@ -120,4 +132,5 @@ def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced
 
 
 def _letters(text: str) -> int:
-    return sum(sign.isalnum() for sign in text)
+    """Return how many letters *text* has. A full-width one is a syllable or a word and counts two."""
+    return sum(1 + (east_asian_width(sign) in "WF") for sign in text if sign.isalnum())

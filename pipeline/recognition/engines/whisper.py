@@ -21,9 +21,10 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
+from pipeline.language_profiles import UNSPACED
 from pipeline.recognition.coverage import UNHEARD, missed_speech, possible_times
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.alignment import TextPiece, words_of
+from pipeline.recognition.engines.alignment import TextPiece, with_whole_characters, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
@@ -256,7 +257,8 @@ class WhisperEngine:
         place: tuple[Encoded, int],
     ) -> Hypothesis:
         sequence = result.sequences_ids[0]  # includes the given tokens with which it begins
-        tokens = self._without_echo(tuple(token for token in sequence if token < self._tokenizer.eot), request)
+        written = tuple(token for token in sequence if token < self._tokenizer.eot)
+        tokens = self._without_echo(with_whole_characters(written, self._tokenizer.decode), request)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
         avg_logprob = result.scores[0] * len(sequence) / (len(sequence) + 1)
@@ -350,7 +352,8 @@ class WhisperEngine:
     def _words(self, request: DecodeRequest, hypothesis: Hypothesis, aligned: Any) -> tuple[Word, ...]:
         text_language = _ENGLISH if hypothesis.task == TRANSLATE else hypothesis.language
         tokenizer = self._tokenizers[text_language, hypothesis.task]
-        texts, tokens = tokenizer.split_to_word_tokens([*hypothesis.tokens, tokenizer.eot])
+        split = tokenizer.split_tokens_on_unicode if text_language in UNSPACED else tokenizer.split_tokens_on_spaces
+        texts, tokens = split([*hypothesis.tokens, tokenizer.eot])
         return words_of(
             [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
             aligned.alignments,
