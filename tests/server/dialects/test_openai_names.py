@@ -47,7 +47,7 @@ def test_the_default_model_of_a_known_client_is_the_model_that_is_here(client: o
 
 
 def test_a_model_that_could_do_more_is_not_promised(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match="test is"):
+    with pytest.raises(openai.NotFoundError, match="the models are test"):
         transcribe(client, model="gpt-5-transcribe")
 
 
