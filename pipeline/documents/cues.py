@@ -48,7 +48,7 @@ CUT_AT_BREATH = 2.0
 CUT_AT_CLAUSE = 3.0
 CUT_IN_PHRASE = 10.0
 CUT_IN_WORD = 14.0  # where a script without spaces probably has none of its word ends
-CUT_FORBIDDEN = 40.0  # before a mark that no line begins with, or after one that no line ends with
+CUT_FORBIDDEN = 1000.0  # before a mark that no line begins with: only where nothing else fits
 SENTENCE_INSIDE = 8.0  # more than ONE_MORE_CUE: sentences share a cue only if one alone would be too short
 SECOND_SHORT = 4.0  # per second shorter than CALM_MS
 

@@ -75,7 +75,7 @@ class _Row:
 
 
 def _comparable(words: Sequence[Word]) -> Iterator[tuple[str, int]]:
-    """Yield the units of *words*, each with the index of its word. A unit of a script without spaces gives its signs."""
+    """Yield the units of *words*, each with the index of its word. One without spaces gives its signs."""
     for unit in units_of(words):
         for text in unit.text if _UNSPACED.search(unit.text) else (unit.text,):
             yield text, unit.word
