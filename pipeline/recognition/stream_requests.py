@@ -109,7 +109,9 @@ class RequestStarts:
     def _in_same_language(self) -> Sequence[Word]:
         """Return the last committed words, as far back as they are in the language of the request."""
         committed = self._agreement.committed
-        others = (at for at, word in enumerate(reversed(committed)) if word.language != self._language)
+        if self._language is None:
+            return committed
+        others = (at for at, word in enumerate(reversed(committed)) if word.language not in (None, self._language))
         return committed[len(committed) - next(others, len(committed)) :]
 
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
