@@ -65,6 +65,7 @@ class StreamCore:
         self._checks = TurnChecks(options.checks)
         self._level = InputLevel() if options.warn_if_quiet else None  # also None after the warning
         self._agreement = Agreement(options.agreement)
+        self._agreement.settle(options.settled)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
         self._language = options.language or options.before  # that is known to be spoken

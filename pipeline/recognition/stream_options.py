@@ -19,6 +19,7 @@ class StreamOptions:
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all
     before: str | None = None  # the language of the last turn before this stream goes on; None: nothing was said
     task: str = TRANSCRIBE  # one of TASKS of engine.py
+    settled: int = 0  # the position before which an earlier stream decided everything
     hint: str = ""  # vocabulary the user expects
     own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment

@@ -145,6 +145,7 @@ class LiveEngine:
             languages=frozenset(order.languages),
             before=past.language(channel)[0],
             task=order.task,
+            settled=max(0, settled - origin),
             hint=order.hints.common,
             own_hints=order.hints.own,
             longest=position(order.live.max_utterance_s),
@@ -204,7 +205,9 @@ class _OffsetRecogniser:
 
         result = await self.recogniser.recognise(self._place(request), tenant=tenant, newer=renew)
         fresh, _ = find_new_words(self.said, [word for word in result.words if self._is_new(word)], self.settled)
-        return replace(result, words=tuple(self._move(word) for word in fresh))
+        detected = result.detected and (result.detected[0] - self.by, result.detected[1] - self.by)
+        changed = result.changed and (result.changed[0] - self.by, result.changed[1])
+        return replace(result, words=tuple(self._move(word) for word in fresh), detected=detected, changed=changed)
 
     def _place(self, request: DecodeRequest) -> DecodeRequest:
         start, samples = request.start + self.by, request.samples
@@ -213,7 +216,9 @@ class _OffsetRecogniser:
             samples = samples.copy()
             samples[: self.settled - start] = 0
             spans = [(max(first, self.settled), last) for first, last in spans if last > self.settled]
-        return replace(request, start=start, samples=samples, voiced=tuple(spans))
+        turn = None if request.turn is None else request.turn + self.by
+        detected = request.detected and (request.detected[0] + self.by, request.detected[1] + self.by)
+        return replace(request, start=start, samples=samples, voiced=tuple(spans), turn=turn, detected=detected)
 
     def _is_new(self, word: Word) -> bool:
         """Whether the word is no repetition: most of it, or a part of a number, lies after *settled*."""

@@ -381,3 +381,11 @@ def test_the_protocol_is_checked():
         core.receive_audio(QUIET, speech=0.0)
     with pytest.raises(ValueError, match="27 s"):
         StreamOptions(longest=position(25), turns=TurnOptions(endpointing=position(5)))
+
+
+def test_no_word_begins_where_an_earlier_stream_decided_everything():
+    words = talk(20)
+    settled = words[6].start + 1
+    run = stream(voice(words, position(10)), perfect(words), options=StreamOptions(settled=settled))
+    assert [word.text for word in run.committed] == [word.text for word in words[6:]]
+    assert min(word.start for word in run.committed) >= settled
