@@ -48,7 +48,6 @@ CUT_AT_BREATH = 2.0
 CUT_AT_CLAUSE = 3.0
 CUT_IN_PHRASE = 10.0
 CUT_IN_WORD = 14.0  # where a script without spaces probably has none of its word ends
-CUT_FORBIDDEN = 1000.0  # before a mark that no line begins with: only where nothing else fits
 SENTENCE_INSIDE = 8.0  # more than ONE_MORE_CUE: sentences share a cue only if one alone would be too short
 SECOND_SHORT = 4.0  # per second shorter than CALM_MS
 
@@ -191,16 +190,21 @@ def end_before_next(found: Sequence[Cue]) -> list[Cue]:
 
 
 def _whole_graphemes(run: Sequence[Word]) -> list[Word]:
-    """Return *run*, in which a word that continues the last grapheme of the one before it is joined to that."""
+    """Return *run*, in which words are joined that share a grapheme, or whose marks no line may begin or end with."""
     whole: list[Word] = []
     for word in run:
         before = whole[-1] if whole else word
         joins = not word.spaced and before.language == word.language
-        if whole and joins and continues_grapheme(before.text, word.text):
+        if whole and joins and _belong_together(before.text, word.text):
             whole[-1] = replace(before, text=before.text + word.text, end=max(before.end, word.end))
         else:
             whole.append(word)
     return whole
+
+
+def _belong_together(before: str, after: str) -> bool:
+    marked = _NOT_FIRST.match(after) or _NOT_LAST.match(before[-1])
+    return marked is not None or continues_grapheme(before, after)
 
 
 def _pieces_of(words: Sequence[Word], screen: Screen, language: str | None) -> Iterator[_Piece]:
@@ -258,8 +262,6 @@ def _count_before_cut(part: Sequence[str], following: str) -> int:
 def _cost_of_cut(word: Word, following: Word | None, profile: LanguageProfile) -> float:
     if following is None:
         return CUT_AT_SENTENCE
-    if not following.spaced and (_NOT_FIRST.match(following.text) or _NOT_LAST.match(word.text[-1])):
-        return CUT_FORBIDDEN
     if _ends_sentence(word.text, following.text, profile.titles):
         return CUT_AT_SENTENCE
     if milliseconds(following.start) - milliseconds(word.end) >= BREATH_MS:

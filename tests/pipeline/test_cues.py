@@ -322,7 +322,7 @@ def test_a_cue_has_words_of_one_language(parts):
     longest = {word.language: 0 for word in words}
     for cue in cues([words], 3600 * RATE):
         inside = {w.language for w in words if cue.start_ms <= milliseconds(w.start) < cue.end_ms}
-        assert len(inside) == 1
+        assert len(inside) <= 1  # none where a word is cut over two cues
         longest |= {language: max(longest[language], *map(columns, cue.lines)) for language in inside}
     assert all(width <= profile_of(language).columns for language, width in longest.items())
 
