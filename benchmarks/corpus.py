@@ -27,7 +27,7 @@ import numpy as np
 import soundfile
 
 from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
-from benchmarks.choices import bundled_model
+from benchmarks.choices import BUNDLED, bundled_model
 from benchmarks.file_scores import RecognitionResult
 from benchmarks.intervals import interval
 from benchmarks.latency import Bench, final_words, place_words
@@ -41,7 +41,6 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.engines.models import BUNDLED
 from pipeline.timed_events import TimedEvent
 from pipeline.words import join_words
 

@@ -22,13 +22,12 @@ from scipy.optimize import linear_sum_assignment
 from simpleder import DER
 
 from benchmarks.accuracy import by_us, from_files
-from benchmarks.choices import bundled_model
+from benchmarks.choices import BUNDLED, bundled_model
 from benchmarks.measure import write
 from benchmarks.talks import DEVELOPMENT, HELD_APART, Talk, conversations, meetings, monologues
 from benchmarks.tracks import SPEECH, Track
 from pipeline.attribution import SpeakerTimes
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.engines.models import BUNDLED
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions

@@ -63,7 +63,7 @@ def add(commands: Any) -> None:
         help="write FILE.json, FILE.srt, ... into this folder (several formats: by default the current one)",
     )
     for member in SUBTITLE_MEMBERS:
-        meaning = f"{member.meaning} ({member.default:g})"
+        meaning = member.meaning if member.default is None else f"{member.meaning} ({member.default:g})"
         parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="N", help=meaning)
     parser.set_defaults(run=run)
 

@@ -13,7 +13,7 @@ from server.keyed_limits import Tally
 from server.model.deliveries import Crowding
 from server.model.errors import Refused
 
-MAX_AT_ONCE = 64
+MAX_AT_ONCE = 256
 MAX_PER_HOST = 4
 MAX_PER_ACCOUNT = 16
 

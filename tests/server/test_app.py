@@ -42,6 +42,7 @@ def test_alive_and_ready_say_what_runs(server):
         assert ready == {
             "status": "ready", "engine": "scripted", "model": "test", "languages": ["de", "en"], "bundled": False,
             "speakers": True, "endpointing": ["silence"], "warnings": [],
+            "models": [{"name": "test", "languages": ["de", "en"], "hears": ["de", "en"], "translates": True}],
         }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pipeline.recognition.engines.load import Loaded
 from server import app, engines, worker_process
 from server.__main__ import main
 from server.app import LIVE_RULES
@@ -15,8 +14,8 @@ from server.jobs.leases import WorkerRules
 make_engine = engines._serve
 
 
-def serve_voiced(stack: Any, loaded: Loaded, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
-    return make_engine(stack, loaded, (voices[0], engines.load_speaker_models(), *voices[2:]), *arguments, **options)
+def serve_voiced(opened: Any, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
+    return make_engine(opened, (voices[0], engines.load_speaker_models(), *voices[2:]), *arguments, **options)
 
 
 if __name__ == "__main__":

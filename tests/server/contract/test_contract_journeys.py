@@ -380,7 +380,7 @@ def test_openais_client_gets_the_same_text_in_every_format(newcomer: openai.Open
     cues = str(create(file=CLIP, model="whisper-1", response_format="srt", extra_body=narrow)).strip().split("\n\n")
     assert all(len(cue.splitlines()) == 3 and len(cue.splitlines()[2]) <= 20 for cue in cues)
     bare = create(file=CLIP, model="whisper-1", response_format="verbose_json")
-    assert (bare.words, bare.language) == (None, "en")
+    assert (bare.words, bare.language) == (None, "english")
     full = create(file=CLIP, model="whisper-1", response_format="verbose_json", timestamp_granularities=["word"])
     assert full.words
     assert " ".join(word.word for word in full.words) == full.text == text
