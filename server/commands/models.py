@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import SCRIPTED
@@ -45,8 +45,10 @@ def show(_given: argparse.Namespace, config: Config) -> int:
     """Print the list, and mark the models that a server with these settings would use."""
     configure(style=config.log_format, level="error")
     used, verdict = _used(config)
-    table = Table("", "model", "download", "languages", "", "hears", box=None)
-    for name in dict.fromkeys((*PUBLISHED, *models.pulled_models(None), *used)):
+    names = dict.fromkeys((*PUBLISHED, *models.pulled_models(None), *used))
+    whole = Column("model", no_wrap=True, min_width=max(map(len, names)))  # a name that is cut off cannot be typed
+    table = Table("", whole, "download", "languages", "", "hears", box=None)
+    for name in names:
         table.add_row("*" if name in used else "", name, *_facts(name), _place(name), used.get(name, ""))
     Console().print(table)
     print(verdict)
