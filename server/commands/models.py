@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import SCRIPTED
@@ -25,6 +25,9 @@ from server.logs import configure
 from server.model.offers import ENGLISH, PULL, PULL_BIGGER, Offer
 
 GIGABYTE = 1000  # megabytes
+WIDE = 110
+"""The columns of the list, also on a narrower terminal: a name that is cut off cannot be typed."""
+
 PLAIN_EVERY_S = 5.0
 """The seconds between two lines of progress if the output is no terminal."""
 
@@ -46,11 +49,10 @@ def show(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
     used, verdict = _used(config)
     names = dict.fromkeys((*PUBLISHED, *models.pulled_models(None), *used))
-    whole = Column("model", no_wrap=True, min_width=max(map(len, names)))  # a name that is cut off cannot be typed
-    table = Table("", whole, "download", "languages", "", "hears", box=None)
+    table = Table("", "model", "download", "languages", "", "hears", box=None)
     for name in names:
         table.add_row("*" if name in used else "", name, *_facts(name), _place(name), used.get(name, ""))
-    Console().print(table)
+    Console(width=max(Console().width, WIDE)).print(table)
     print(verdict)
     print(f"`{command('models pull NAME')}` downloads another one and lets it hear first.")
     print(f"Speakers are {speaker_summary()}.")
