@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def by_file(batch: Batch, samples: Samples, languages: list[str]) -> Iterator[str]:
-    """Yield the words of *samples* in each of *languages* told, and with the language found."""
+    """Yield the words of *samples* with each of *languages* fixed, and with the language found."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "wordless.flac"
         soundfile.write(path, samples, RATE)

@@ -26,7 +26,7 @@ def find_packaged(package: str, name: str) -> Path | None:
 
 
 def read_checked(path: Path, sha256: str, install: str) -> bytes:
-    """Return the bytes of a file. Raises ModelUnavailable if it is missing or its SHA-256 is another one."""
+    """Return the bytes of a file. Raises ModelUnavailable if it is missing or its SHA-256 is wrong."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -305,7 +305,7 @@ def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
 
 
 def like_the_rest(spans: Sequence[tuple[int, int]], found: Sequence[_Found]) -> list[_Found]:
-    """Return what was *found*, with the language of most speech where another one is not plain and that one possible.
+    """Return what was *found*, but the language of most speech where a different one is not certain.
 
     Related languages are confused in single phrases: Italian is found amid Spanish with 0.6.
     """

@@ -1,4 +1,4 @@
-"""Finds the two models of voices: one in a package that `scripts/setup` installs, the other beside this file."""
+"""Finds the two models of voices: one in a package that `scripts/setup` installs, one in this folder."""
 
 from pathlib import Path
 
