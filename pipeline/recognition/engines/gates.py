@@ -58,7 +58,8 @@ def failed_gate(
     if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < CREDIT_HURRIED * voiced_s < _letters(text)):
         return "credit"
     once = without_repeated_figures(text)  # repeats.py finds out how many of them were said
-    if (cut_off and once == text) or compression_ratio(once) > REPETITION:
+    hurried = _letters(once) > HURRIED * (voiced_s or seconds)
+    if (cut_off and once == text) or (hurried and compression_ratio(once) > REPETITION):
         return "repetition"
     if _letters(once) > LETTERS_PER_S * seconds + FEW_LETTERS:
         return "too_fast"
