@@ -18,7 +18,7 @@ import numpy as np
 
 
 class Memo:
-    """Answers by key, in one SQLite file. *cpu_s* is what the answers cost that were asked for since it was set to 0."""
+    """Answers by key, in one SQLite file. *cpu_s* is the cost of those that were asked for since it was set to 0."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ class Memo:
         self.calls = self.made = 0
 
     def ask(self, key: bytes, make: Callable[[], Any], ready: Callable[[], object] = lambda: None) -> Any:
-        """Return the answer of *key*, by *make* if it is not known. It must be JSON. What *ready* does is not counted."""
+        """Return the answer of *key*, by *make* if it is not known, as JSON. The time of *ready* is not counted."""
         self.calls += 1
         found = self._rows.execute("SELECT answer, cpu_s FROM answers WHERE key = ?", (key,)).fetchone()
         if found is None:
@@ -75,7 +75,8 @@ class RememberedModel:
             results = self._model.generate(self._encoded(states), prompts, **options)
             return [[one.sequences_ids, one.scores, one.no_speech_prob] for one in results]
 
-        known = self._memo.ask(self._key("generate", states, prompts, sorted(options.items())), make, partial(self._encoded, states))
+        key = self._key("generate", states, prompts, sorted(options.items()))
+        known = self._memo.ask(key, make, partial(self._encoded, states))
         return [SimpleNamespace(sequences_ids=ids, scores=scores, no_speech_prob=prob) for ids, scores, prob in known]
 
     def align(self, states: _States, start: Sequence[int], tokens: Sequence[Sequence[int]], frames: Any) -> list[Any]:

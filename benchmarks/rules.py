@@ -9,21 +9,19 @@ remembered on disk, so a rule costs only the calls that it changes. Intervals of
 """
 
 import argparse
-import json
 import random
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from jiwer import process_words
 
-from benchmarks.choices import bundled_model
-from benchmarks.corpora import Clip, clips_of, folder_of_corpora, samples_of
+from benchmarks.corpora import clips_of, folder_of_corpora, samples_of
 from benchmarks.intervals import difference
 from benchmarks.memo import Memo, RememberedModel
 from benchmarks.scoring import spoken_words
@@ -38,13 +36,12 @@ from pipeline.words import join_words
 
 bootstrap.prepare()
 
-from pipeline.recognition.engines import hypotheses, whisper  # noqa: E402  they need what prepare() has set
+from pipeline.recognition.engines import whisper  # noqa: E402  it needs what prepare() has set
 from pipeline.recognition.engines.windows import FULL, WindowSizes  # noqa: E402
 
 LANGUAGES = ("en", "en noisy", "es", "fr", "it", "ru", "nl", "cs", "es noisy", "ru noisy")
 USUAL = WindowSizes(10, 15, 19)
 NOISE_DB = 10
-WHISPER = "pipeline.recognition.engines.whisper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +52,19 @@ class Track:
     said: tuple[tuple[str, ...], ...]
 
 
-def _no_words_lost(first: Any, again: Any, span: tuple[int, int], **_: Any) -> tuple[Any, ...]:
-    """Insert the words of *again* whose middle lies in *span*."""
-    inside = [word for word in again if span[0] <= (word.start + word.end) // 2 < span[1]]
-    return tuple(sorted((*first, *inside), key=lambda word: word.start))
-
-
 def _published_gates(text: str, *, avg_logprob: float, no_speech_prob: float, **_: Any) -> str | None:
     if not any(sign.isalnum() for sign in text):
         return "no_words"
     if no_speech_prob > 0.6 and avg_logprob < -1.0:
         return "no_speech"
     data = text.encode()
-    return "repetition" if len(data) / len(whisper_zlib(data)) > 2.4 else None
-
-
-def whisper_zlib(data: bytes) -> bytes:
-    import zlib
-
-    return zlib.compress(data)
+    return "repetition" if len(data) / len(zlib.compress(data)) > 2.4 else None
 
 
 RULES: Mapping[str, Mapping[str, Any]] = {
-    "second look": {"needs_second_look": lambda _: False},
-    "second look at doubts": {"needs_second_look": lambda one: one.failed in ("repetition", "too_fast")},
-    "moment": {"_MOMENT": 0},
-    "misfit": {"hypotheses._misfit": lambda _text, _voiced: 0.0},
+    "second look": {"WhisperEngine._second_look": lambda _self, _request, first, _shape: first},
     "coverage": {"WhisperEngine._fill_gaps": lambda _self, _request, result, _sizes: result},
-    "merge": {"merge": _no_words_lost},
-    "possible times": {"possible_times": lambda words, _: words},
-    "repeats": {"WhisperEngine._with_repeats": lambda _self, _request, _first, words: words},
-    "echo of text": {"WhisperEngine._without_echo": lambda _self, tokens, _request: tokens},
-    "echo of words": {"count_before_echo": lambda words, _: len(words)},
+    "echo": {"without_echo": lambda words, _: tuple(words)},
     "own gates": {"failed_gate": _published_gates},
     "gain": {"_raise_level": lambda request: request.samples},
     "beam": {"_BEAM": 1},
@@ -94,7 +72,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "jobs of 19 s": {"sizes": WindowSizes(10, 15, 28)},
     "lead": {"lead": 0},
 }
-PLAIN = ("second look", "coverage", "repeats", "echo of text", "echo of words", "own gates", "gain")
+PLAIN = ("second look", "coverage", "echo", "own gates", "gain")
 RULES = {**RULES, "all of these": {name: value for rule in PLAIN for name, value in RULES[rule].items()}}
 for _kept in PLAIN:
     RULES[f"all but {_kept}"] = {n: v for rule in PLAIN if rule != _kept for n, v in RULES[rule].items()}
@@ -105,10 +83,8 @@ def without(rule: Mapping[str, Any]) -> Iterator[None]:
     with ExitStack() as stack:
         for name, value in rule.items():
             if name not in ("sizes", "lead"):
-                place = name if name.startswith("hypotheses") else name
-                module = hypotheses if place.startswith("hypotheses.") else whisper
-                *path, last = place.removeprefix("hypotheses.").split(".")
-                target = getattr(module, path[0]) if path else module
+                *path, last = name.split(".")
+                target = getattr(whisper, path[0]) if path else whisper
                 stack.enter_context(patch.object(target, last, value))
         yield
 
