@@ -16,9 +16,9 @@ from pipeline.words import Word
 
 NO_SPEECH = 0.6  # the model's own probability of no speech must be above this ...
 UNLIKELY = -1.0  # ... and the mean log-probability below this, to count as no speech (openai/whisper)
-FEW_LETTERS = 12  # noise and music give a word or two: for so short a text ...
-NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... these two are used: noise got -0.5 to -1.4, and 0.58 to 0.99 ...
-VOICE_S = 0.4  # ... unless the voice detector found this much speech
+VOICE_S = 0.4  # if the voice detector found fewer seconds of speech than this ...
+UNDETECTED = 0.3  # ... the probability of no speech may not be above this: noises and melodies got 0.5 to 0.99
+FEW_LETTERS = 12  # so short a text may be as fast as it likes
 REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisper)
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
 HURRIED = 16.0  # letters for each second of speech: people repeated a phrase with at most 15, the model with 17 to 350
@@ -50,12 +50,12 @@ def failed_gate(
     """
     if not _letters(text):
         return "no_words"
-    if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
+    if is_no_speech(avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
         return "no_speech"
     if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < CREDIT_HURRIED * voiced_s < _letters(text)):
         return "credit"
-    hurried = _letters(text) > HURRIED * (voiced_s or seconds)
-    if cut_off or (hurried and compression_ratio(text) > REPETITION):
+    fits = _letters(text) <= HURRIED * voiced_s  # people do repeat phrases
+    if cut_off or (not fits and compression_ratio(text) > REPETITION):
         return "repetition"
     if _letters(text) > LETTERS_PER_S * seconds + FEW_LETTERS:
         return "too_fast"
@@ -111,11 +111,11 @@ def is_credit(text: str) -> bool:
     return any(credit in found and len(credit) > CREDIT_SHARE * len(found) for credit in CREDITS)
 
 
-def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
-    """Return whether the model finds it likely that nobody spoke, and its own text unlikely."""
-    few = _letters(text) <= FEW_LETTERS and voiced_s < VOICE_S
-    max_no_speech, min_logprob = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
-    return no_speech_prob > max_no_speech and avg_logprob < min_logprob
+def is_no_speech(*, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
+    """Return whether nobody spoke: the model finds that likely, and its text unlikely or no speech was detected."""
+    if voiced_s < VOICE_S:
+        return no_speech_prob > UNDETECTED
+    return no_speech_prob > NO_SPEECH and avg_logprob < UNLIKELY
 
 
 def _letters(text: str) -> int:
