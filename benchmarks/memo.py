@@ -2,11 +2,11 @@
 
     engine = load(EngineSettings(model="base", device="cpu", threads=1))
     memo = memoise_engine(engine)         # or Memo(whisper_model.model, name) for faster-whisper's transcribe()
-    with asyncio.Runner(loop_factory=partial(VirtualTimeLoop, memo.clock)) as runner: ...
+    with asyncio.Runner(loop_factory=partial(VirtualTimeLoop, clock_of([memo]))) as runner: ...
 
 What is remembered are CTranslate2's calls, by a digest of the weights, of the features and of the arguments, not the
 answers of our engine: a rule may change anywhere in Python, and only calls that are new are computed. Each is
-remembered with the CPU seconds that it took, and clock() counts them again. An encoding is computed only when a call
+remembered with the CPU seconds that it took, and clock_of() counts them again. An encoding is computed only when a call
 that is not remembered needs it. The folder may be deleted; many processes may share it.
 """
 
@@ -15,7 +15,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,10 @@ class Memo:
             return lambda states, *given, **more: self._call(name, states, given, more)
         return getattr(self._model, name)
 
-    def clock(self) -> float:
-        """Return the CPU seconds of this process as they would be if nothing were remembered."""
-        return time.process_time() + self.counted_s - self._computed_s
+    @property
+    def saved_s(self) -> float:
+        """The CPU seconds that remembering has saved so far."""
+        return self.counted_s - self._computed_s
 
     def encode(self, features: Any, **_: Any) -> "Encoding":
         array = np.array(features)
@@ -111,6 +112,11 @@ class Memo:
             new.rename(path)
         self.counted_s += took_s
         return answer
+
+
+def clock_of(memos: Sequence[Memo]) -> Callable[[], float]:
+    """Return a clock of the CPU seconds of this process as they would be if nothing were remembered."""
+    return lambda: time.process_time() + sum(memo.saved_s for memo in memos)
 
 
 class Encoding:
