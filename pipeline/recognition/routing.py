@@ -293,7 +293,9 @@ class _Caller:
         )
         known = {code: share for code, share in probabilities.items() if code in allowed}
         every = sum(known.values())
-        return {code: share / every for code, share in known.items()} if every else dict.fromkeys(allowed, 1 / len(allowed))
+        if not every:
+            return dict.fromkeys(allowed, 1 / len(allowed))
+        return {code: share / every for code, share in known.items()}
 
 
 def _choose(
