@@ -12,7 +12,7 @@ import numpy as np
 from av.audio.frame import AudioFrame
 
 from pipeline.audio import RATE, Samples, position
-from pipeline.errors import AudioTooLong, InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio
+from pipeline.errors import AudioTooLong, InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.part import Part, opened_part
@@ -131,22 +131,28 @@ def recording(
     *,
     live: bool = False,
     separate: bool = False,
+    track: int | None = None,
+    sparse: bool = False,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
 
     *live* starts after a few kilobytes instead of reading far ahead.
+    *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
+    *sparse* leaves out most of a long recording.
 
-    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
+    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
     ledger = Ledger()
-    with closing(_parts(source, limits, ledger, live=live)) as parts:
+    with closing(_parts(source, limits, ledger, live=live, track=track, sparse=sparse)) as parts:
         try:
             yield OpenRecording(parts, ledger, limits, live=live, separate=separate)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
 
-def _parts(source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, live: bool) -> Generator[Part]:
+def _parts(
+    source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, live: bool, track: int | None, sparse: bool
+) -> Generator[Part]:
     """Open the recordings that *source* holds, one after the other. If none can be opened, raise the first error.
 
     What cannot be opened is entered into the ledger.
@@ -158,11 +164,11 @@ def _parts(source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, live: bo
         error: PipelineError | None = None
         opened: Part | None = None
         try:
-            with opened_part(part, limits, ledger, live=live) as opened:
+            with opened_part(part, limits, ledger, live=live, track=track, sparse=sparse) as opened:
                 heard, broken = heard + 1, 0
                 yield opened
-        except (InvalidAudio, NoAudioStream, UndecodableAudio) as caught:
-            if not heard and (live or isinstance(caught, UndecodableAudio)):
+        except (InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack) as caught:
+            if not heard and (live or isinstance(caught, UndecodableAudio | UnknownTrack)):
                 raise
             error, broken = caught, broken + 1
             first_error = first_error or caught

@@ -1,8 +1,9 @@
 """What of a recording was not heard, or not as it stands in the file, and the notes that say so to readers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.audio import position, seconds
+from pipeline.ingest.tracks import UNDECODABLE_TRACK
 
 TRUNCATED = "audio_truncated"
 """Note: the file ends before the end that its header states."""
@@ -33,6 +34,7 @@ class Ledger:
     gaps: int = 0
     filled: int = 0  # samples of silence in them
     shifted_s: float = 0.0  # by which time stamps jumped ahead in vain
+    damaged: list[str] = field(default_factory=list)  # tracks that cannot be decoded, which players would choose rather
     unheard: int = 0  # bytes
     unheard_why: str = ""  # of the first of them
 
@@ -52,7 +54,8 @@ class Ledger:
             (self.shifted_s, SHIFTED, SET_CLOCK.format(self.shifted_s)),
             (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
         )
-        return tuple(f"{code}: {message}" for happened, code, message in found if happened)
+        notes = [f"{code}: {message}" for happened, code, message in found if happened]
+        return (*notes, *(f"{UNDECODABLE_TRACK}: Track {name} cannot be decoded." for name in self.damaged))
 
     def _missing(self) -> str:
         if self.cut_off >= position(0.01):

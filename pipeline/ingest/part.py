@@ -1,11 +1,11 @@
-"""Opens one recording and decodes its frames. With resampling.py the only module that uses PyAV.
+"""Opens one recording and decodes its frames, with PyAV; resampling.py and track_streams.py use it too.
 
 The bytes are untrusted. They are read through a file object without a name, by a list of demuxers and audio decoders,
 without any way to open other files.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from errno import EPERM
 from itertools import chain
@@ -25,7 +25,7 @@ from av.container import InputContainer
 from av.packet import Packet
 
 from pipeline.audio import position
-from pipeline.errors import EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
+from pipeline.errors import EmptyAudio, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import (
     DEMUXERS,
     GUESSED_LENGTH,
@@ -42,6 +42,11 @@ from pipeline.ingest.containers import (
 )
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.source import READ_BYTES, PartSource
+from pipeline.ingest.track_streams import audio_tracks, hear_alone, heard_tracks
+from pipeline.ingest.tracks import Track
+
+LOOKED_WHOLE_S, LOOK_S, LOOK_EVERY_S = 600.0, 10.0, 60.0
+"""What a sparse recording has: its first ten minutes, and of each later minute ten seconds."""
 
 ENDS_EXACTLY = frozenset({"wav", "aiff", "au", "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flac", "tta"})
 """Containers of which every byte behind the last packet is known: a tag, an index, or foreign."""
@@ -58,12 +63,24 @@ ENCRYPTED = "the audio of this file is encrypted: send a copy without encryption
 class Part:
     """An open recording whose first frame is decoded. Its frames can be iterated once."""
 
-    def __init__(self, source: PartSource, container: InputContainer, limits: DecodeLimits, ledger: Ledger) -> None:
-        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio."""
+    def __init__(
+        self,
+        source: PartSource,
+        container: InputContainer,
+        limits: DecodeLimits,
+        ledger: Ledger,
+        *,
+        track: Track,
+        tracks: Sequence[Track],
+        sparse: bool,
+    ) -> None:
+        """Decode the first frame of *track*, one of *tracks*. Raises InvalidAudio."""
         self._source = source
         self._size = source.size  # as FFmpeg knows it
         self._container = container
-        self._stream = _audio_stream(container, limits)
+        self._track, self._tracks = track, tracks
+        self._stream = hear_alone(container, track)
+        self._sparse = sparse
         self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
         self._timed = container.format.name not in UNTIMED
         self._limits = limits
@@ -138,6 +155,8 @@ class Part:
             duration_s=own_s or whole_s,
             duration_stated=_states_length(self._source, container)
             and bool(own_s or (whole_s and len(container.streams) == 1)),
+            track=self._track.number,
+            tracks=tuple(self._tracks),
         )
 
     def _decode(self) -> Iterator[tuple[AudioFrame, float | None]]:
@@ -147,6 +166,8 @@ class Part:
         broken_s = clock_s = 0.0  # their length; the time of the next frame where the container has no time stamps
         begun = False
         for before, packet in enumerate(self._packets()):
+            if self._sparse and packet is not None and self._is_left_out(packet):
+                continue
             if not begun and before == self._limits.max_packets_before_frame:
                 raise InvalidAudio(f"the first {before} packets hold no audio frame")
             if packet is not None and packet.pos is not None:
@@ -187,21 +208,63 @@ class Part:
         except IndexError:
             return  # PyAV raises it at the end for streams that appeared late; ours is flushed by then
 
+    def _is_left_out(self, packet: "Packet[AudioStream]") -> bool:
+        """Return whether a look at the recording for speech passes this packet over."""
+        at_s = 0.0 if packet.pts is None else packet.pts * self._tick_s
+        return at_s > LOOKED_WHOLE_S and at_s % LOOK_EVERY_S > LOOK_S
+
     def _at_s(self, frame: AudioFrame) -> float | None:
         return None if frame.pts is None or not self._tick_s else frame.pts * self._tick_s
 
 
 @contextmanager
-def opened_part(source: PartSource, limits: DecodeLimits, ledger: Ledger, *, live: bool = False) -> Iterator[Part]:
-    """Open the recording in *source*. *live* starts after a few kilobytes instead of reading far ahead.
+def opened_part(
+    source: PartSource,
+    limits: DecodeLimits,
+    ledger: Ledger,
+    *,
+    live: bool = False,
+    track: int | None = None,
+    sparse: bool = False,
+) -> Iterator[Part]:
+    """Open the recording in *source*. See recording().
 
-    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
+    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
-    with _open(source, live=live) as container:
+    with ExitStack() as stack:
         try:
-            yield Part(source, container, limits, ledger)
+            yield _open_track(stack, source, limits, ledger, track, live=live, sparse=sparse)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
+
+
+def _open_track(
+    stack: ExitStack,
+    source: PartSource,
+    limits: DecodeLimits,
+    ledger: Ledger,
+    number: int | None,
+    *,
+    live: bool,
+    sparse: bool,
+) -> Part:
+    """Open track *number*, or with None the first that has a frame, in the order of players."""
+    damaged: list[Track] = []
+    while True:
+        container = stack.enter_context(_open(source, live=live))
+        tracks = audio_tracks(container, limits)
+        wanted = heard_tracks(tracks, number)[len(damaged) :]
+        try:
+            opened = Part(source, container, limits, ledger, track=wanted[0], tracks=tracks, sparse=sparse)
+        except (InvalidAudio, av.error.FFmpegError):
+            if live or len(wanted) == 1:
+                raise
+            damaged.append(wanted[0])
+            stack.close()
+            source.seek(0)
+            continue
+        ledger.damaged += [track.name for track in damaged]
+        return opened
 
 
 def missing_demuxers() -> list[str]:
@@ -231,26 +294,6 @@ def _open(source: PartSource, *, live: bool) -> InputContainer:
 def _refuse(*_: object) -> NoReturn:
     """Refuse to open a file or address that a recording refers to."""
     raise av.error.PermissionError(EPERM, "a recording may not open other files")
-
-
-def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStream:
-    """Return the audio stream that players choose, and discard the others."""
-    count = len(container.streams)
-    if count == 0:
-        raise InvalidAudio("the container holds no stream")
-    if count > limits.max_streams:
-        raise InvalidAudio(f"the container holds {count} streams, more than {limits.max_streams}")
-    if not container.streams.audio:
-        raise NoAudioStream("the file has no audio track")
-    best = container.streams.best("audio")
-    chosen = best if isinstance(best, AudioStream) else container.streams.audio[0]
-    if chosen.codec_context is None:
-        raise UndecodableAudio("there is no decoder for the audio in this container")
-    for stream in container.streams:
-        if stream.index != chosen.index:
-            stream.discard = av.stream.Discard.all
-    chosen.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
-    return chosen
 
 
 def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:

@@ -1,6 +1,6 @@
 """Turns decoded frames and raw samples into samples at RATE: mixed, one of the channels, or each channel separately.
 
-decode.py and pcm.py use it. It and decode.py are the only modules that use PyAV.
+decode.py and pcm.py use it.
 """
 
 import math
