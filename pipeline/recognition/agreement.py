@@ -195,7 +195,7 @@ class Agreement:
                 continue
             start = min(max(word.start, floor), until)
             floor = min(max(word.end, start), until)
-            fresh.append(replace(word, start=start, end=floor))
+            fresh.append(word if (start, floor) == (word.start, word.end) else replace(word, start=start, end=floor))
         return fresh
 
     def _without_earlier(self, words: Sequence[Word]) -> Sequence[Word]:

@@ -123,7 +123,7 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     with the most points. A word without a pause in it counts as no longer than it can take.
     """
     tail = units_of(committed[-TAIL:])
-    units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in words])
+    units = units_of([word if may_pause(word.text) else _without_tail(word) for word in words])
     repeated = _repeated_counts(tail, units)
 
     def score(split: int) -> float:
@@ -204,6 +204,12 @@ def _cut(word: Word, upto: int, start: int) -> list[Word]:
     """Return *word* without its text before *upto*, if anything is left."""
     text = word.text[upto:].lstrip(_SEPARATORS)
     return [replace(word, text=text, start=start)] if text else []
+
+
+def _without_tail(word: Word) -> Word:
+    """Return *word* without the time that it cannot take."""
+    _, end = spoken_span(word)
+    return word if end == word.end else replace(word, end=end)
 
 
 def spoken_span(word: Word) -> Span:
