@@ -281,6 +281,8 @@ class Agreement:
         texts, times, start = [normalise(word.text) for word in words], self._options.loop, 0
         while start < len(texts):
             for size in range(1, (len(texts) - start) // times + 1):
+                if texts[start + size] != texts[start]:
+                    continue
                 stop = start + size
                 while stop < len(texts) and texts[stop] == texts[stop - size]:
                     stop += 1

@@ -67,8 +67,13 @@ class Unit:
 
     @property
     def sound(self) -> str:
-        """The same for words that sound alike: "four" may be recognised as "for"."""
-        return ENGLISH_FORMS.sounds.get(self.text, self.text)
+        """The sound_of() its text."""
+        return sound_of(self.text)
+
+
+def sound_of(text: str) -> str:
+    """Return the same for texts of units that sound alike: "four" may be recognised as "for"."""
+    return ENGLISH_FORMS.sounds.get(text, text)
 
 
 @dataclass(frozen=True, slots=True)
