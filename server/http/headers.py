@@ -16,7 +16,6 @@ from server.model.errors import Refused, RequestError
 MAX_IDEMPOTENCY_CHARS = 255
 MAX_FILENAME_BYTES = 255  # the usual limit of file systems
 WARNING = "Scribewire-Warning"
-UNKNOWN = "unknown_parameter"  # the code of the warnings in this header
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
 _LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
@@ -178,13 +177,12 @@ def extended_filename(disposition: str) -> str | None:
 
 
 def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The header Scribewire-Warning, which lists a request's unknown members (RFC 9651); {} if there are none.
+    """The header Scribewire-Warning, which lists the warnings about a request's members (RFC 9651); {} without any.
 
     Characters that a header cannot contain are percent-encoded.
     """
-    names = [warning["param"] for warning in warnings if warning["code"] == UNKNOWN and "param" in warning]
-    shown = (quote(name, safe=_PLAIN) for name in names)
-    return {WARNING: ", ".join(f'{UNKNOWN};param="{name}"' for name in shown)} if names else {}
+    shown = [f'{w["code"]};param="{quote(w["param"], safe=_PLAIN)}"' for w in warnings if "param" in w]
+    return {WARNING: ", ".join(shown)} if shown else {}
 
 
 # --- limits ---
