@@ -33,7 +33,7 @@ MAX_IDLE_BYTES = 64 * 1024
 MAX_PIPELINED = 16
 """The most requests that wait for the one that is being answered on the same connection."""
 
-CHUNKS, CHUNKS_PER_S = 1000, 200
+CHUNKS, CHUNKS_PER_S = 1000, 1000
 """The allowance of short chunks in a body: so many at once, and then so many a second."""
 
 CHUNK_BYTES = 256
