@@ -7,6 +7,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from pipeline.ingest.tracks import Track
+
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
@@ -82,7 +84,7 @@ NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
 GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
 """Containers that do not state a length. FFmpeg guesses it from the bit rate or the last time stamp."""
 
-LENGTH_OF_ALL = frozenset({"asf", "asf_o"})
+LENGTH_OF_ALL = frozenset({"asf", "asf_o", "avi"})
 """Containers that state one length for all their streams. The sound may end earlier than the picture."""
 
 _XING = re.compile(rb"(?:Xing|Info)(.{4})(.{4})(.{4})", re.DOTALL)
@@ -159,6 +161,7 @@ class DecodeLimits:
 
     longest_s: float | None = None  # of decoded audio, whatever the header says; None: no limit, for live streams
     max_channels: int = 8  # 7.1 surround sound
+    max_tracks: int = 8  # that are heard at once
     max_streams: int = 32  # each costs buffers; a film has a dozen
     highest_rate: int = 384_000  # the highest that converters are sold with
     lowest_rate: int = 2_000  # at 1 Hz a single frame would become 18 hours of samples
@@ -173,6 +176,8 @@ class Probe:
     format: str  # mp3, wav, mp4, ogg, matroska, ...
     codec: str
     rate: int
-    channels: int
+    channels: int  # of the track; with separate tracks their number
     duration_s: float | None  # above 0; None: unknown
     duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file
+    track: int = 1  # the one that is heard, or the first of several
+    tracks: tuple[Track, ...] = ()  # all audio tracks

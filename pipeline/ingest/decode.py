@@ -6,8 +6,8 @@ separate process.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from errno import EINVAL, EPERM
 from itertools import chain
 from typing import NoReturn, Protocol
@@ -27,7 +27,7 @@ from av.container import InputContainer
 from av.packet import Packet
 
 from pipeline.audio import RATE, Samples, position
-from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
+from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import (
     DEMUXERS,
     GUESSED_LENGTH,
@@ -41,6 +41,8 @@ from pipeline.ingest.containers import (
     mp3_states_length,
 )
 from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of
+from pipeline.ingest.track_streams import audio_tracks, hear_alone, heard_tracks
+from pipeline.ingest.tracks import UNDECODABLE_TRACK, Track
 
 TRUNCATED = "audio_truncated"
 """Note: the file ends before the end that its header states."""
@@ -58,6 +60,9 @@ LONGEST_HOLE = position(600)
 
 OVERLAP = position(1)
 """The most by which a time stamp may lie before the end of the last frame. More means that a clock was set back."""
+
+LOOKED_WHOLE_S, LOOK_S, LOOK_EVERY_S = 600.0, 10.0, 60.0
+"""What a sparse recording has: its first ten minutes, and of each later minute ten seconds."""
 
 UNKNOWN_RIFF = 0x7FFF_0000
 """Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
@@ -91,18 +96,24 @@ class OpenRecording:
         container: InputContainer,
         limits: DecodeLimits,
         *,
+        track: Track,
+        tracks: Sequence[Track],
         live: bool = False,
         separate: bool = False,
+        sparse: bool = False,
     ) -> None:
-        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio."""
+        """Decode the first frame of *track*, one of *tracks*. Raises InvalidAudio."""
         self._container = container
-        self._stream = _audio_stream(container, limits)
+        self._track, self._tracks = track, tracks
+        self._stream = hear_alone(container, track)
+        self._sparse = sparse
         self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
         self._limits = limits
         self._live = live
         self._truncated = source.cut_off
         self._skipped = 0
         self._filled = 0
+        self.damaged: tuple[Track, ...] = ()  # tracks that players would choose rather, without a frame
         frames = self._decode()
         first = next(frames, None)
         if first is None:
@@ -115,7 +126,8 @@ class OpenRecording:
     def notes(self) -> tuple[str, ...]:
         """Codes of the notes about this recording for readers of its transcript."""
         found = ((TRUNCATED, self._truncated), (SKIPPED, self._skipped), (FILLED, self._filled))
-        return tuple(note for note, happened in found if happened)
+        damaged = (f"{UNDECODABLE_TRACK}: Track {track.name} cannot be decoded." for track in self.damaged)
+        return (*(note for note, happened in found if happened), *damaged)
 
     def __iter__(self) -> Iterator[Samples]:
         samples = self._resample()
@@ -142,6 +154,8 @@ class OpenRecording:
             channels=first.layout.nb_channels,
             duration_s=own_s or whole_s,
             duration_stated=stated and bool(own_s or (whole_s and len(container.streams) == 1)),
+            track=self._track.number,
+            tracks=tuple(self._tracks),
         )
 
     def _resample(self) -> Iterator[Samples]:
@@ -190,6 +204,8 @@ class OpenRecording:
         broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
         begun = False
         for before, packet in enumerate(self._packets()):
+            if self._sparse and packet is not None and self._is_left_out(packet):
+                continue
             if not begun and before == self._limits.max_packets_before_frame:
                 raise InvalidAudio(f"the first {before} packets hold no audio frame")
             try:
@@ -211,6 +227,11 @@ class OpenRecording:
             yield None  # flushes the decoder, as at the end of a whole file
         except IndexError:
             return  # PyAV raises it at the end for streams that appeared late; ours is flushed by then
+
+    def _is_left_out(self, packet: "Packet[AudioStream]") -> bool:
+        """Return whether a look at the recording for speech passes this packet over."""
+        at_s = 0.0 if packet.pts is None else packet.pts * self._tick_s
+        return at_s > LOOKED_WHOLE_S and at_s % LOOK_EVERY_S > LOOK_S
 
     def _compare_with_header(self, decoded: int) -> None:
         """Note a cut if the samples are clearly fewer than the header states, and no frames were left out."""
@@ -259,19 +280,44 @@ def recording(
     *,
     live: bool = False,
     separate: bool = False,
+    track: int | None = None,
+    sparse: bool = False,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
 
     *live* starts after a few kilobytes instead of reading far ahead.
+    *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
+    *sparse* leaves out most of a long recording.
 
-    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
+    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
-    nameless = _Nameless(source)
-    with _open(nameless, live=live) as container:
+    with ExitStack() as stack:
         try:
-            yield OpenRecording(nameless, container, limits, live=live, separate=separate)
+            yield _open_track(stack, source, limits, track, live=live, separate=separate, sparse=sparse)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
+
+
+def _open_track(
+    stack: ExitStack, source: ByteSource, limits: DecodeLimits, number: int | None, *, live: bool, **how: bool
+) -> OpenRecording:
+    """Open track *number*, or with None the first that has a frame, in the order of players."""
+    damaged: list[Track] = []
+    while True:
+        nameless = _Nameless(source)
+        container = stack.enter_context(_open(nameless, live=live))
+        tracks = audio_tracks(container, limits)
+        wanted = heard_tracks(tracks, number)[len(damaged) :]
+        try:
+            opened = OpenRecording(nameless, container, limits, track=wanted[0], tracks=tracks, live=live, **how)
+        except (InvalidAudio, av.error.FFmpegError):
+            if live or len(wanted) == 1:
+                raise
+            damaged.append(wanted[0])
+            stack.close()
+            continue
+        opened.damaged = tuple(damaged)
+        return opened
 
 
 def missing_demuxers() -> list[str]:
@@ -303,26 +349,6 @@ def _open(source: _Nameless, *, live: bool) -> InputContainer:
 def _refuse(*_: object) -> NoReturn:
     """Refuse to open a file or address that a recording refers to."""
     raise av.error.PermissionError(EPERM, "a recording may not open other files")
-
-
-def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStream:
-    """Return the audio stream that players choose, and discard the others."""
-    count = len(container.streams)
-    if count == 0:
-        raise InvalidAudio("the container holds no stream")
-    if count > limits.max_streams:
-        raise InvalidAudio(f"the container holds {count} streams, more than {limits.max_streams}")
-    if not container.streams.audio:
-        raise NoAudioStream("the file has no audio track")
-    best = container.streams.best("audio")
-    chosen = best if isinstance(best, AudioStream) else container.streams.audio[0]
-    if chosen.codec_context is None:
-        raise UndecodableAudio("there is no decoder for the audio in this container")
-    for stream in container.streams:
-        if stream.index != chosen.index:
-            stream.discard = av.stream.Discard.all
-    chosen.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
-    return chosen
 
 
 def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
