@@ -117,7 +117,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         else:
             self.tracked.start_head_timer()
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes it
         """Called when the client sends no more. Returns whether the connection stays open for answers to its requests.
 
         A client that has left looks the same, until its system refuses what is written to it. So it gets an interim
