@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.documents.cues import SubtitleShape
 from pipeline.ingest.encodings import SEPARATE_CHANNELS
+from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
@@ -48,7 +49,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.get(declared.WORD_TIMESTAMPS),
         scenario=members.get(declared.SCENARIO) if sandbox else None,
     )
-    separate = members.get(declared.CHANNEL_MODE) == declared.SEPARATE
+    separate, track = separate_and_track(members)
     wait_s = members.get(declared.WAIT)
     members.get(declared.DOCUMENT_SCHEMA)
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
@@ -58,10 +59,10 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
     unknown = unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name})
     return ParsedRequest(
-        replace(order, separate=separate, known_speakers=tuple(people)),
+        replace(order, separate=separate, track=track, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
-        ignored_speakers(order) + unknown,
+        members.shortened_prompt(declared.PROMPT) + ignored_speakers(order) + unknown,
         people,
     )
 
@@ -80,13 +81,22 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
         ends_at_once=members.has(declared.ENDPOINTING_MS.name),
         **{member.name: members.get(member) for member in declared.LIVE_OPTIONS},
     )
-    warnings = _ignored_silence(members, live)
+    warnings = members.shortened_prompt(declared.PROMPT) + _ignored_silence(members, live)
     order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     warnings += ignored_speakers(order) + unknown_members(fields, {one.name for one in declared.LIVE_MEMBERS})
     order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
     return ParsedRequest(order, warnings=warnings, known_speakers=people)
+
+
+def separate_and_track(members: Members) -> tuple[bool, TrackChoice]:
+    """Whether a file has separate channels, and the track. Separate tracks are channels."""
+    separate, track = members.get(declared.CHANNEL_MODE) == declared.SEPARATE, members.get(declared.TRACK)
+    if separate and track in ALL_TRACKS:
+        refusal = f"{track} makes one channel of each track; leave out channels, or give the number of a track"
+        members.refuse(declared.TRACK.name, "conflict", refusal)
+    return separate or track == SEPARATE, track
 
 
 def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:

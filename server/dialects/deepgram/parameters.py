@@ -12,11 +12,12 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
-from server.jobs.order_members import EAGERNESS
+from server.jobs.order_members import EAGERNESS, TRACK
 from server.jobs.orders import unknown_members
 from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
@@ -66,6 +67,7 @@ FILE = COMMON | {
     "channels",
     "encoding",
     "sample_rate",
+    TRACK.name,  # of our own
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that are ignored without a warning, because they cannot change the text."""
@@ -140,7 +142,10 @@ def parse_live(query: QueryParams, offer: Offer) -> LiveRequest:
 def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     """Parse the query of a request with a file or an address. Raises Refused invalid_parameter."""
     members = _members(query)
+    track = members.get(TRACK)
     separate = members.take("multichannel", boolean, False)
+    if separate and track in ALL_TRACKS:
+        members.refuse(TRACK.name, "conflict", f"{track} makes one channel of each track; leave out multichannel")
     shape = DeepgramShape(
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
@@ -151,7 +156,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
         members.refuse("callback_method", "not_offered", "the answer is sent by POST")
     return FileRequest(
-        order=replace(_order(members, offer, live=None), separate=separate),
+        order=replace(_order(members, offer, live=None), separate=separate or track == SEPARATE, track=track),
         shape=shape,
         warnings=_warnings(members, FILE),
         callback=callback,
