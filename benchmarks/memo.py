@@ -1,107 +1,140 @@
-"""Remembers on disk what a Whisper model answered, so that a changed rule costs only the calls that it changes.
+"""Remembers what a Whisper model computed, on disk, so that a benchmark of rules around it runs again in seconds.
 
-Every call of the model has a key: the digest of its features, prompts and options. A call whose key is known gives the
-stored answer and counts the CPU seconds that it took when it was made.
+    engine = load(EngineSettings(model="base", device="cpu", threads=1))
+    memo = memoise_engine(engine)         # or Memo(whisper_model.model, name) for faster-whisper's transcribe()
+    with asyncio.Runner(loop_factory=partial(VirtualTimeLoop, clock_of([memo]))) as runner: ...
+
+What is remembered are CTranslate2's calls, by a digest of the weights, of the features and of the arguments, not the
+answers of our engine: a rule may change anywhere in Python, and only calls that are new are computed. Each is
+remembered with the CPU seconds that it took, and clock_of() counts them again. An encoding is computed only when a call
+that is not remembered needs it. The folder may be deleted; many processes may share it.
 """
 
 import hashlib
-import json
-import sqlite3
+import os
+import pickle
+import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import ctranslate2
 import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.recognition.engine import Engine
+from pipeline.recognition.engines.whisper import WhisperEngine
+
+CALLS = ("generate", "align", "detect_language")
+FIELDS = {
+    "generate": ("sequences", "sequences_ids", "scores", "no_speech_prob"),
+    "align": ("alignments", "text_token_probs"),
+}
+"""What is kept of each answer. Languages are plain lists already."""
+
+
+def memoise_engine(engine: Engine) -> "Memo":
+    """Let the calls of a Whisper engine be remembered. Raises TypeError for another engine."""
+    if not isinstance(engine, WhisperEngine):
+        raise TypeError(f"{engine.name} has no model whose calls could be remembered")
+    memo = Memo(engine._model, f"{engine.model} {engine.compute_type}")  # noqa: SLF001  there is no other way in
+    engine._model = memo  # type: ignore[assignment]  # noqa: SLF001  has the methods
+    return memo
 
 
 class Memo:
-    """Answers by key, in one SQLite file. *cpu_s* is the cost of those that were asked for since it was set to 0."""
+    """Stands in for ctranslate2.models.Whisper. It computes one call at a time, so that CPU seconds can be told."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._rows = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
-        self._rows.execute("PRAGMA synchronous = OFF")
-        self._rows.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT, cpu_s REAL)")
-        self.cpu_s = 0.0
-        self.calls = self.made = 0
+    def __init__(self, model: Any, name: str, folder: Path | None = None) -> None:
+        """Remember the calls of *model*. *name* tells it from others: the weights and the compute type."""
+        self._model = model
+        self._name = name
+        self._folder = folder or _cache()
+        self._lock = threading.Lock()
+        self.counted_s = 0.0
+        """The CPU seconds of all calls that were asked for, as they took when they were computed."""
+        self._computed_s = 0.0
 
-    def ask(self, key: bytes, make: Callable[[], Any], ready: Callable[[], object] = lambda: None) -> Any:
-        """Return the answer of *key*, by *make* if it is not known, as JSON. The time of *ready* is not counted."""
-        self.calls += 1
-        found = self._rows.execute("SELECT answer, cpu_s FROM answers WHERE key = ?", (key,)).fetchone()
-        if found is None:
-            self.made += 1
-            ready()
-            before = time.process_time()
-            answer = make()
-            found = json.dumps(answer), time.process_time() - before
-            self._rows.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, *found))
-        self.cpu_s += found[1]
-        return json.loads(found[0])
+    def __getattr__(self, name: str) -> Any:
+        if name in CALLS:
+            return lambda states, *given, **more: self._call(name, states, given, more)
+        return getattr(self._model, name)
 
+    @property
+    def saved_s(self) -> float:
+        """The CPU seconds that remembering has saved so far."""
+        return self.counted_s - self._computed_s
 
-class _States:
-    """The encoder's output for some features, made when a call needs it that is not remembered."""
-
-    def __init__(self, features: Any) -> None:
-        self.features = features
+    def encode(self, features: Any, **_: Any) -> "Encoding":
         array = np.array(features)
-        self.key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).digest()
-        self.real: Any = None
+        digest = hashlib.sha256(f"{self._name} {array.shape}".encode() + array.tobytes()).hexdigest()
+        encoding = Encoding(array, digest)
+        with self._lock:
+            self._remembered(digest, lambda: (None, self._encode(encoding)))
+        return encoding
+
+    def _call(self, name: str, encoding: "Encoding", given: Any, more: Any) -> Any:
+        digest = hashlib.sha256(repr((encoding.digest, name, given, sorted(more.items()))).encode()).hexdigest()
+
+        def compute() -> tuple[list[Any], float]:
+            if encoding.states is None:
+                self._encode(encoding)
+            answers, took_s = self._timed(lambda: getattr(self._model, name)(encoding.states, *given, **more))
+            return [Answer(one, FIELDS[name]) for one in answers] if name in FIELDS else answers, took_s
+
+        with self._lock:
+            return self._remembered(digest, compute)
+
+    def _encode(self, encoding: "Encoding") -> float:
+        """Compute an encoding. Return how many CPU seconds it took."""
+        features = ctranslate2.StorageView.from_array(encoding.features)
+        encoding.states, took_s = self._timed(lambda: self._model.encode(features))
+        return took_s
+
+    def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
+        began = time.process_time()
+        answer = work()
+        took_s = time.process_time() - began
+        self._computed_s += took_s
+        return answer, took_s
+
+    def _remembered(self, digest: str, compute: Callable[[], tuple[Any, float]]) -> Any:
+        """Return the stored answer, or compute and store it. Count its seconds."""
+        path = self._folder / digest[:2] / digest[2:]
+        if path.is_file():
+            answer, took_s = pickle.loads(path.read_bytes())  # noqa: S301  written below
+        else:
+            answer, took_s = compute()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_suffix(f".{os.getpid()}")
+            new.write_bytes(pickle.dumps((answer, took_s)))
+            new.rename(path)
+        self.counted_s += took_s
+        return answer
 
 
-class RememberedModel:
-    """A ctranslate2 Whisper model with a memo: the methods that WhisperEngine calls."""
+def clock_of(memos: Sequence[Memo]) -> Callable[[], float]:
+    """Return a clock of the CPU seconds of this process as they would be if nothing were remembered."""
+    return lambda: time.process_time() + sum(memo.saved_s for memo in memos)
 
-    def __init__(self, model: Any, name: str, memo: Memo) -> None:
-        self._model, self._name, self._memo = model, name, memo
-        self.is_multilingual = model.is_multilingual
 
-    def encode(self, features: Any) -> _States:
-        states = _States(features)
+class Encoding:
+    """What stands for the encoder's output: the features, and the output when it was needed."""
 
-        def make() -> bool:
-            states.real = self._model.encode(states.features)
-            return True
+    def __init__(self, features: NDArray[np.float32], digest: str) -> None:
+        self.features, self.digest = features, digest
+        self.states: Any = None
 
-        self._memo.ask(self._key("encode", states), make)
-        return states
 
-    def generate(self, states: _States, prompts: Sequence[Sequence[int]], **options: Any) -> list[Any]:
-        def make() -> list[list[Any]]:
-            results = self._model.generate(self._encoded(states), prompts, **options)
-            return [[one.sequences_ids, one.scores, one.no_speech_prob] for one in results]
+class Answer:
+    """A copy of an answer that can be stored: CTranslate2's own cannot."""
 
-        key = self._key("generate", states, prompts, sorted(options.items()))
-        known = self._memo.ask(key, make, partial(self._encoded, states))
-        return [SimpleNamespace(sequences_ids=ids, scores=scores, no_speech_prob=prob) for ids, scores, prob in known]
+    def __init__(self, answer: Any, fields: tuple[str, ...]) -> None:
+        for name in fields:
+            setattr(self, name, getattr(answer, name))
 
-    def align(self, states: _States, start: Sequence[int], tokens: Sequence[Sequence[int]], frames: Any) -> list[Any]:
-        def make() -> list[list[Any]]:
-            results = self._model.align(self._encoded(states), start, tokens, frames)
-            return [[[list(pair) for pair in one.alignments], list(one.text_token_probs)] for one in results]
 
-        known = self._memo.ask(self._key("align", states, start, tokens, frames), make, partial(self._encoded, states))
-        return [SimpleNamespace(alignments=pairs, text_token_probs=probs) for pairs, probs in known]
-
-    def detect_language(self, states: _States) -> list[list[tuple[str, float]]]:
-        def make() -> Any:
-            return self._model.detect_language(self._encoded(states))
-
-        known = self._memo.ask(self._key("detect", states), make, partial(self._encoded, states))
-        return [[(token, share) for token, share in row] for row in known]
-
-    def unload_model(self) -> None:
-        self._model.unload_model()
-
-    def _encoded(self, states: _States) -> Any:
-        if states.real is None:
-            states.real = self._model.encode(states.features)
-        return states.real
-
-    def _key(self, *parts: Any) -> bytes:
-        parts = [part.key.hex() if isinstance(part, _States) else part for part in (self._name, *parts)]
-        return hashlib.sha256(json.dumps(parts).encode()).digest()
+def _cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "scribewire" / "memo"

@@ -21,9 +21,8 @@ from unittest.mock import patch
 import numpy as np
 from jiwer import process_words
 
-from benchmarks.corpora import clips_of, folder_of_corpora, samples_of
+from benchmarks.corpora import clips_of, samples_of
 from benchmarks.intervals import difference
-from benchmarks.memo import Memo, RememberedModel
 from benchmarks.scoring import spoken_words
 from pipeline.audio import RATE, Samples
 from pipeline.batch import packing_options
@@ -36,6 +35,7 @@ from pipeline.words import join_words
 
 bootstrap.prepare()
 
+from benchmarks.memo import Memo, memoise_engine  # noqa: E402
 from pipeline.recognition.engines import whisper  # noqa: E402  it needs what prepare() has set
 from pipeline.recognition.engines.windows import FULL, WindowSizes  # noqa: E402
 
@@ -138,8 +138,9 @@ def errors_of(track: Track, heard: Sequence[str]) -> list[int]:
 
 
 class Bench:
-    def __init__(self, memo: Memo, seconds: float, *, judging: bool) -> None:
-        self._memo, self._voice = memo, VoiceDetector()
+    def __init__(self, seconds: float, *, judging: bool) -> None:
+        self._memos: dict[str, Memo] = {}
+        self._voice = VoiceDetector()
         self._seconds, self._judging = seconds, judging
         self._engines: dict[str, whisper.WhisperEngine] = {}
         self._tracks: dict[str, list[Track]] = {}
@@ -150,7 +151,7 @@ class Bench:
             folder = models.bundled_folder(name)
             assert folder is not None
             engine = whisper.WhisperEngine(folder, model=name, sizes=USUAL)
-            engine._model = RememberedModel(engine._model, name, self._memo)  # noqa: SLF001
+            self._memos[name] = memoise_engine(engine)
             self._engines[name] = engine
         return self._engines[name]
 
@@ -159,10 +160,11 @@ class Bench:
         code = language.partition(" ")[0]
         if language not in self._tracks:
             self._tracks[language] = list(tracks(language, self._seconds, judging=self._judging))
-        engine = self.engine("tiny.en" if code == "en" else "base")
+        name = "tiny.en" if code == "en" else "base"
+        engine = self.engine(name)
         sizes = rule.get("sizes", USUAL)
         engine.sizes = sizes
-        self._memo.cpu_s = 0.0
+        before_s = self._memos[name].counted_s
         errors: list[int] = []
         words: list[int] = []
         seconds = 0.0
@@ -182,7 +184,7 @@ class Bench:
                 errors += errors_of(track, heard)
                 words += map(len, track.said)
                 seconds += len(track.samples) / RATE
-        return errors, words, self._memo.cpu_s / seconds
+        return errors, words, (self._memos[name].counted_s - before_s) / seconds
 
 
 def main() -> None:
@@ -192,7 +194,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=100, help="of each language (default: 100)")
     parser.add_argument("--half", choices=("tuning", "judging"), default="tuning")
     given = parser.parse_args()
-    bench = Bench(Memo(folder_of_corpora().parent / "answers.sqlite"), given.seconds, judging=given.half == "judging")
+    bench = Bench(given.seconds, judging=given.half == "judging")
     usual = {language: bench.run(language, {}) for language in given.languages}
     row("(all rules)", usual, usual)
     for name in given.rules:

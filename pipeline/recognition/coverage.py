@@ -40,13 +40,13 @@ HASTY = 0.5
 """The smallest share of its usual time in which a word can be said."""
 
 
-def missed_speech(words: Sequence[Word], voiced: Sequence[Span]) -> list[Span]:
-    """Return the spans with at least UNHEARD of speech and no word. Each begins and ends with speech.
+def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
+    """Return the spans after *since* with at least UNHEARD of speech and no word. Each begins and ends with speech.
 
     *voiced* has the spans in which somebody speaks. Words and spans are in order.
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
-    for start, end in _subtract(voiced, list(_word_spans(words, voiced))):
+    for start, end in _subtract(voiced, [(0, since), *_word_spans(words, voiced)]):
         if end - start < REST and any(first < start and end == last for first, last in voiced):
             continue
         if stretches and not _word_begins(words, stretches[-1][1], start) and not _is_apart(stretches[-1], start):
@@ -82,11 +82,11 @@ def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
     return ended
 
 
-def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) -> tuple[Word, ...]:
-    """Return *words* and those of *missed* whose middle lies in *stretch*, in order and without overlap.
+def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) -> tuple[tuple[Word, ...], int]:
+    """Return *words* and those of *missed* whose middle lies in *stretch*, in order, and the place they reach to.
 
     *missed* is a second answer about *stretch* and a little audio around it, in which the first word or the last may
-    be one that *words* have already.
+    be one that *words* have already. If it has none of *stretch*, the place is the end of that: it was heard in vain.
     """
     found = [word for word in missed if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
     before = [word for word in words if word.start < stretch[0]]
@@ -101,7 +101,7 @@ def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) ->
             placed[-1] = replace(placed[-1], end=max(placed[-1].start, word.start))
         start = max(word.start, placed[-1].end if placed else 0)
         placed.append(replace(word, start=start, end=max(word.end, start)))
-    return tuple(placed)
+    return tuple(placed), max(found[-1].end, stretch[0] + UNHEARD) if found else stretch[1]
 
 
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:

@@ -55,7 +55,7 @@ def test_a_number_that_is_drawn_over_a_sentence_ends_in_the_pause_before_it() ->
 
 def with_missed_text(missed: list[tuple[str, float, float]]) -> str:
     words = timed_words(("This", 0.2, 0.6), ("is,", 0.6, 1.2), ("and", 4.0, 4.4))
-    placed = with_missed(words, timed_words(*missed), (position(1.2), position(4.0)))
+    placed, _ = with_missed(words, timed_words(*missed), (position(1.2), position(4.0)))
     assert all(one.start <= one.end <= two.start for one, two in pairwise(placed))
     return join_words(placed)
 
@@ -69,6 +69,13 @@ def test_words_of_missed_speech_come_between_those_that_were_there() -> None:
 def test_words_around_the_missed_speech_are_not_written_twice() -> None:
     assert with_missed_text([("is", 1.1, 1.4), ("my", 1.5, 2.0), ("And", 3.7, 4.2)]) == "This is, my and"
     assert with_missed_text([("this", 0.2, 0.6), ("is", 0.7, 1.1)]) == "This is, and"
+
+
+def test_what_comes_after_the_words_that_were_found_is_sought_again() -> None:
+    voiced = spans((0.0, 9.0))
+    words, reached = with_missed((), timed_words(("my", 0.2, 1.0), ("song", 1.0, 2.5)), (0, position(9)))
+    assert missed_speech(words, voiced, since=reached) == list(spans((2.5, 9.0)))
+    assert missed_speech((), voiced, since=with_missed((), (), (0, position(9)))[1]) == []
 
 
 def test_a_word_put_too_early_is_sought_where_the_voice_begins() -> None:

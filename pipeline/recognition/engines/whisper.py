@@ -37,7 +37,7 @@ from pipeline.recognition.engines.gates import failed_gate, without_echo
 from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.prompts import HINT_TOKENS, Shape, max_length, window_for
+from pipeline.recognition.engines.prompts import Shape, hint_tokens, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.words import Word
@@ -180,12 +180,14 @@ class WhisperEngine:
         translated = self._task(request, result.language or "") == TRANSLATE
         if translated and result.words:
             return result
-        for start, end in missed_speech(result.words, request.voiced):
-            first = max(start - _MARGIN, request.start)
-            last = min(end + _MARGIN, request.start + len(request.samples))
+        searched_to = request.start
+        while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to)), None):
+            first = max(stretch[0] - _MARGIN, request.start)
+            last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
             part = _between(replace(request, language=result.language or request.language), first, last)
             [missed] = self._recognise([part], sizes)
-            words = with_missed(result.words, missed.words, (start, end))
+            words, reached = with_missed(result.words, missed.words, stretch)
+            searched_to = stretch[1] if translated else reached
             if len(words) > len(result.words):
                 result = replace(result, words=words, rejected=None)
         return result
@@ -338,7 +340,7 @@ class WhisperEngine:
         return self._tokens_of(request.prefix) if self.max_batch == 1 else ()
 
     def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
-        return self._tokens_of(request.hint)[:HINT_TOKENS]
+        return hint_tokens(request.hint, self._tokens_of)
 
     def _task(self, request: DecodeRequest, language: str) -> str:
         """Return the model's task: English speech is never translated.
