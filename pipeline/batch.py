@@ -22,8 +22,9 @@ from pipeline.audio import RATE, Samples
 from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
-from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.isolation import Decoding, Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
 from pipeline.ingest.speech import SpeechPacker, packer_of
 from pipeline.ingest.survey import chosen_track
@@ -223,7 +224,7 @@ class Batch:
             numbers = range(audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
-            for samples in audio:
+            for samples in self._without_copies(audio, channels):
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
                     channel.listen(own)
@@ -232,6 +233,19 @@ class Batch:
             for channel in channels.values():
                 channel.finish((*audio.notes, *notes))
             yield channels
+
+    def _without_copies(self, audio: Decoding, channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
+        """Yield the samples; of separate channels without what is a copy of another channel."""
+        if self._voice is None or len(channels) == 1:
+            yield from audio
+            return
+        gate = CrosstalkGate(len(channels))
+        for samples in audio:
+            if len(decided := gate.add(samples)):
+                yield decided
+        yield gate.flush()
+        for copy, original in gate.copies.items():
+            channels[copy].notes = (f"{IDENTICAL_CHANNELS}: Channel {copy} holds the same as channel {original}.",)
 
     def _recogniser_of(self, model: str | None) -> FileRecogniser:
         if model is None or self._models is None:
@@ -289,7 +303,7 @@ class _Channel:
             self.diarizer.end()
         self._add(self.packer.flush())
         quiet = self.level.quiet_speech
-        self.notes = (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
+        self.notes += (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
 
     def _add(self, items: Iterable[Packed]) -> None:
         for item in items:
