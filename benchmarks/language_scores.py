@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
+from unicodedata import combining, normalize
 
 import numpy as np
 from jiwer import process_characters, process_words
@@ -44,13 +45,19 @@ class Heard:
     lags_s: list[float] = field(default_factory=list)
 
 
+def _words(text: str, language: str | None) -> list[str]:
+    """Return the words as they are compared: without accents, which the texts of the Spanish prompts lack."""
+    plain = "".join(mark for mark in normalize("NFD", text) if not combining(mark))
+    return spoken_words(normalize("NFC", plain), language)
+
+
 def errors_of_clips(recording: Recording, text: str) -> list[tuple[int, int]]:
     """Return the word errors and the words of each clip. An inserted word belongs to the clip of the word after it."""
-    said = [spoken_words(clip.text, recording.language) for _, _, clip in recording.clips]
+    said = [_words(clip.text, recording.language) for _, _, clip in recording.clips]
     owner = [number for number, words in enumerate(said) for _ in words]
     wrong = [0] * len(said)
     found = process_words(
-        " ".join(word for words in said for word in words), " ".join(spoken_words(text, recording.language)) or "-"
+        " ".join(word for words in said for word in words), " ".join(_words(text, recording.language)) or "-"
     )
     for chunk in found.alignments[0]:
         for at in range(chunk.ref_start_idx, chunk.ref_end_idx):
@@ -61,8 +68,8 @@ def errors_of_clips(recording: Recording, text: str) -> list[tuple[int, int]]:
 
 
 def characters_wrong(recording: Recording, text: str) -> tuple[int, int]:
-    said = " ".join(word for _, _, clip in recording.clips for word in spoken_words(clip.text, recording.language))
-    found = process_characters(said, " ".join(spoken_words(text, recording.language)) or "-")
+    said = " ".join(word for _, _, clip in recording.clips for word in _words(clip.text, recording.language))
+    found = process_characters(said, " ".join(_words(text, recording.language)) or "-")
     return found.substitutions + found.deletions + found.insertions, len(said)
 
 

@@ -167,9 +167,8 @@ def _engine(config: Config) -> Finding:
     with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
         engine = engines["production"]
         heard, offer = asyncio.run(transcribe_sample(engine, tenant="doctor")), engine.offer
-        said = [warning["message"] for warning in offer.warnings] + [pull_hint(offer)] * offer.bundled
         detail = f'{offer.engine}, model {offer.summary} ({offer.language_summary}), heard "{heard}"'
-        return Finding("; ".join([detail, *said]), well=bool(heard))
+        return Finding("; ".join([detail, *[pull_hint(offer)] * offer.bundled]), well=bool(heard))
 
 
 def _windows(config: Config) -> Finding:

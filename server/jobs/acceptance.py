@@ -226,7 +226,7 @@ class Acceptance:
 
         Raises Refused url_not_allowed if its webhook may not be called.
         """
-        found = [*of_request, *self.offers[customer.environment].warnings]
+        found = [*of_request]
         if order.webhook_url is not None:
             param = "webhook_url" if order.callback is None else "callback"
             await self._check_url(customer, param, order.webhook_url)

@@ -1,6 +1,5 @@
 """What clients may ask of an environment's models, and how their languages are described to people."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from server.model.orders import SILENCE
@@ -64,7 +63,6 @@ class Offer:
     speakers: bool = False  # speakers can be labelled by voice
     endpointing: tuple[str, ...] = (SILENCE,)  # what may end a turn of a live session
     bundled: bool = False  # only models that come with the installation are used
-    warnings: tuple[Mapping[str, str], ...] = ()  # for every job of this engine
     aliases: tuple[str, ...] = OPENAI_MODELS  # names of other services' models, which leave the choice to the server
     models: tuple[OfferedModel, ...] = ()  # all that requests may name, the default first; (): *model* alone
 

@@ -141,7 +141,10 @@ def test_lists_are_filtered(client):
     assert ids(status="failed") == [bad["job_id"]]
     assert ids(status="completed, FAILED") == [bad["job_id"], good["job_id"]]
     assert ids(q="FELLOW") == [good["job_id"]]
-    assert ids(language="en") == ids(language="EN") == [good["job_id"]]
+    assert ids(language="en") == ids(language="en-US") == ids(language="English") == [good["job_id"]]
+    refused = client.get("/v1/jobs", params={"language": "germn"})
+    assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, "language")
+    assert "the nearest is german (de)" in refused.text
     assert ids(source="url") == []
     assert ids(created_after=good["created_at"]) == [bad["job_id"]]
     assert ids(created_before=bad["created_at"]) == [good["job_id"]]
