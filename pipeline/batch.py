@@ -22,7 +22,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Decoding, Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
@@ -245,7 +245,7 @@ class Batch:
                 yield decided
         yield gate.flush()
         for copy, original in gate.copies.items():
-            channels[copy].notes = (f"{IDENTICAL_CHANNELS}: Channel {copy} holds the same as channel {original}.",)
+            channels[copy].notes = (f"{IDENTICAL_CHANNELS}: {identical_channel(copy, original)}",)
 
     def _recogniser_of(self, model: str | None) -> FileRecogniser:
         if model is None or self._models is None:

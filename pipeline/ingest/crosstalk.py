@@ -44,6 +44,9 @@ AHEAD = COMPARED // 2
 TOGETHER = 8 * COMPARED
 """The windows of a file that are decided at a time."""
 
+LIVE_AHEAD = 2
+"""In place of AHEAD for live audio: the first 0.1 s of a copy may be heard, which is too short for a word."""
+
 LOUD_DB = -65.0
 """Windows below this level are not compared."""
 
@@ -65,7 +68,7 @@ _INTO_BANDS = np.stack(
 ).astype(np.float32)
 _FLOOR = 1e-4  # of the power in a band: noise of -79 dBFS
 _HISTORY = COMPARED + LATEST
-_LAGS = range(-LATEST, LATEST + 1)
+_LAGS = np.arange(-LATEST, LATEST + 1)
 
 Rows = NDArray[np.float64]
 
@@ -84,6 +87,11 @@ class _Counts:
 
     loud: int = 0
     copied: dict[int, int] = field(default_factory=dict)  # by the channel whose copy they are
+
+
+def identical_channel(copy: int, original: int) -> str:
+    """Return the message for readers of the transcript."""
+    return f"Channel {copy} holds the same as channel {original}."
 
 
 class CrosstalkGate:
@@ -121,14 +129,16 @@ class CrosstalkGate:
         return self._release(count) if count >= self._together else self._held[:0]
 
     def flush(self) -> Samples:
-        """Return the remaining samples."""
+        """Return the samples that are not decided yet. More may come after it."""
         length = len(self._held)
         short = _FRAME + (-length % WINDOW) if length else 0
         self._held = np.concatenate((self._held, np.zeros((short, self._channels), np.float32)))
         self._frame()
         count = -(-length // WINDOW)
         self._rows = np.concatenate((self._rows, np.repeat(self._rows[-1:], self._ahead, axis=0)))
-        return self._release(count)[:length]
+        decided = self._release(count)[:length]
+        self._held, self._framed, self._rows = self._held[:0], 0, self._rows[:_HISTORY]
+        return decided
 
     def _frame(self) -> None:
         """Make the rows of all whole frames."""
@@ -188,27 +198,22 @@ class CrosstalkGate:
 
         That is by how much the *other* one is louder, in dB, and by how many windows it is late.
         """
-        best, apart, late = np.full(count, -1.0), np.zeros(count), np.zeros(count, np.int64)
         end = _HISTORY + count + self._ahead
-        start = end - count - COMPARED + 1
-        for lag in _LAGS:
-            early, shift = max(lag, 0), max(-lag, 0)
-            first, second = self._rows[start - early : end - early, one], self._rows[start - shift : end - shift, other]
-            levels_1, levels_2 = levels[start - early : end - early, one], levels[start - shift : end - shift, other]
-            weights = (np.maximum(levels_1, levels_2) > LOUD_DB).astype(np.float64)
-            number = _sums(weights)
-            mean_1, mean_2 = _sums(first * weights[:, None]), _sums(second * weights[:, None])
-            safe = np.maximum(number, 1.0)
-            both = _sums((first * second).sum(axis=1) * weights) - (mean_1 * mean_2).sum(axis=1) / safe
-            own_1 = _sums((first * first).sum(axis=1) * weights) - (mean_1 * mean_1).sum(axis=1) / safe
-            own_2 = _sums((second * second).sum(axis=1) * weights) - (mean_2 * mean_2).sum(axis=1) / safe
-            likeness = both / np.sqrt(np.maximum(own_1 * own_2, 1e-9))
-            likeness[number < ENOUGH] = -1.0
-            better = likeness > best
-            best[better], late[better] = likeness[better], lag
-            energy_1, energy_2 = (_sums(10 ** (level / 10)) for level in (levels_1, levels_2))
-            apart[better] = 10 * np.log10(np.maximum(energy_2, 1e-12) / np.maximum(energy_1, 1e-12))[better]
-        return best, apart, late
+        at = np.arange(end - count - COMPARED + 1, end)
+        early, delayed = at - np.maximum(_LAGS, 0)[:, None], at - np.maximum(-_LAGS, 0)[:, None]
+        first, second = self._rows[early, one], self._rows[delayed, other]  # shifts, windows, bands
+        levels_1, levels_2 = levels[early, one], levels[delayed, other]
+        weights = (np.maximum(levels_1, levels_2) > LOUD_DB).astype(np.float64)
+        number = _sums(weights)
+        safe = np.maximum(number, 1.0)
+        total_1, total_2 = _sums(first * weights[..., None]), _sums(second * weights[..., None])
+        both = _sums((first * second).sum(axis=2) * weights) - (total_1 * total_2).sum(axis=2) / safe
+        own_1 = _sums((first * first).sum(axis=2) * weights) - (total_1 * total_1).sum(axis=2) / safe
+        own_2 = _sums((second * second).sum(axis=2) * weights) - (total_2 * total_2).sum(axis=2) / safe
+        likeness = np.where(number < ENOUGH, -1.0, both / np.sqrt(np.maximum(own_1 * own_2, 1e-9)))
+        energy_1, energy_2 = (np.maximum(_sums(10 ** (level / 10)), 1e-12) for level in (levels_1, levels_2))
+        best = likeness.argmax(axis=0), np.arange(count)
+        return likeness[best], 10 * np.log10(energy_2 / energy_1)[best], _LAGS[best[0]]
 
 
 def _copy(pair: _Pair, likeness: float, apart_db: float) -> int | None:
@@ -225,10 +230,10 @@ def _copy(pair: _Pair, likeness: float, apart_db: float) -> int | None:
 
 
 def _sums(values: Rows) -> Rows:
-    """Return the sums of each COMPARED values in a row."""
-    total = np.cumsum(values, axis=0)
-    total[COMPARED:] -= total[:-COMPARED].copy()
-    return total[COMPARED - 1 :]
+    """Return the sums of each COMPARED windows in a row; they are the second axis."""
+    total = np.cumsum(values, axis=1)
+    total[:, COMPARED:] -= total[:, :-COMPARED].copy()
+    return total[:, COMPARED - 1 :]
 
 
 _FULL_SCALE_DB = float(10 * np.log10(np.sum(_HANN.astype(np.float64) ** 2) * _FRAME / 4))

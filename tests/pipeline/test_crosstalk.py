@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.audio import RATE, WINDOW, Samples, position
-from pipeline.ingest.crosstalk import CrosstalkGate
+from pipeline.ingest.crosstalk import LIVE_AHEAD, CrosstalkGate
 from tests.pipeline.sounds import SPEECH, read
 
 ONE = read(SPEECH / "human" / "jfk.flac")
@@ -49,7 +49,7 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("ahead", [None, 4], ids=["file", "live"])
+@pytest.mark.parametrize("ahead", [None, LIVE_AHEAD], ids=["file", "live"])
 @pytest.mark.parametrize("name", COPIES)
 def test_the_quieter_copy_is_silenced_on_whichever_channel_it_is(name: str, ahead: int | None) -> None:
     copy = COPIES[name]
@@ -63,7 +63,7 @@ def test_the_quieter_copy_is_silenced_on_whichever_channel_it_is(name: str, ahea
     assert gate.copies == ({1: 0} if name.startswith("the same") else {})
 
 
-@pytest.mark.parametrize("ahead", [None, 4], ids=["file", "live"])
+@pytest.mark.parametrize("ahead", [None, LIVE_AHEAD], ids=["file", "live"])
 def test_two_people_who_speak_at_once_are_both_kept(ahead: int | None) -> None:
     for left, right in ((ONE, OTHER), (ONE, 0.1 * OTHER), (ONE + 0.1 * OTHER, OTHER + 0.1 * ONE)):
         heard, gate = gated(left, right, ahead=ahead)
