@@ -24,7 +24,7 @@ from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
-from pipeline.ingest.isolation import Decoding, Isolation
+from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
 from pipeline.ingest.speech import SpeechPacker, packer_of
 from pipeline.ingest.survey import chosen_track
@@ -220,21 +220,21 @@ class Batch:
         limits = DecodeLimits(longest_s=options.longest_s)
         with chosen_track(
             self._isolation, path, limits, self._voice, track=options.track, separate=options.separate
-        ) as (audio, notes):
-            numbers = range(audio.probe.channels) if options.separate else (None,)
+        ) as heard:
+            numbers = range(heard.audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
-            for samples in self._without_copies(audio, channels):
+            for samples in self._without_copies(heard.samples, channels):
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
                     channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.finish((*audio.notes, *notes))
+                channel.finish(heard.notes)
             yield channels
 
-    def _without_copies(self, audio: Decoding, channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
+    def _without_copies(self, audio: Iterator[Samples], channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
         """Yield the samples; of separate channels without what is a copy of another channel."""
         if self._voice is None or len(channels) == 1:
             yield from audio

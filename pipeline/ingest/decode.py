@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from errno import EINVAL, EPERM
 from itertools import chain
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import av
 import av.codec.codec
@@ -40,7 +40,8 @@ from pipeline.ingest.containers import (
     length_or_none,
     mp3_states_length,
 )
-from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of
+from pipeline.ingest.focus import focus_on
+from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of, with_focus
 from pipeline.ingest.track_streams import audio_tracks, hear_alone, heard_tracks
 from pipeline.ingest.tracks import UNDECODABLE_TRACK, Track
 
@@ -101,6 +102,7 @@ class OpenRecording:
         live: bool = False,
         separate: bool = False,
         sparse: bool = False,
+        focus: int | None = None,
     ) -> None:
         """Decode the first frame of *track*, one of *tracks*. Raises InvalidAudio."""
         self._container = container
@@ -119,6 +121,8 @@ class OpenRecording:
         if first is None:
             raise InvalidAudio("no audio frame could be decoded")
         self._separate = first.layout.nb_channels if separate else None
+        self._focus = focus_on(first.layout.name, first.layout.nb_channels, focus)
+        self._columns = 2 if self._focus is not None else self._separate  # None: arrays have one dimension
         self._frames = chain((first,), frames)
         self.probe = self._probe(first, stated=_states_length(source, container))
 
@@ -154,6 +158,8 @@ class OpenRecording:
             channels=first.layout.nb_channels,
             duration_s=own_s or whole_s,
             duration_stated=stated and bool(own_s or (whole_s and len(container.streams) == 1)),
+            layout=first.layout.name,
+            focused=self._focus is not None,
             track=self._track.number,
             tracks=tuple(self._tracks),
         )
@@ -185,10 +191,12 @@ class OpenRecording:
         if self._separate is not None:
             picks = [pick_of(channel, channels) for channel in range(self._separate)]
             return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
+        if self._focus is not None:
+            return with_focus(frame, self._focus, block=block)
         return MonoResampler(*kind_of(frame), block=block)
 
     def _silence(self, length: int) -> Samples:
-        return np.zeros(length if self._separate is None else (length, self._separate), np.float32)
+        return np.zeros(length if self._columns is None else (length, self._columns), np.float32)
 
     def _at_s(self, frame: AudioFrame) -> float | None:
         """Return the time at which *frame* begins, in seconds by its time stamp, or None."""
@@ -282,24 +290,27 @@ def recording(
     separate: bool = False,
     track: int | None = None,
     sparse: bool = False,
+    focus: int | None = None,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
 
     *live* starts after a few kilobytes instead of reading far ahead.
     *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
     *sparse* leaves out most of a long recording.
+    *focus* is a channel that comes beside the mix, or CENTRE: that of surround sound, if there is one. It needs
+    channels that are not *separate*.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
     with ExitStack() as stack:
         try:
-            yield _open_track(stack, source, limits, track, live=live, separate=separate, sparse=sparse)
+            yield _open_track(stack, source, limits, track, live=live, separate=separate, sparse=sparse, focus=focus)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
 
 def _open_track(
-    stack: ExitStack, source: ByteSource, limits: DecodeLimits, number: int | None, *, live: bool, **how: bool
+    stack: ExitStack, source: ByteSource, limits: DecodeLimits, number: int | None, *, live: bool, **how: Any
 ) -> OpenRecording:
     """Open track *number*, or with None the first that has a frame, in the order of players."""
     damaged: list[Track] = []

@@ -114,11 +114,13 @@ class Isolation:
         separate: bool = False,
         track: TrackChoice = AUTO,
         sparse: bool = False,
+        focus: int | None = None,
     ) -> "Iterator[Decoding]":
         """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
         Samples have the shape (n,), or (n, channels) if the channels, or with the *track* SEPARATE the tracks, are
-        *separate*. *sparse* leaves out most of a long recording.
+        *separate*. *sparse* leaves out most of a long recording. If Probe.focused they have the shape (n, 2): the
+        mix and the channel *focus*.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack, DecodeTimeout,
         DecodersBusy, DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and
@@ -136,6 +138,7 @@ class Isolation:
                 separate=separate,
                 track=track,
                 sparse=sparse,
+                focus=focus,
             )
             process = stack.enter_context(self._start(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s, separate=separate)
@@ -225,7 +228,10 @@ class Decoding:
         return self._probe
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate."""
+        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate.
+
+        They have the shape (n, 2) if Probe.focused is true.
+        """
         probe = self.open()
         while True:
             match self._next_message():
@@ -234,12 +240,13 @@ class Decoding:
                     return
                 case Opened():
                     raise self._kill_broken()
-                case samples if not self._separate:
+                case samples if not (self._separate or probe.focused):
                     yield samples
                 case samples:
-                    if len(samples) % probe.channels:
+                    columns = 2 if probe.focused else probe.channels
+                    if len(samples) % columns:
                         raise self._kill_broken()
-                    yield samples.reshape(-1, probe.channels)
+                    yield samples.reshape(-1, columns)
 
     def kill(self) -> None:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,8 +37,7 @@ def open_recording(
     *,
     track: TrackChoice = AUTO,
     live: bool = False,
-    separate: bool = False,
-    sparse: bool = False,
+    **how: Any,
 ) -> Iterator[Recording]:
     """Open what *track* names. See recording().
 
@@ -49,7 +48,7 @@ def open_recording(
             yield _open_all(stack, source, limits, mixed=track == MIX)
         return
     number = track if isinstance(track, int) else None
-    with recording(source, limits, live=live, separate=separate, track=number, sparse=sparse) as audio:
+    with recording(source, limits, live=live, track=number, **how) as audio:
         yield audio
 
 
