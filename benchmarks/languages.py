@@ -55,6 +55,7 @@ from pipeline.words import Word, join_words
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
 FOUND, TOLD, LIVE, THEIRS = "found", "told", "live", "transcribe()"
 WAYS = {"files": (FOUND, TOLD, THEIRS), "live": (LIVE,)}
+KINDS = ("clips", "joined", "mixed")
 PAUSES_S = (0.3, 2.5)
 MIXED = ("en", "es", "en", "fr", "es", "ru", "en", "fr")  # the languages of a mixed track
 SHORTEST_S = 1.0  # of a clip
@@ -206,6 +207,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=80.0, help="of clips of a language")
     parser.add_argument("--half", choices=("tuning", "judging", "all"), default="tuning")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of recordings")
     parser.add_argument("--mixed", type=int, default=4, help="tracks of four languages, if en es fr ru are chosen")
     parser.add_argument("--peer", default="base", help="the model of transcribe()")
     parser.add_argument("--show", action="store_true", help="print what was said and heard, where it was wrong")
@@ -219,8 +221,9 @@ def main() -> None:
             ("clips", [on_one_track(clip.path.stem, [clip], 0) for clip in own]),
             ("joined", [on_one_track("joined", own, 7)]),
         )
+        if kind in given.kinds
     }
-    if tracks := mixed_tracks(clips, given.mixed):
+    if "mixed" in given.kinds and (tracks := mixed_tracks(clips, given.mixed)):
         groups["mixed"] = tracks
     ours = Ours()
     systems: dict[str, Callable[[Sequence[Recording]], Iterator[Heard]]] = {

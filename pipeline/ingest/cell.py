@@ -26,8 +26,8 @@ from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, pack
-from pipeline.ingest.decode import ByteSource
 from pipeline.ingest.multitrack import open_recording
+from pipeline.ingest.source import ByteSource
 
 MEMORY_BYTES = 104 << 20
 """The address space that a child may add to that of this process, which has some 210 MB of shared libraries and data.

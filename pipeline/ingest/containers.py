@@ -84,8 +84,23 @@ NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
 GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
 """Containers that do not state a length. FFmpeg guesses it from the bit rate or the last time stamp."""
 
+UNTIMED = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mp3"})
+"""Containers without time stamps. FFmpeg counts frames at the rate of the first one, whatever rate the others have."""
+
 LENGTH_OF_ALL = frozenset({"asf", "asf_o", "avi"})
 """Containers that state one length for all their streams. The sound may end earlier than the picture."""
+
+UNKNOWN_RIFF = 0x7FFF_0000
+"""Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
+
+WRONG_RIFF = 4096
+"""Some programs are wrong by the size of a header."""
+
+WAV_HEADER = 128
+"""The bytes of a usual header."""
+
+ROUND_RIFF = (100_000_000, 1 << 26)
+"""Other sizes of such programs are multiples of these, with or without the header."""
 
 _XING = re.compile(rb"(?:Xing|Info)(.{4})(.{4})(.{4})", re.DOTALL)
 """In the first frame of an MP3: a mark, flags (1: frames follow, 2: bytes follow), the number of frames, of bytes."""
@@ -145,6 +160,25 @@ def mp3_states_length(head: bytes, size: int | None) -> bool:
     flags, _, stated = (int.from_bytes(field) for field in found.groups())
     joined = flags & 2 and size is not None and (size - found.start()) * 16 > stated * 17
     return bool(flags & 1) and not joined
+
+
+def wav_bytes_missing(head: bytes, size: int | None) -> int:
+    """Return how many bytes a WAV or AVI file of *size* bytes (None: unknown) lacks of those that its header states.
+
+    FFmpeg corrects the length without a word. Programs that do not know the size write 0, a number from 2 GiB on, or a
+    round one, such as 1,000,000,000: those state nothing.
+    """
+    if size is None or not head.startswith(b"RIFF"):
+        return 0
+    stated = int.from_bytes(head[4:8], "little")
+    known = stated < UNKNOWN_RIFF and not (stated > 2 * size and any(_is_near(stated, unit) for unit in ROUND_RIFF))
+    missing = stated + 8 - size
+    return missing if known and missing > WRONG_RIFF else 0
+
+
+def _is_near(stated: int, unit: int) -> bool:
+    """Return whether *stated* is a multiple of *unit*, or as little off as a WAV header is long."""
+    return stated >= unit and min(stated % unit, -stated % unit) <= WAV_HEADER
 
 
 def length_or_none(stated_s: float) -> float | None:

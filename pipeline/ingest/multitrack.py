@@ -16,7 +16,8 @@ import numpy as np
 from pipeline.audio import Samples
 from pipeline.errors import InvalidAudio, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits, Probe
-from pipeline.ingest.decode import ByteSource, OpenRecording, recording
+from pipeline.ingest.decode import OpenRecording, recording
+from pipeline.ingest.source import ByteSource
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX, UNDECODABLE_TRACK, Track, TrackChoice
 
 

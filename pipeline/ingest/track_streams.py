@@ -1,4 +1,4 @@
-"""The audio tracks of an open container. decode.py uses it; it has the container of PyAV and decodes nothing."""
+"""The audio tracks of an open container. part.py uses it; it has the container of PyAV and decodes nothing."""
 
 from collections.abc import Sequence
 

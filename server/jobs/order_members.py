@@ -25,6 +25,7 @@ from server.jobs.members import (
     keywords,
     number_in,
     one_of,
+    prompt_text,
     single,
     string,
     subset,
@@ -114,7 +115,12 @@ MODEL = Member(
     None,
     "An id of GET /v1/models: the model that hears everything; left out, each language has its own",
 )
-PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
+PROMPT = Member(
+    "prompt",
+    prompt_text,
+    "",
+    f"Vocabulary that the speakers use, or what was said before; its last {bounds.MAX_PROMPT_CHARS} characters count",
+)
 KEYWORDS = Member(
     "keywords",
     keywords,

@@ -62,7 +62,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         replace(order, separate=separate, track=track, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
-        ignored_speakers(order) + unknown,
+        members.shortened_prompt(declared.PROMPT) + ignored_speakers(order) + unknown,
         people,
     )
 
@@ -81,7 +81,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
         ends_at_once=members.has(declared.ENDPOINTING_MS.name),
         **{member.name: members.get(member) for member in declared.LIVE_OPTIONS},
     )
-    warnings = _ignored_silence(members, live)
+    warnings = members.shortened_prompt(declared.PROMPT) + _ignored_silence(members, live)
     order = common_order(members, offer=offer, word_timestamps=members.get(declared.LIVE_WORD_TIMESTAMPS))
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()

@@ -79,5 +79,5 @@ def _read_name(text: str, offer: Offer) -> NamedLanguage | None:
     if language is None:
         raise InvalidValue("unknown_value", unknown_language(said))
     if language.code not in offer.languages:
-        raise InvalidValue("unknown_value", offer.refusal(said))
+        raise InvalidValue("unknown_value", offer.refusal(said, language.code))
     return language

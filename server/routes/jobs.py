@@ -15,7 +15,7 @@ from pipeline.language_names import language_named, unknown_language
 from server.accounts.signed import make_cursor, read_cursor
 from server.clock import now_ms
 from server.http.caller import Caller
-from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
+from server.http.headers import ByteRange, RangeNotSatisfiable, attachment, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import Streamed, first_piece
@@ -198,7 +198,7 @@ class Jobs(RouteGroup):
             "ETag": f'"{artifact.sha256}"',
             "Accept-Ranges": "bytes",
             "Content-Type": kind.media_type,
-            "Content-Disposition": f'attachment; filename="{job.id}.{kind.extension}"',
+            "Content-Disposition": attachment(job.source.filename, kind.extension, otherwise=job.id),
             "Referrer-Policy": "no-referrer",
             "Cache-Control": "private, max-age=0",
         }

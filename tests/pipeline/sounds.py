@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -106,6 +107,11 @@ def likeness(samples: Samples, original: Samples, lag: int) -> float:
     one, other = envelope(samples)[max(lag, 0) :], envelope(original)[max(-lag, 0) :]
     length = min(len(one), len(other))
     return float(np.corrcoef(one[:length], other[:length])[0, 1])
+
+
+def codes(notes: Iterable[str]) -> tuple[str, ...]:
+    """Return the codes of a recording's notes."""
+    return tuple(note.partition(": ")[0] for note in notes)
 
 
 def tone(seconds: float, *, rate: int = RATE, hertz: float = 440.0) -> Samples:

@@ -99,7 +99,8 @@ class ResponseOptions:
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
-        warnings = ignored_speakers(order) + unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
+        warnings = Members(given_names).shortened_prompt(PROMPT) + ignored_speakers(order)
+        warnings += unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
         return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 

@@ -249,7 +249,7 @@ def test_an_output_is_a_file_to_keep(server, finished_job, name, kind, begins):
     response = owner.get(f"/v1/jobs/{record['job_id']}/outputs/{name}")
     assert (response.status_code, response.headers["content-type"]) == (200, kind)
     assert response.content.startswith(begins)
-    assert response.headers["content-disposition"] == f'attachment; filename="{record["job_id"]}.{name}"'
+    assert response.headers["content-disposition"] == f'attachment; filename="talk.{name}"'
     assert response.headers["content-length"] == str(len(response.content))
     assert response.headers["accept-ranges"] == "bytes"
     assert response.headers["referrer-policy"] == "no-referrer"
