@@ -23,6 +23,7 @@ from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
@@ -82,6 +83,7 @@ class BatchOptions:
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # recognise every channel by itself, because each has its own speakers
+    raw: RawAudio | None = None  # what a file without a header holds
     track: TrackChoice = AUTO  # which audio track of a file with several; SEPARATE needs *separate*
     speakers: SpeakerOptions | None = None  # tell voices apart; with *separate* those of each channel
 
@@ -219,7 +221,13 @@ class Batch:
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
         limits = DecodeLimits(longest_s=options.longest_s)
         with chosen_track(
-            self._isolation, path, limits, self._voice, track=options.track, separate=options.separate
+            self._isolation,
+            path,
+            limits,
+            self._voice,
+            track=options.track,
+            separate=options.separate,
+            raw=options.raw,
         ) as heard:
             numbers = range(heard.audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}

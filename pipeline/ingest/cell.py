@@ -163,6 +163,7 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
             file,
             order.limits,
             track=order.track,
+            raw=order.raw,
             live=order.live,
             separate=order.separate,
             sparse=order.sparse,

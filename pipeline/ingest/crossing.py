@@ -24,6 +24,7 @@ from pipeline.errors import (
     UnknownTrack,
 )
 from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.tracks import AUTO, MAX_TEXT, Track, TrackChoice
 
 HEAD = Struct("<cI")
@@ -51,6 +52,7 @@ class DecodeOrder:
     separate: bool = False  # the channels side by side; False: all of them mixed
     track: TrackChoice = AUTO
     focus: int | None = None  # the mix and this channel side by side
+    raw: RawAudio | None = None  # what a file without a header holds
     sparse: bool = False  # leave most of a long recording out: enough to find out whether somebody speaks
 
     def to_line(self) -> bytes:
@@ -58,7 +60,8 @@ class DecodeOrder:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"])})
+        raw = fields["raw"] and RawAudio(**fields["raw"])
+        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"]), "raw": raw})
 
 
 class MalformedMessage(ValueError):

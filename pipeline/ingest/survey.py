@@ -15,6 +15,7 @@ import numpy as np
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import AudioTooLong, DecodeTimeout, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.focus import IS_SPEECH, MIXED_WELL, centre_of, heard_focus
 from pipeline.ingest.framer import Framer
 from pipeline.ingest.isolation import Decoding, Isolation
@@ -68,6 +69,7 @@ def chosen_track(
     *,
     track: TrackChoice = AUTO,
     separate: bool = False,
+    raw: RawAudio | None = None,
 ) -> "Iterator[Heard]":
     """Decode the *track* of a file; of surround sound the centre while somebody speaks there, else the mix.
 
@@ -75,10 +77,10 @@ def chosen_track(
     mixed.
     """
     with ExitStack() as stack:
-        audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track))
+        audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track, raw=raw))
         notes: tuple[str, ...] = ()
         several = track == AUTO and len(audio.probe.tracks) > 1
-        surround = track not in ALL_TRACKS and not separate and audio.probe.channels > MIXED_WELL
+        surround = raw is None and track not in ALL_TRACKS and not separate and audio.probe.channels > MIXED_WELL
         if voice is not None and (several or surround):
             stack.close()  # one decoder at a time, because their memory is shared
             choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, several=several)
