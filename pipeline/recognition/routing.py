@@ -25,6 +25,9 @@ from pipeline.words import Word
 SURE = 0.7
 """The mean probability of the words of an utterance from which on its language is believed."""
 
+LIKELY = 0.5
+"""Words below this mean probability, in another language than the neighbours', are compared with words in theirs."""
+
 GROWTH = 2
 """The language of a live utterance is detected again when it has grown to this many times the speech."""
 
@@ -220,16 +223,15 @@ class _Caller:
         spans = utterances(request)
         newest = spans[-1]
         found = _choose(request, newest, await self.detect(request, newest, allowed), request.before)
-        heard = None
-        if found.rival is not None and found.rival == request.before:
-            heard = await self.hear(part_of(request, newest), found)
-            assert heard.language is not None
-            found = Choice(heard.language, found.probability)
         if found.language == request.before or request.before is None:
             return replace(await self.hear(request, found, newer), detected=newest)
+        heard = await self.hear_beside(part_of(request, newest), found, request.before)
+        assert heard.language is not None
+        if heard.language == request.before:
+            return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
         if len(spans) > 1:
-            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], found.language))
-        return replace(heard or await self.hear(part_of(request, newest), found), detected=newest)
+            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], heard.language))
+        return replace(heard, detected=newest)
 
     async def hear_by_utterance(
         self,
@@ -254,12 +256,13 @@ class _Caller:
             least = min(found, key=_probability)
             if known is not None and known.language == least.language:
                 return replace(known, language_probability=least.probability)
-            return await self.hear(request, least, newer)
+            return await self.hear_beside(request, least, neighbour, newer)
         runs: dict[tuple[int, int], RecognitionResult] = {}
         for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language):
             group = list(several)
             run = group[0][0][0], group[-1][0][1]
-            runs[run] = await self.hear(part_of(request, run), min((one for _, one in group), key=_probability))
+            least = min((one for _, one in group), key=_probability)
+            runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
         return merge_answers(list(runs), runs)
 
     async def compare(self, request: DecodeRequest, span: tuple[int, int], found: Choice) -> Choice:
@@ -268,6 +271,23 @@ class _Caller:
             return found
         heard = await self.hear(part_of(request, span), found)
         return Choice(heard.language or found.language, found.probability)
+
+    async def hear_beside(
+        self,
+        request: DecodeRequest,
+        found: Choice,
+        neighbour: str | None,
+        newer: Callable[[], DecodeRequest | None] | None = None,
+    ) -> RecognitionResult:
+        """Hear *request* in the language that was found, and in its neighbours' too if the words are improbable."""
+        result = await self.hear(request, found, newer)
+        if neighbour in (None, found.language, found.rival) or surety(result.words) >= LIKELY:
+            return result
+        assert neighbour is not None
+        _, other = await self.hear_newest(request, neighbour, None)
+        if surety(other.words) <= surety(result.words):
+            return result
+        return replace(other, language_probability=round(1 - found.probability, 3))
 
     async def hear(
         self, request: DecodeRequest, found: Choice, newer: Callable[[], DecodeRequest | None] | None = None

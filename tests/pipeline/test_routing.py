@@ -145,6 +145,17 @@ def test_the_words_decide_where_an_utterance_seems_to_differ_from_those_around_i
     assert [word.language for word in heard.words] == ["es"] * 6 + [language] * 6 + ["es"] * 6
 
 
+@pytest.mark.parametrize("said", [[(0, 3, "es"), (4, 7, "es"), (8, 11, "es")], [(4, 7, "es")]])
+def test_improbable_words_in_a_language_that_seemed_certain_give_way_to_the_neighbours(
+    said: list[tuple[float, float, str]],
+):
+    spoken = Spoken(said, {4: {"fr": 0.97, "es": 0.01, "en": 0.02}})
+    heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 12, before="es"))
+    assert {word.language for word in heard.words} == {"es"}
+    live = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 7.5, before="es", turn=0))
+    assert (live.language, live.changed) == ("es", None)
+
+
 def test_the_only_utterance_of_a_job_is_compared_with_the_jobs_before():
     spoken = Spoken([(0, 3, "es")], {0: {"fr": 0.7, "es": 0.2, "en": 0.1}})
     heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 4, before="es"))
