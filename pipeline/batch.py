@@ -22,6 +22,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
@@ -81,6 +82,7 @@ class BatchOptions:
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # recognise every channel by itself, because each has its own speakers
+    raw: RawAudio | None = None  # what a file without a header holds
     track: TrackChoice = AUTO  # which audio track of a file with several; SEPARATE needs *separate*
     speakers: SpeakerOptions | None = None  # tell voices apart; with *separate* those of each channel
 
@@ -218,7 +220,13 @@ class Batch:
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
         limits = DecodeLimits(longest_s=options.longest_s)
         with chosen_track(
-            self._isolation, path, limits, self._voice, track=options.track, separate=options.separate
+            self._isolation,
+            path,
+            limits,
+            self._voice,
+            track=options.track,
+            separate=options.separate,
+            raw=options.raw,
         ) as (audio, notes):
             numbers = range(audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}

@@ -4,7 +4,7 @@ A file may hold several recordings behind each other: they are heard one after t
 separate process.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 
 import av.error
@@ -12,10 +12,11 @@ import numpy as np
 from av.audio.frame import AudioFrame
 
 from pipeline.audio import RATE, Samples, position
-from pipeline.errors import AudioTooLong, InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio, UnknownTrack
+from pipeline.errors import InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.part import Part, opened_part
+from pipeline.ingest.pieces import cut, even_out, up_to
 from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of
 from pipeline.ingest.source import ByteSource, PartSource
 
@@ -61,13 +62,7 @@ class OpenRecording:
 
     def __iter__(self) -> Iterator[Samples]:
         samples = self._all_parts()
-        longest_s, decoded = self._limits.longest_s, 0
-        for chunk in _slice(samples) if self._live else _even_out(samples):
-            decoded += len(chunk)
-            if longest_s is not None and decoded > position(longest_s) + RATE:
-                message = f"the recording is longer than {longest_s:g} s"
-                raise AudioTooLong(message, limit_s=longest_s, actual_s=decoded / RATE)
-            yield chunk
+        return up_to(self._limits.longest_s, cut(samples) if self._live else even_out(samples))
 
     def _all_parts(self) -> Iterator[Samples]:
         part: Part | None = self._part
@@ -133,16 +128,18 @@ def recording(
     separate: bool = False,
     track: int | None = None,
     sparse: bool = False,
+    ledger: Ledger | None = None,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
 
     *live* starts after a few kilobytes instead of reading far ahead.
     *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
     *sparse* leaves out most of a long recording.
+    *ledger* gets what is not heard; None: one of its own.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
-    ledger = Ledger()
+    ledger = ledger or Ledger()
     with closing(_parts(source, limits, ledger, live=live, track=track, sparse=sparse)) as parts:
         try:
             yield OpenRecording(parts, ledger, limits, live=live, separate=separate)
@@ -180,25 +177,6 @@ def _parts(
         part = part.following()
     if not heard and first_error is not None:
         raise first_error
-
-
-def _slice(arrays: Iterable[Samples]) -> Iterator[Samples]:
-    """Yield the same samples in arrays of 1..RATE."""
-    for samples in arrays:
-        for at in range(0, len(samples), RATE):
-            yield samples[at : at + RATE]
-
-
-def _even_out(arrays: Iterable[Samples]) -> Iterator[Samples]:
-    """Yield the same samples in arrays of RATE; the last one may be shorter."""
-    buffer: Samples | None = None
-    for samples in _slice(arrays):
-        buffer = samples if buffer is None else np.concatenate((buffer, samples))
-        if len(buffer) >= RATE:
-            yield buffer[:RATE]
-            buffer = buffer[RATE:]
-    if buffer is not None and len(buffer):
-        yield buffer
 
 
 def _is_off(at_s: float | None, due_s: float) -> bool:

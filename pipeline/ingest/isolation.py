@@ -41,6 +41,7 @@ from pipeline.ingest.crossing import (
     length_of,
     unpack,
 )
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.memory import DecoderMemory, MemoryPart
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
 from pipeline.ingest.tracks import AUTO, TrackChoice
@@ -100,9 +101,17 @@ class Isolation:
         if cell is not None:
             cell.close()
 
-    def probe(self, path: Path, limits: DecodeLimits, *, separate: bool = False, track: TrackChoice = AUTO) -> Probe:
+    def probe(
+        self,
+        path: Path,
+        limits: DecodeLimits,
+        *,
+        separate: bool = False,
+        track: TrackChoice = AUTO,
+        raw: RawAudio | None = None,
+    ) -> Probe:
         """Return the facts about a file. Raises the errors that decoding() raises on entering."""
-        with self.decoding(path, limits, separate=separate, track=track) as audio:
+        with self.decoding(path, limits, separate=separate, track=track, raw=raw) as audio:
             return audio.probe
 
     @contextmanager
@@ -113,12 +122,13 @@ class Isolation:
         *,
         separate: bool = False,
         track: TrackChoice = AUTO,
+        raw: RawAudio | None = None,
         sparse: bool = False,
     ) -> "Iterator[Decoding]":
         """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
         Samples have the shape (n,), or (n, channels) if the channels, or with the *track* SEPARATE the tracks, are
-        *separate*. *sparse* leaves out most of a long recording.
+        *separate*. *raw* is what a file without a header holds. *sparse* leaves out most of a long recording.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack, DecodeTimeout,
         DecodersBusy, DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and
@@ -135,6 +145,7 @@ class Isolation:
                 cpu_s=cpu_s,
                 separate=separate,
                 track=track,
+                raw=raw,
                 sparse=sparse,
             )
             process = stack.enter_context(self._start(order, source.fileno()))

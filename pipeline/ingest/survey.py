@@ -14,6 +14,7 @@ import numpy as np
 from pipeline.audio import RATE, WINDOW
 from pipeline.errors import AudioTooLong, DecodeTimeout, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.framer import Framer
 from pipeline.ingest.isolation import Decoding, Isolation
 from pipeline.ingest.tracks import AUTO, OTHER_TRACKS, UNDECODABLE_TRACK, TrackChoice, by_preference
@@ -45,13 +46,14 @@ def chosen_track(
     *,
     track: TrackChoice = AUTO,
     separate: bool = False,
+    raw: RawAudio | None = None,
 ) -> "Iterator[tuple[Decoding, tuple[str, ...]]]":
     """Decode the *track* of a file, and return notes about the tracks that are not heard. See Isolation.decoding().
 
     It blocks. Without *voice* AUTO is the track that players choose.
     """
     with ExitStack() as stack:
-        audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track))
+        audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track, raw=raw))
         notes: tuple[str, ...] = ()
         if track == AUTO and voice is not None and len(audio.probe.tracks) > 1:
             stack.close()  # one decoder at a time, because their memory is shared

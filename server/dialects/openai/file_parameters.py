@@ -19,11 +19,12 @@ from server.jobs.order_members import (
     KEYWORDS,
     MAX_SPEAKERS,
     PROMPT,
+    RAW_MEMBERS,
     RETENTION,
     SUBTITLE_MEMBERS,
     TRACK,
 )
-from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, separate_and_track, unknown_members
+from server.jobs.orders import ParsedRequest, audio_order, common_order, ignored_speakers, unknown_members
 from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model.errors import invalid_member
@@ -36,8 +37,8 @@ DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS,
-    *SUBTITLE_MEMBERS,
+    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS, *RAW_MEMBERS,
+    *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {
@@ -123,9 +124,9 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
     members = Members({name: values for name in COMMON_NAMES if (values := _values_of(fields, name))})
     order = common_order(members, offer=offer, word_timestamps=True)
-    separate, track = separate_and_track(members)
+    audio = audio_order(members)
     members.check()
-    return replace(order, separate=separate, track=track)
+    return replace(order, **audio)
 
 
 def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from pipeline.documents.cues import SubtitleShape
+from pipeline.ingest.encodings import RawAudio
 from pipeline.text.options import TextOptions
 from server.model.accounts import Quota
 from server.model.jobs import Job, JobError, State
@@ -31,7 +32,7 @@ UNBOUNDED = 2**62  # for SQL that needs a number where there is no limit
 
 MEMBERS: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in fields(kind))
-    for kind in (Order, LiveOptions, Source, SubtitleShape, TextOptions, Offer, OfferedModel)
+    for kind in (Order, LiveOptions, RawAudio, Source, SubtitleShape, TextOptions, Offer, OfferedModel)
 }
 """The names of the members of each kind of value that is stored as JSON."""
 
@@ -74,6 +75,8 @@ def order_of(text: str) -> Order:
             members[name] = usual if members[name] == as_stored else make(kind, members[name])
     if members["live"] is not None:
         members["live"] = make(LiveOptions, members["live"])
+    if members.get("raw") is not None:
+        members["raw"] = make(RawAudio, members["raw"])
     if members.get("callback") is not None:
         members["callback"] = {"dialect": FIRST_DIALECT, **members["callback"]}
     return make(Order, members)
