@@ -228,6 +228,7 @@ class Batch:
             track=options.track,
             separate=options.separate,
             raw=options.raw,
+            language=options.language,
         ) as heard:
             numbers = range(heard.audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}

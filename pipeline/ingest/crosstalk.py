@@ -47,8 +47,8 @@ TOGETHER = 8 * COMPARED
 LIVE_AHEAD = 2
 """In place of AHEAD for live audio: the first 0.1 s of a copy may be heard, which is too short for a word."""
 
-LOUD_DB = -65.0
-"""Windows below this level are not compared."""
+LOUD_DB, BELOW_DB = -65.0, 45.0
+"""Windows below LOUD_DB, or in quiet recordings by BELOW_DB below the loudest one so far, are not compared."""
 
 QUIETER_DB = 3.0
 """Of two channels whose levels differ by less the second is the copy, as long as it was not the louder one before."""
@@ -66,7 +66,7 @@ _FREQUENCIES = np.fft.rfftfreq(_FRAME, 1 / RATE)
 _INTO_BANDS = np.stack(
     [(low <= _FREQUENCIES) & (high > _FREQUENCIES) for low, high in pairwise(_BANDS)], axis=1
 ).astype(np.float32)
-_FLOOR = 1e-4  # of the power in a band: noise of -79 dBFS
+_FLOOR = 1e-7  # of the power in a band: noise of -109 dBFS
 _HISTORY = COMPARED + LATEST
 _LAGS = np.arange(-LATEST, LATEST + 1)
 
@@ -107,6 +107,8 @@ class CrosstalkGate:
         self._ahead = ahead
         self._held = np.zeros((0, channels), np.float32)  # from the first window that is not decided
         self._framed = 0  # windows of *held* that have a row
+        self._loudest_db = -np.inf  # of all channels so far
+        self._loud_db = np.zeros(0)  # for each row: the level from which it is compared
         self._rows = np.zeros((0, channels, len(_BANDS) - 1))  # from _HISTORY before the first that is not decided
         self._pairs = {(one, other): _Pair() for other in range(channels) for one in range(other)}
         self._counts = [_Counts() for _ in range(channels)]
@@ -136,8 +138,10 @@ class CrosstalkGate:
         self._frame()
         count = -(-length // WINDOW)
         self._rows = np.concatenate((self._rows, np.repeat(self._rows[-1:], self._ahead, axis=0)))
+        self._loud_db = np.concatenate((self._loud_db, np.repeat(self._loud_db[-1:], self._ahead)))
         decided = self._release(count)[:length]
-        self._held, self._framed, self._rows = self._held[:0], 0, self._rows[:_HISTORY]
+        self._held, self._framed = self._held[:0], 0
+        self._rows, self._loud_db = self._rows[:_HISTORY], self._loud_db[:_HISTORY]
         return decided
 
     def _frame(self) -> None:
@@ -148,9 +152,14 @@ class CrosstalkGate:
         frames = sliding_window_view(waiting, _FRAME, axis=0)[::WINDOW]  # windows, channels, samples
         powers = np.square(np.abs(np.fft.rfft(frames * _HANN, axis=2))) @ _INTO_BANDS
         rows = np.log10(powers + _FLOOR)
+        loudest_db = np.maximum.accumulate(np.append(self._loudest_db, _levels_db(rows).max(axis=1)))[1:]
+        self._loudest_db = float(loudest_db[-1])
+        loud_db = np.minimum(LOUD_DB, loudest_db - BELOW_DB)
         if not len(self._rows):
+            loud_db = np.concatenate((np.repeat(loud_db[:1], _HISTORY), loud_db))
             rows = np.concatenate((np.repeat(rows[:1], _HISTORY, axis=0), rows))
         self._rows = np.concatenate((self._rows, rows))
+        self._loud_db = np.concatenate((self._loud_db, loud_db))
         self._framed += len(frames)
 
     def _release(self, count: int) -> Samples:
@@ -164,19 +173,21 @@ class CrosstalkGate:
             samples[:, channel] *= gains[: len(samples)]
         self._held = self._held[count * WINDOW :]
         self._framed = max(0, self._framed - count)
-        self._rows = self._rows[count:]
+        self._rows, self._loud_db = self._rows[count:], self._loud_db[count:]
         return samples
 
     def _decide(self, count: int) -> NDArray[np.bool_]:
         """Return which of the next *count* windows of each channel are copies."""
         silenced = np.zeros((count, self._channels), np.bool_)
-        levels = 10 * np.log10(np.sum(10**self._rows, axis=2)) - _FULL_SCALE_DB
+        levels = _levels_db(self._rows)
         now = levels[_HISTORY : _HISTORY + count]
+        is_loud = levels >= self._loud_db[:, None]
+        now_loud = is_loud[_HISTORY : _HISTORY + count]
         for (one, other), pair in self._pairs.items():
-            if now[:, one].max() < LOUD_DB or now[:, other].max() < LOUD_DB:
+            if not (now_loud[:, one].any() and now_loud[:, other].any()):
                 pair.copy = None
                 continue
-            likeness, apart_db, late = self._compare(one, other, levels, count)
+            likeness, apart_db, late = self._compare((one, other), levels, is_loud, count)
             for at in range(count):
                 copy = _copy(pair, float(likeness[at]), float(apart_db[at]))
                 if copy is None:
@@ -186,24 +197,27 @@ class CrosstalkGate:
                 if now[at, target] - levels[then, source] - expected_db >= OWN_DB:
                     continue
                 silenced[at, target] = True
-                if now[at, target] >= LOUD_DB and abs(pair.below_db) <= SAME_DB:
+                if now_loud[at, target] and abs(pair.below_db) <= SAME_DB:
                     copied = self._counts[target].copied
                     copied[source] = copied.get(source, 0) + 1
         for channel, counts in enumerate(self._counts):
-            counts.loud += int(np.count_nonzero(now[:, channel] >= LOUD_DB))
+            counts.loud += int(np.count_nonzero(now_loud[:, channel]))
         return silenced
 
-    def _compare(self, one: int, other: int, levels: Rows, count: int) -> tuple[Rows, Rows, NDArray[np.int64]]:
+    def _compare(
+        self, pair: tuple[int, int], levels: Rows, is_loud: NDArray[np.bool_], count: int
+    ) -> tuple[Rows, Rows, NDArray[np.int64]]:
         """Return for each of the next *count* windows the likeness of two channels, and what goes with it.
 
-        That is by how much the *other* one is louder, in dB, and by how many windows it is late.
+        That is by how much the second one is louder, in dB, and by how many windows it is late.
         """
+        one, other = pair
         end = _HISTORY + count + self._ahead
         at = np.arange(end - count - COMPARED + 1, end)
         early, delayed = at - np.maximum(_LAGS, 0)[:, None], at - np.maximum(-_LAGS, 0)[:, None]
         first, second = self._rows[early, one], self._rows[delayed, other]  # shifts, windows, bands
         levels_1, levels_2 = levels[early, one], levels[delayed, other]
-        weights = (np.maximum(levels_1, levels_2) > LOUD_DB).astype(np.float64)
+        weights = (is_loud[early, one] | is_loud[delayed, other]).astype(np.float64)
         number = _sums(weights)
         safe = np.maximum(number, 1.0)
         total_1, total_2 = _sums(first * weights[..., None]), _sums(second * weights[..., None])
@@ -227,6 +241,10 @@ def _copy(pair: _Pair, likeness: float, apart_db: float) -> int | None:
         pair.copy = 1 - pair.copy
     pair.below_db = apart_db
     return pair.copy
+
+
+def _levels_db(rows: Rows) -> Rows:
+    return np.asarray(10 * np.log10(np.sum(10**rows, axis=2)) - _FULL_SCALE_DB, np.float64)
 
 
 def _sums(values: Rows) -> Rows:

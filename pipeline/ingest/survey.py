@@ -5,9 +5,9 @@ one track in mono or stereo costs nothing more. Otherwise each track is decoded 
 and of the later part of a long recording only a sixth, so that a film is not decoded once for each of its tracks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,8 @@ class Choice:
     track: TrackChoice
     focus: int | None = None  # the channel that is heard while somebody speaks there, instead of the mix
     notes: tuple[str, ...] = ()
+    spoken: Mapping[int, int | None] = field(default_factory=dict)
+    """The samples with speech on each track that was looked at, up to a few more than SPEAKS; None: undecodable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,12 @@ class Heard:
 
     audio: Decoding
     samples: Iterator[Samples]  # of shape (n,), or (n, channels) if the channels are separate
-    choice_notes: tuple[str, ...]
+    choice: Choice
 
     @property
     def notes(self) -> tuple[str, ...]:
         """All notes. They are complete after the last sample."""
-        return (*self.audio.notes, *self.choice_notes)
+        return (*self.audio.notes, *self.choice.notes)
 
 
 @contextmanager
@@ -70,34 +72,35 @@ def chosen_track(
     track: TrackChoice = AUTO,
     separate: bool = False,
     raw: RawAudio | None = None,
+    language: str | None = None,
 ) -> "Iterator[Heard]":
     """Decode the *track* of a file; of surround sound the centre while somebody speaks there, else the mix.
 
     It blocks. See Isolation.decoding(). Without *voice* AUTO is the track that players choose, and all channels are
-    mixed.
+    mixed. A track in the *language* that is spoken is tried before others.
     """
     with ExitStack() as stack:
         audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track, raw=raw))
-        notes: tuple[str, ...] = ()
+        choice = Choice(track)
         several = track == AUTO and len(audio.probe.tracks) > 1
         surround = raw is None and track not in ALL_TRACKS and not separate and audio.probe.channels > MIXED_WELL
         if voice is not None and (several or surround):
             stack.close()  # one decoder at a time, because their memory is shared
-            choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, several=several)
-            notes, focus = choice.notes, None if separate else choice.focus
+            choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, language, several=several)
+            focus = None if separate else choice.focus
             decoding = isolation.decoding(path, limits, separate=separate, track=choice.track, focus=focus)
             audio = stack.enter_context(decoding)
         focused = voice is not None and audio.probe.focused
-        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else iter(audio), notes)
+        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else iter(audio), choice)
 
 
-def _choose(listener: "_Listener", probe: Probe, *, several: bool) -> Choice:
+def _choose(listener: "_Listener", probe: Probe, language: str | None, *, several: bool) -> Choice:
     """Listen to all tracks if there are *several*, else to that of the *probe*."""
-    tracks = by_preference(probe.tracks) if several else [probe.tracks[probe.track - 1]]
+    tracks = by_preference(probe.tracks, language) if several else [probe.tracks[probe.track - 1]]
     spoken = {track.number: listener.hear(track.number) for track in tracks}
     heard = {number: speech for number, speech in spoken.items() if speech is not None}
     if not heard:
-        return Choice(probe.track)
+        return Choice(probe.track, spoken=dict.fromkeys(spoken))
     chosen = next((number for number, speech in heard.items() if speech.samples >= SPEAKS), None)
     if chosen is None:
         chosen = max(heard, key=lambda number: heard[number].samples)  # of equals the first
@@ -108,7 +111,8 @@ def _choose(listener: "_Listener", probe: Probe, *, several: bool) -> Choice:
         listed = ", ".join(names[number] for number in others)
         told = f"Track {names[chosen]} was heard. Somebody also speaks on track {listed}: give track to hear another"
         notes.append(f"{OTHER_TRACKS}: {told} one, or all of them with mix or separate.")
-    return Choice(chosen, heard[chosen].focus, tuple(notes))
+    counts = {number: None if speech is None else speech.samples for number, speech in spoken.items()}
+    return Choice(chosen, heard[chosen].focus, tuple(notes), counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,14 @@ def test_the_quieter_copy_is_silenced_on_whichever_channel_it_is(name: str, ahea
     assert gate.copies == ({1: 0} if name.startswith("the same") else {})
 
 
+def test_a_quiet_recording_is_compared_too() -> None:
+    heard, gate = gated(0.003 * ONE, 0.0003 * ONE)
+    assert silenced(ONE, heard[:, 1]) > 0.85
+    assert gated(0.003 * ONE, 0.0027 * ONE)[1].copies == {1: 0}
+    assert gated(0.003 * ONE, 0.003 * OTHER)[1].copies == {}
+    assert not gate.copies
+
+
 @pytest.mark.parametrize("ahead", [None, LIVE_AHEAD], ids=["file", "live"])
 def test_two_people_who_speak_at_once_are_both_kept(ahead: int | None) -> None:
     for left, right in ((ONE, OTHER), (ONE, 0.1 * OTHER), (ONE + 0.1 * OTHER, OTHER + 0.1 * ONE)):
