@@ -85,7 +85,7 @@ async def at_once(database: SqliteDatabase, *functions) -> list[object]:
 async def test_every_commit_reaches_the_disk(tmp_path):
     async with open_database(tmp_path) as database:
         pragmas = ("journal_mode", "synchronous", "foreign_keys")
-        values = await database.write(lambda tx: [tx.all(f"PRAGMA {name}")[0][0] for name in pragmas])
+        values = await database.write(lambda tx: [tx.one(f"PRAGMA {name}")[name] for name in pragmas])
         assert values == ["wal", 2, 1]  # 2 is FULL
 
 
