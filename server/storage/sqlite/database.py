@@ -1,7 +1,8 @@
 """SQLite with one thread that writes and a few that read. No other file uses sqlite3.
 
 A commit costs an fsync, so all writes that wait at one moment share one commit. Each write has a savepoint of its own,
-so one that fails does not undo the others. Several processes may open the folder. A waiting task wakes at once after a
+so one that fails does not undo the others. Single rows are looked up on the event loop, because a thread's turn costs
+ten times as much. Several processes may open the folder. A waiting task wakes at once after a
 commit of this process, and within POLL_S after one of another process.
 """
 
@@ -201,7 +202,7 @@ class SqliteDatabase:
             raise StorageError("the database is closed")
         try:
             return function(SqliteTransaction(self._lookups, self._clock()))
-        except sqlite3.OperationalError:  # perhaps another process works on the file as a whole; a thread can wait
+        except sqlite3.Error:  # perhaps another process works on the file as a whole; a thread can wait
             return await self.read(function)
 
     async def scrub(self) -> bool:
