@@ -1,37 +1,44 @@
-"""How many words come out of an hour of sound in which nobody speaks, in 20 languages: none should.
+"""How many words come out of sound in which nobody speaks, in many languages: none should.
 
-    .venv/bin/python -m benchmarks.wordless --model base               # a minute of each kind and language
-    .venv/bin/python -m benchmarks.wordless --model base --minutes 5
+    .venv/bin/python -m benchmarks.wordless                        # base, 24 s of each kind: about ten minutes
+    .venv/bin/python -m benchmarks.wordless --model small --seconds 120 --languages de ja zh
 
-The sounds are made here: noises, hum, melody, breath and silence. Each goes the way of an upload, in each language as
-the client names it and once with the language found; a second time without voice detection, so that the model hears it.
-Speech that the voice detector finds in such a sound is what reaches a model on a server, so the first row is what users
-get and the second is what the gates and the table of credits hold back.
+The sounds are made here: noises, hum, melody, breath and silence. Three ways are counted. "As a file": the speech that
+the voice detector finds in a sound at any of four gains, heard in each language and with the language found. "Live": a
+session without settings. This is what users get. "Undetected": the model hears all of the sound, as if the voice
+detector had found speech in it, which shows what the gates and the table of credits hold back. Calls of the model are
+remembered (memo.py).
 """
 
 import argparse
 import asyncio
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
-import soundfile
 
-from pipeline.audio import RATE, Samples
-from pipeline.batch import Batch, BatchOptions
-from pipeline.ingest.isolation import Isolation
+from benchmarks.measure import write
+from benchmarks.memo import memoise_engine
+from benchmarks.virtual_time import VirtualTimeLoop
+from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.batch import packing_options
+from pipeline.events import WordsCommitted
+from pipeline.ingest.packing import DecodeJob
+from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.latency import BALANCED, with_latency
+from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.routing import LanguageRouter
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
+from pipeline.session import Session
 
 LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "pl", "cs", "ru", "uk", "tr", "ar", "hi", "zh", "ja", "ko", "sv", "ro",
     "fi",
 )  # fmt: skip
+GAINS_DB = (-40, -20, 0, 20)
 PIECE_S = 8  # of a request without voice detection
 
 
@@ -76,49 +83,64 @@ SOUNDS: Mapping[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="base")
-    parser.add_argument("--minutes", type=float, default=1.0, help="of each sound in each language")
+    parser.add_argument("--seconds", type=float, default=24.0, help="of each sound")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES[:12], help="that are told, beside none")
+    parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
-    length = round(60 * given.minutes * RATE)
-    sounds = {
-        name: make(length, np.random.default_rng(number)).astype(np.float32)
-        for number, (name, make) in enumerate(SOUNDS.items())
-    }
-    with ExitStack() as stack:
-        engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=given.model))))
-        batch = Batch(
-            engine=engine,
-            recogniser=stack.enter_context(closing(Scheduler(engine))),
-            voice=VoiceDetector(),
-            isolation=stack.enter_context(closing(Isolation())),
-            threads=stack.enter_context(ThreadPoolExecutor(1)),
-        )
-        known = [language for language in LANGUAGES if language in engine.languages]
-        for name, samples in sounds.items():
-            hours = given.minutes / 60 * (len(known) + 1)
-            for way, words in (
-                ("as a file", list(by_file(batch, samples, known))),
-                ("undetected", list(by_engine(engine, samples, known))),
-            ):
-                print(f"{name:8} {way:10} {len(words) / hours:6.1f} words an hour  {' '.join(words[:12])}", flush=True)
+    engine, voice = load(EngineSettings(engine="whisper", model=given.model, device="cpu")), VoiceDetector()
+    memoise_engine(engine)
+    told = [*(code for code in given.languages if code in engine.languages), None]
+    rows = {}
+    for number, (name, make) in enumerate(SOUNDS.items()):
+        sound = make(round(given.seconds * RATE), np.random.default_rng(number))
+        levels = [np.clip(sound * 10 ** (gain / 20), -1, 1).astype(np.float32) for gain in GAINS_DB]
+        heard = {
+            "as a file": [word for samples in levels for word in by_file(engine, voice, samples, told)],
+            "live": [word for samples in levels for word in live(engine, voice, samples)],
+            "undetected": list(by_engine(engine, sound.astype(np.float32), told)),
+        }
+        sounds = {"as a file": len(levels) * len(told), "live": len(levels), "undetected": len(told)}
+        for way, words in heard.items():
+            minutes = sounds[way] * given.seconds / 60
+            rows[f"{name}, {way}"] = {"minutes": round(minutes, 1), "words": len(words), "first": " ".join(words[:12])}
+            print(f"{name:8} {way:10} {minutes:5.1f} min  {len(words):3} words  {' '.join(words[:12])}", flush=True)
+    engine.close()
+    if given.result:
+        print(write(given.result, {"model": given.model, "languages": len(told) - 1, "sounds": rows}))
 
 
-def by_file(batch: Batch, samples: Samples, languages: list[str]) -> Iterator[str]:
-    """Yield the words of *samples* with each of *languages* fixed, and with the language found."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "wordless.flac"
-        soundfile.write(path, samples, RATE)
-        for language in (*languages, None):
-            yield from asyncio.run(_words(batch, path, language))
+def by_file(engine: Engine, voice: VoiceDetector, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:
+    """Yield the words of the speech that the voice detector finds, in each language. As files are packed."""
+    for item in speech_jobs([samples], voice.stream(), packing_options(engine)):
+        if isinstance(item, DecodeJob):
+            for language in told:
+                request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
+                yield from (word.text for word in engine.recognise([request])[0].words)
 
 
-async def _words(batch: Batch, path: Path, language: str | None) -> list[str]:
-    chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant="wordless", language=language))]
-    return [word.text for chunk in chunks for segment in chunk.segments for word in segment.words]
+def live(engine: Engine, voice: VoiceDetector, samples: Samples) -> list[str]:
+    """Return the final words of a live session whose language is found."""
+
+    async def stream() -> list[str]:
+        core = StreamCore(with_latency(StreamOptions(), BALANCED, patient=True))
+        recogniser = LanguageRouter(ModelSet.of(engine))
+        session = Session(core, vad=voice.stream(), recogniser=recogniser, tenant="live")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(session.run())
+            for at in range(0, len(samples), WINDOW):
+                await session.feed(samples[at : at + WINDOW])
+                await asyncio.sleep(WINDOW / RATE)
+            session.finish()
+        events = [happened.event async for happened in session.events()]
+        return [word.text for event in events if isinstance(event, WordsCommitted) for word in event.words]
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(stream())
 
 
-def by_engine(engine: Engine, samples: Samples, languages: list[str]) -> Iterator[str]:
+def by_engine(engine: Engine, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:
     """Yield the words of *samples* as the model hears them where the voice detector finds no speech."""
-    for language in (*languages, None):
+    for language in told:
         for start in range(0, len(samples), PIECE_S * RATE):
             piece = samples[start : start + PIECE_S * RATE]
             request = DecodeRequest(samples=piece, start=start, language=language, final=True)

@@ -22,10 +22,13 @@ from pipeline.audio import RATE, Samples
 from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
 from pipeline.ingest.speech import SpeechPacker, packer_of
+from pipeline.ingest.survey import chosen_track
+from pipeline.ingest.tracks import AUTO, TrackChoice
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
@@ -79,6 +82,8 @@ class BatchOptions:
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # recognise every channel by itself, because each has its own speakers
+    raw: RawAudio | None = None  # what a file without a header holds
+    track: TrackChoice = AUTO  # which audio track of a file with several; SEPARATE needs *separate*
     speakers: SpeakerOptions | None = None  # tell voices apart; with *separate* those of each channel
 
 
@@ -214,7 +219,15 @@ class Batch:
     ) -> "Iterator[Mapping[int | None, _Channel]]":
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
         limits = DecodeLimits(longest_s=options.longest_s)
-        with self._isolation.decoding(path, limits, separate=options.separate) as audio:
+        with chosen_track(
+            self._isolation,
+            path,
+            limits,
+            self._voice,
+            track=options.track,
+            separate=options.separate,
+            raw=options.raw,
+        ) as (audio, notes):
             numbers = range(audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
@@ -225,7 +238,7 @@ class Batch:
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.finish(audio.notes)
+                channel.finish((*audio.notes, *notes))
             yield channels
 
     def _recogniser_of(self, model: str | None) -> FileRecogniser:

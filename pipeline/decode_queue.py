@@ -17,6 +17,9 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
 
+REMEMBERED = 5
+"""Jobs whose language is a hint for a later one: a single job may be wrong."""
+
 MAX_SPAN = position(300)
 """The most audio between the first and the last waiting item. Other channels of the file are decoded together with this
 one, and their jobs fill the memory meanwhile."""
@@ -37,8 +40,8 @@ class _QueuedItem:
 class DecodeQueue:
     """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
 
-    The language of each job is found anew, unless the order names it. What was spoken *max_jobs* earlier is a hint:
-    that job is certainly recognised, so the same file always gives the same hints.
+    The language of each job is found anew, unless the order names it. What was spoken *max_jobs* and more earlier is a
+    hint: those jobs are certainly recognised, so the same file always gives the same hints.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class DecodeQueue:
         self._hint = hint
         self._own_hints = own_hints
         self._max_jobs = max_jobs
-        self._spoken = deque(before, maxlen=max_jobs)
+        self._spoken = deque(before, maxlen=max_jobs + REMEMBERED - 1)
         self._items: deque[_QueuedItem] = deque()
 
     def add(self, item: Packed) -> None:
@@ -130,6 +133,10 @@ class DecodeQueue:
         return bool(ends) and ends[-1] - ends[0] >= MAX_SPAN
 
     def _language_before(self) -> str | None:
-        """Return the language of the job *max_jobs* before the newest one, which is already recognised."""
+        """Return the language of most of the REMEMBERED jobs that came *max_jobs* or more before the newest one.
+
+        They are already recognised.
+        """
         back = self._max_jobs - self._jobs
-        return self._spoken[-back] if 0 < back <= len(self._spoken) else None
+        known = list(self._spoken)[: len(self._spoken) - back + 1][-REMEMBERED:] if back > 0 else []
+        return max(reversed(known), key=known.count, default=None)

@@ -31,6 +31,10 @@ class NoAudioStream(PipelineError):
     code = "no_audio_stream"
 
 
+class UnknownTrack(NoAudioStream):
+    """The recording does not have the audio track that was ordered, or too many of them. The message says which."""
+
+
 class EmptyAudio(PipelineError):
     """The file has no bytes."""
 

@@ -173,6 +173,13 @@ def nearest_language(text: str) -> str | None:
     return None if code is None else f"{_ENGLISH_NAMES[code]} ({code})"
 
 
+def unknown_language(text: str) -> str:
+    """Return what a message says about a name that language_named() does not know."""
+    nearest = nearest_language(text)
+    hint = f"the nearest is {nearest}" if nearest else "give a tag such as en-US, a code such as de, or a name"
+    return f"{text[:100]!r} is no language that is known here; {hint}"
+
+
 def english_name(code: str) -> str:
     """Return the English name of a language in lower case, as OpenAI's API writes it; the code if it has none."""
     return _ENGLISH_NAMES.get(code, code)

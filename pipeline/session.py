@@ -12,7 +12,7 @@ run() continues with or without a writer until finish() is called and the last e
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -25,7 +25,7 @@ from pipeline.audio import RATE, WINDOW, Samples, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import Event
 from pipeline.ingest.framer import Framer, Windows
-from pipeline.ingest.speech import SpeechProbability
+from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamCounts
@@ -100,6 +100,11 @@ class _Command(Enum):
 _Detected: TypeAlias = tuple[Samples, float]
 """A window and its probability of speech."""
 
+_NOTHING = np.zeros(0, np.float32)
+
+_Answer: TypeAlias = Callable[[], None]
+"""Gives the core an answer of the recogniser or of the model for the ends of turns."""
+
 
 class Session:
     """One live stream. run() is its only task; the other methods are called from other tasks of the same loop."""
@@ -108,7 +113,7 @@ class Session:
         self,
         core: StreamCore,
         *,
-        vad: SpeechProbability,
+        vad: LiveSpeechProbability,
         recogniser: LiveRecogniser,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are reported as they are recognised
@@ -124,6 +129,9 @@ class Session:
         self._backlog: deque[Samples | _Command] = deque()
         self._commands = 0  # in the backlog
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
+        # What the detector has: the windows, their probabilities to come, and the command behind them.
+        self._detecting: tuple[Windows, Awaitable[list[float]], _Command | None] | None = None
+        self._answers: deque[_Answer] = deque()  # that the core does not have yet
         self._unread: deque[TimedEvent] = deque()
         self._loop = asyncio.get_running_loop()
         self._clock = EventClock(time.time() - self._loop.time())
@@ -213,12 +221,14 @@ class Session:
         try:
             async with asyncio.TaskGroup() as tasks:
                 while not self._core.finished:
-                    await self._changes.until(lambda: self._due or self._core.finished)
-                    self._detect()
-                    while self._detected:
-                        await self._until_room()
+                    await self._changes.until(lambda: self._due or bool(self._answers) or self._core.finished)
+                    await self._detect()  # audio that came before an answer is taken in before it
+                    while self._detected and await self._may_take_in():
                         self._take_in(tasks)
-                    if self._backlog:
+                    if self._answers:
+                        self._answers.popleft()()
+                        self._advance(tasks)
+                    elif self._backlog:
                         await asyncio.sleep(0)
         finally:
             self._over = True
@@ -227,17 +237,26 @@ class Session:
     @property
     def _due(self) -> bool:
         """Whether to process what has come: it may cause a decision, or there is enough of it."""
-        if self._detected or not self._backlog:
-            return bool(self._detected)
+        if self._detected or self._detecting or not self._backlog:
+            return bool(self._detected or self._detecting)
         whole = self._received - self._received % WINDOW
         return self._commands > 0 or whole >= self._core.steady or self._waiting >= TOGETHER
 
-    def _detect(self) -> None:
-        """Find the speech in the next part of the backlog, unless that is done already.
+    async def _detect(self) -> None:
+        """Find the speech in the next part of the backlog, unless that is done already."""
+        self._begin_detecting()
+        if self._detecting is not None:
+            windows, found, command = self._detecting
+            speech = await found
+            self._detecting = None
+            self._note_detected(windows, speech, command)
+
+    def _begin_detecting(self) -> None:
+        """Give the detector the next part of the backlog, unless it has one or the core is to get one.
 
         The part reaches to the next command, but has no more than WINDOWS windows.
         """
-        if self._detected:
+        if self._detected or self._detecting is not None:
             return
         pieces: list[Samples] = []
         command, room = None, WINDOWS * WINDOW
@@ -251,51 +270,60 @@ class Session:
                 if len(item) > room:
                     self._backlog.appendleft(item[room:])
                 room -= len(item)
-        if pieces:
-            self._listen(self._framer.windows_of(np.concatenate(pieces)))
+        windows = self._framer.windows_of(pieces[0] if len(pieces) == 1 else np.concatenate([_NOTHING, *pieces]))
         if command is _Command.END:
-            self._listen(self._framer.flush()[0])
+            windows = np.concatenate([windows, self._framer.flush()[0]])
+        self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
+        found = self._vad(windows) if len(windows) else []
+        if isinstance(found, list):
+            self._note_detected(windows, found, command)
+        else:
+            self._detecting = windows, found, command
+
+    def _note_detected(self, windows: Windows, speech: Sequence[float], command: _Command | None) -> None:
+        self._detected.extend(zip(windows, speech, strict=True))
         if command is not None:
             self._detected.append(command)
 
-    def _listen(self, windows: Windows) -> None:
-        self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
-        self._detected.extend(zip(windows, self._vad(windows), strict=True))
+    async def _may_take_in(self) -> bool:
+        """Wait until the core and the reader of the events have room for the next part, or until an answer comes.
 
-    async def _until_room(self) -> None:
-        """Wait until the core and the reader of the events have room for the next part."""
-        if not isinstance(self._detected[0], _Command):
-            if self._core.behind:
-                await self._wait_if_ahead()
-            await self._changes.until(lambda: self._has_room)
+        Returns False if the answer comes first.
+        """
+        if isinstance(self._detected[0], _Command):
+            return True
+        if self._ahead_s > 0 and self._core.behind:
+            await self._wait_if_ahead()
+        if not self._has_room:
+            await self._changes.until(lambda: self._has_room or bool(self._answers))
+        return self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
 
     @property
     def _has_room(self) -> bool:
         return not self._core.full and len(self._unread) < MAX_UNREAD
 
-    def _catch_up(self, tasks: asyncio.TaskGroup) -> None:
-        """Process the waiting audio for as long as that needs no waiting."""
-        self._detect()
-        while self._detected and self._has_room and not (self._core.behind and self._ahead_s > 0):
-            self._take_in(tasks)
-
     def _take_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Give the core the next part, if _catch_up() has not done so."""
-        item = self._detected.popleft() if self._detected else None
-        if item is _Command.FINALIZE:
-            self._core.finalize()
-        elif item is _Command.END:
-            self._core.finish(self._received)
-        elif item is not None:
-            window, speech = item
-            self._core.receive_audio(window, speech=speech)
+        """Give the core the next part, if there is one: a command, or windows up to one that may cause a decision."""
+        steady = self._core.steady - WINDOW if self._ahead_s <= 0 else 0
+        while self._detected:
+            item = self._detected.popleft()
+            if item is _Command.FINALIZE:
+                self._core.finalize()
+            elif item is _Command.END:
+                self._core.finish(self._received)
+            elif not isinstance(item, _Command):
+                window, speech = item
+                self._core.receive_audio(window, speech=speech)
+                if self._core.position < steady and not self._core.full:
+                    continue
+            break
         self._advance(tasks)
 
     async def _wait_if_ahead(self) -> None:
         """Wait for the answer to the request in flight, but only while the sender is ahead of real time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._ahead_s):
-                await self._changes.until(lambda: not self._core.behind)
+                await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
 
     @property
     def _ahead_s(self) -> float:
@@ -313,7 +341,7 @@ class Session:
             tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
         check = self._core.turn_check_wanted() if self._turn_ends is not None else None
         if check is not None:
-            tasks.create_task(self._check_turn(check.samples, tasks), name=f"turn check at {check.end}")
+            tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
         self._changes.notify()
 
     def _events_received(self) -> Sequence[Event]:
@@ -326,36 +354,40 @@ class Session:
         return [*shown, *self._text.flush()] if self._core.finished else shown
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
-        """Send one request and give the answer to the core."""
+        """Send one request. run() gives the answer to the core."""
         requested_s = self._loop.time()
         try:
             result = await self._recogniser.recognise(request, tenant=self._tenant, newer=partial(self._newer, tasks))
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
-            self._catch_up(tasks)
-            self._core.receive_failure()
+            self._queue_answer(self._core.receive_failure)
         else:
             self._round_s += ROUND_SMOOTHING * (self._loop.time() - requested_s - self._round_s)
             self._core.pace(position(STEP_FACTOR * self._round_s))
-            self._catch_up(tasks)
-            self._language = result.language
-            self._core.receive_hypothesis(result)
-        self._advance(tasks)
+            self._queue_answer(partial(self._receive_result, result))
 
-    async def _check_turn(self, turn: Samples, tasks: asyncio.TaskGroup) -> None:
-        """Estimate whether the newest turn is over, and pass the answer to the core."""
+    def _receive_result(self, result: RecognitionResult) -> None:
+        self._language = result.language
+        self._core.receive_hypothesis(result)
+
+    def _queue_answer(self, answer: _Answer) -> None:
+        self._answers.append(answer)
+        self._changes.notify()
+
+    async def _check_turn(self, turn: Samples) -> None:
+        """Estimate whether the newest turn is over. run() gives the answer to the core."""
         assert self._turn_ends is not None
         try:
             probability = await self._turn_ends.probability(turn)
         except EngineFailed:
             probability = None
-        self._catch_up(tasks)
-        self._core.receive_turn_check(probability)
-        self._advance(tasks)
+        self._queue_answer(partial(self._core.receive_turn_check, probability))
 
     def _newer(self, tasks: asyncio.TaskGroup) -> DecodeRequest | None:
         """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
-        self._catch_up(tasks)
+        self._begin_detecting()
+        while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.behind):
+            self._take_in(tasks)
         if not self._core.decode_due:
             return None
         self._core.withdraw()

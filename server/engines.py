@@ -11,6 +11,7 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.live_voices import LiveVoices
 from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, Engine
@@ -84,15 +85,28 @@ def open_engines(
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        recognisers = (voice, speakers, turn_ends)
+        live_voices = LiveVoices(voice) if live and voice is not None else None
+        if live_voices is not None:
+            stack.enter_context(closing(live_voices))
+        recognisers = Recognisers(voice, live_voices, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
         production = _serve(chosen, recognisers, isolation, threads, capacities=measured, text=text)
         scripted = _script_models()
         stack.callback(scripted.models.close)
-        sandbox = _serve(scripted, (None, None, None), isolation, threads, capacities=SANDBOX, text=text)
+        sandbox = _serve(scripted, Recognisers(), isolation, threads, capacities=SANDBOX, text=text)
         served = {"production": production, "sandbox": sandbox}
         named = {name: replace(engine, offer=with_aliases(engine.offer, config)) for name, engine in served.items()}
         yield named, isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Recognisers:
+    """The models beside those of Whisper; None: not installed, or a scripted engine, which needs none."""
+
+    voice: VoiceDetector | None = None
+    live_voices: LiveVoices | None = None
+    speakers: SpeakerModels | None = None
+    turn_ends: TurnEndDetector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +206,7 @@ def settings(config: Config) -> EngineSettings:
 
 def _serve(
     opened: _Models,
-    recognisers: tuple[VoiceDetector | None, SpeakerModels | None, TurnEndDetector | None],
+    recognisers: "Recognisers",
     isolation: Isolation,
     threads: Executor,
     *,
@@ -200,12 +214,12 @@ def _serve(
     text: TextSettings,
 ) -> ServedEngine:
     models, router = opened.models, LanguageRouter(opened.models)
-    voice, speakers, turn_ends = recognisers
+    speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
     batch = Batch(
         engine=opened.engine,
         recogniser=router,
         models=models,
-        voice=voice,
+        voice=recognisers.voice,
         isolation=isolation,
         threads=threads,
         voices=speakers,
@@ -218,7 +232,7 @@ def _serve(
         unmeasured=opened.idle.unmeasured,
         recogniser=router,
         headroom=models,
-        voice=voice,
+        voice=recognisers.live_voices,
         speakers=speakers,
         capacities=capacities,
         text=text,

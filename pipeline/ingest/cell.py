@@ -26,7 +26,8 @@ from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, pack
-from pipeline.ingest.decode import ByteSource, recording
+from pipeline.ingest.multitrack import open_recording
+from pipeline.ingest.source import ByteSource
 
 MEMORY_BYTES = 104 << 20
 """The address space that a child may add to that of this process, which has some 210 MB of shared libraries and data.
@@ -158,7 +159,15 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
 
     signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
     try:
-        with recording(file, order.limits, live=order.live, separate=order.separate) as audio:
+        with open_recording(
+            file,
+            order.limits,
+            track=order.track,
+            raw=order.raw,
+            live=order.live,
+            separate=order.separate,
+            sparse=order.sparse,
+        ) as audio:
             send(Opened(audio.probe))
             for samples in audio:
                 send(samples)
@@ -182,7 +191,7 @@ def _warm_up() -> None:
         silence.setframerate(8000)
         silence.writeframes(bytes(16000))
     file.seek(0)
-    with recording(file, DecodeLimits()) as audio:
+    with open_recording(file, DecodeLimits()) as audio:
         for samples in audio:
             pack(samples)
 

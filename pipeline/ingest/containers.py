@@ -7,6 +7,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from pipeline.ingest.tracks import Track
+
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
@@ -82,8 +84,23 @@ NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
 GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
 """Containers that do not state a length. FFmpeg guesses it from the bit rate or the last time stamp."""
 
-LENGTH_OF_ALL = frozenset({"asf", "asf_o"})
+UNTIMED = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mp3"})
+"""Containers without time stamps. FFmpeg counts frames at the rate of the first one, whatever rate the others have."""
+
+LENGTH_OF_ALL = frozenset({"asf", "asf_o", "avi"})
 """Containers that state one length for all their streams. The sound may end earlier than the picture."""
+
+UNKNOWN_RIFF = 0x7FFF_0000
+"""Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
+
+WRONG_RIFF = 4096
+"""Some programs are wrong by the size of a header."""
+
+WAV_HEADER = 128
+"""The bytes of a usual header."""
+
+ROUND_RIFF = (100_000_000, 1 << 26)
+"""Other sizes of such programs are multiples of these, with or without the header."""
 
 _XING = re.compile(rb"(?:Xing|Info)(.{4})(.{4})(.{4})", re.DOTALL)
 """In the first frame of an MP3: a mark, flags (1: frames follow, 2: bytes follow), the number of frames, of bytes."""
@@ -145,6 +162,25 @@ def mp3_states_length(head: bytes, size: int | None) -> bool:
     return bool(flags & 1) and not joined
 
 
+def wav_bytes_missing(head: bytes, size: int | None) -> int:
+    """Return how many bytes a WAV or AVI file of *size* bytes (None: unknown) lacks of those that its header states.
+
+    FFmpeg corrects the length without a word. Programs that do not know the size write 0, a number from 2 GiB on, or a
+    round one, such as 1,000,000,000: those state nothing.
+    """
+    if size is None or not head.startswith(b"RIFF"):
+        return 0
+    stated = int.from_bytes(head[4:8], "little")
+    known = stated < UNKNOWN_RIFF and not (stated > 2 * size and any(_is_near(stated, unit) for unit in ROUND_RIFF))
+    missing = stated + 8 - size
+    return missing if known and missing > WRONG_RIFF else 0
+
+
+def _is_near(stated: int, unit: int) -> bool:
+    """Return whether *stated* is a multiple of *unit*, or as little off as a WAV header is long."""
+    return stated >= unit and min(stated % unit, -stated % unit) <= WAV_HEADER
+
+
 def length_or_none(stated_s: float) -> float | None:
     """Return the length that a header states, in seconds, or None if no recording can have it.
 
@@ -159,6 +195,7 @@ class DecodeLimits:
 
     longest_s: float | None = None  # of decoded audio, whatever the header says; None: no limit, for live streams
     max_channels: int = 8  # 7.1 surround sound
+    max_tracks: int = 8  # that are heard at once
     max_streams: int = 32  # each costs buffers; a film has a dozen
     highest_rate: int = 384_000  # the highest that converters are sold with
     lowest_rate: int = 2_000  # at 1 Hz a single frame would become 18 hours of samples
@@ -173,6 +210,8 @@ class Probe:
     format: str  # mp3, wav, mp4, ogg, matroska, ...
     codec: str
     rate: int
-    channels: int
+    channels: int  # of the track; with separate tracks their number
     duration_s: float | None  # above 0; None: unknown
     duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file
+    track: int = 1  # the one that is heard, or the first of several
+    tracks: tuple[Track, ...] = ()  # all audio tracks

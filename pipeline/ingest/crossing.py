@@ -21,8 +21,11 @@ from pipeline.errors import (
     NoAudioStream,
     PipelineError,
     UndecodableAudio,
+    UnknownTrack,
 )
 from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
+from pipeline.ingest.encodings import RawAudio
+from pipeline.ingest.tracks import AUTO, MAX_TEXT, Track, TrackChoice
 
 HEAD = Struct("<cI")
 """The kind and the length of the payload."""
@@ -30,7 +33,7 @@ HEAD = Struct("<cI")
 MAX_BYTES = 1 << 20
 """The largest payload: 16 s of samples. Usually a payload has one second."""
 
-ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio)}
+ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack)}
 """The errors of a recording, except AudioTooLong, which has members of its own."""
 
 
@@ -47,13 +50,17 @@ class DecodeOrder:
     stall_s: float  # CPU time without a sample after which the kernel ends the process
     cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
     separate: bool = False  # the channels side by side; False: all of them mixed
+    track: TrackChoice = AUTO
+    raw: RawAudio | None = None  # what a file without a header holds
+    sparse: bool = False  # leave most of a long recording out: enough to find out whether somebody speaks
 
     def to_line(self) -> bytes:
         return orjson.dumps({"start": asdict(self)}) + b"\n"
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"])})
+        raw = fields["raw"] and RawAudio(**fields["raw"])
+        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"]), "raw": raw})
 
 
 class MalformedMessage(ValueError):
@@ -126,7 +133,30 @@ def _probe(fields: Mapping[str, Any]) -> Probe:
         channels=int(fields["channels"]),
         duration_s=length_s,
         duration_stated=length_s is not None and bool(fields["duration_stated"]),
+        track=int(fields["track"]),
+        tracks=tuple(map(_track, fields["tracks"])),
     )
+
+
+def _track(fields: Mapping[str, Any]) -> Track:
+    duration_s = fields["duration_s"]
+    return Track(
+        number=int(fields["number"]),
+        codec=_text(fields["codec"]),
+        rate=int(fields["rate"]),
+        channels=int(fields["channels"]),
+        layout=str(fields["layout"])[:MAX_TEXT],
+        language=_text(fields["language"]),
+        title=_text(fields["title"]),
+        default=bool(fields["default"]),
+        aside=bool(fields["aside"]),
+        duration_s=None if duration_s is None else length_or_none(float(duration_s)),
+    )
+
+
+def _text(value: object) -> str | None:
+    """Return a text of the file for people to read, on one line."""
+    return None if value is None else " ".join(str(value)[:MAX_TEXT].split()) or None
 
 
 def _notes(fields: list[Any]) -> tuple[str, ...]:

@@ -1,80 +1,38 @@
 """Turns any audio file, or a growing stream of its bytes, into float32 samples at RATE.
 
-Only this module and resampling.py use PyAV. The bytes are untrusted. They are read through a file object without a
-name, by a list of demuxers and audio decoders, without any way to open other files. cell.py calls this module in a
+A file may hold several recordings behind each other: they are heard one after the other. cell.py calls this module in a
 separate process.
 """
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from errno import EINVAL, EPERM
-from itertools import chain
-from typing import NoReturn, Protocol
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 
-import av
-import av.codec.codec
 import av.error
-import av.stream
-import av.subtitles.codeccontext  # PyAV would load these at the first film or subtitle: too late in a confined process
-import av.subtitles.stream
-import av.video.codeccontext
-import av.video.stream
 import numpy as np
 from av.audio.frame import AudioFrame
-from av.audio.stream import AudioStream
-from av.container import InputContainer
-from av.packet import Packet
 
 from pipeline.audio import RATE, Samples, position
-from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
-from pipeline.ingest.containers import (
-    DEMUXERS,
-    GUESSED_LENGTH,
-    INPUT_FORMATS,
-    LENGTH_OF_ALL,
-    NAMES,
-    DecodeLimits,
-    Probe,
-    has_signature,
-    length_or_none,
-    mp3_states_length,
-)
+from pipeline.errors import InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio, UnknownTrack
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.part import Part, opened_part
+from pipeline.ingest.pieces import cut, even_out, up_to
 from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of
-
-TRUNCATED = "audio_truncated"
-"""Note: the file ends before the end that its header states."""
-SKIPPED = "frames_skipped"
-"""Note: frames that could not be decoded were left out."""
-FILLED = "gaps_filled"
-"""Note: gaps in the recording were filled with silence."""
+from pipeline.ingest.source import ByteSource, PartSource
 
 HOLE = position(0.1)
 """The shortest gap between the end of a frame and the time stamp of the next one that is filled with silence, so that
 words keep their place. Shorter gaps come from rounded time stamps, or from a decoder that drops its first frame."""
 
 LONGEST_HOLE = position(600)
-"""The longest gap that is filled. A longer one means that a clock was set, not that time passed."""
+"""The longest gap that is filled unless the file states a length that has room for it. A longer one means that a clock
+was set, not that time passed."""
 
 OVERLAP = position(1)
 """The most by which a time stamp may lie before the end of the last frame. More means that a clock was set back."""
 
-UNKNOWN_RIFF = 0x7FFF_0000
-"""Programs that do not know the size of a WAV file write about 2 or 4 GB. Sizes from here on are ignored."""
-
-_BUFFER_BYTES = 65_536
-
-
-class ByteSource(Protocol):
-    """The source of a recording: a seekable file, or a pipe whose read() waits for more."""
-
-    def read(self, size: int, /) -> bytes | None:
-        """Return 1..size bytes, or none at the end."""
-        ...
-
-    def seekable(self) -> bool: ...
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-    def tell(self) -> int: ...
+MAX_BROKEN_PARTS = 100
+"""So many recordings behind each other that cannot be opened end the file."""
 
 
 class OpenRecording:
@@ -86,77 +44,48 @@ class OpenRecording:
     """
 
     def __init__(
-        self,
-        source: "_Nameless",
-        container: InputContainer,
-        limits: DecodeLimits,
-        *,
-        live: bool = False,
-        separate: bool = False,
+        self, parts: Iterator[Part], ledger: Ledger, limits: DecodeLimits, *, live: bool, separate: bool
     ) -> None:
-        """Decode the first frame. Raises NoAudioStream, UndecodableAudio, InvalidAudio."""
-        self._container = container
-        self._stream = _audio_stream(container, limits)
-        self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
+        """*parts* are open one at a time; the first is opened now. Raises what opening it raises."""
+        self._parts = parts
+        self._part = next(parts)
+        self._ledger = ledger
         self._limits = limits
         self._live = live
-        self._truncated = source.cut_off
-        self._skipped = 0
-        self._filled = 0
-        frames = self._decode()
-        first = next(frames, None)
-        if first is None:
-            raise InvalidAudio("no audio frame could be decoded")
-        self._separate = first.layout.nb_channels if separate else None
-        self._frames = chain((first,), frames)
-        self.probe = self._probe(first, stated=_states_length(source, container))
+        self.probe = self._part.probe_of_all
+        self._separate = self.probe.channels if separate else None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Codes of the notes about this recording for readers of its transcript."""
-        found = ((TRUNCATED, self._truncated), (SKIPPED, self._skipped), (FILLED, self._filled))
-        return tuple(note for note, happened in found if happened)
+        """The notes about this recording for readers of its transcript: "code: message"."""
+        return self._ledger.notes
 
     def __iter__(self) -> Iterator[Samples]:
-        samples = self._resample()
-        longest_s, decoded = self._limits.longest_s, 0
-        for chunk in _slice(samples) if self._live else _even_out(samples):
-            decoded += len(chunk)
-            if longest_s is not None and decoded > position(longest_s) + RATE:
-                message = f"the recording is longer than {longest_s:g} s"
-                raise AudioTooLong(message, limit_s=longest_s, actual_s=decoded / RATE)
-            yield chunk
-        self._compare_with_header(decoded)
+        samples = self._all_parts()
+        return up_to(self._limits.longest_s, cut(samples) if self._live else even_out(samples))
 
-    def _probe(self, first: AudioFrame, *, stated: bool) -> Probe:
-        stream, container = self._stream, self._container
-        own_s = whole_s = None
-        if stream.duration and self._tick_s and container.format.name not in LENGTH_OF_ALL:
-            own_s = length_or_none(stream.duration * self._tick_s + self._lead(first) / RATE)
-        elif container.duration:  # of a film, whose sound may end before its pictures
-            whole_s = length_or_none(container.duration / av.time_base)
-        return Probe(
-            format=NAMES.get(container.format.name, container.format.name),
-            codec=stream.codec_context.codec.canonical_name,
-            rate=first.sample_rate,
-            channels=first.layout.nb_channels,
-            duration_s=own_s or whole_s,
-            duration_stated=stated and bool(own_s or (whole_s and len(container.streams) == 1)),
-        )
+    def _all_parts(self) -> Iterator[Samples]:
+        part: Part | None = self._part
+        while part is not None:
+            decoded = 0
+            for samples in self._resample(part):
+                decoded += len(samples)
+                yield samples
+            part.account_for_length(decoded + position(self._ledger.shifted_s))
+            part = next(self._parts, None)
 
-    def _resample(self) -> Iterator[Samples]:
+    def _resample(self, part: Part) -> Iterator[Samples]:
         """Yield the samples of all frames, with silence where the recording has gaps."""
         run: MonoResampler | ChannelResampler | None = None
-        due_s: float | None = None
-        for frame in self._frames:
-            at_s = self._at_s(frame)
-            if run is None:
-                yield self._silence(self._lead(frame))
-            elif (hole := _hole(at_s, due_s)) or not run.takes(frame):
+        due_s = part.start_s  # players start at the first time stamp of any stream
+        for frame, at_s in part.frames():
+            hole = self._hole(at_s, due_s, part)
+            if run is not None and (hole or not run.takes(frame)):
                 yield run.flush()
-                yield self._silence(hole)
-                self._filled += hole > 0
+                self._ledger.gaps += hole > 0
+                self._ledger.filled += hole
                 run = None
+            yield from self._silence(hole)
             if run is None:
                 run = self._run(frame)
             begins_s = at_s if due_s is None or _is_off(at_s, due_s) else due_s
@@ -164,6 +93,17 @@ class OpenRecording:
             yield run.resample(frame)
         if run is not None:
             yield run.flush()
+
+    def _hole(self, at_s: float | None, due_s: float | None, part: Part) -> int:
+        """Return the samples between where a frame was due and where it begins, or 0 if the gap is not to be filled."""
+        gap = 0 if at_s is None or due_s is None else position(at_s - due_s)
+        if gap <= LONGEST_HOLE:
+            return gap if gap >= HOLE else 0
+        end_s = None if self._live else part.end_s
+        if at_s is not None and end_s is not None and at_s < end_s:
+            return gap
+        self._ledger.shifted_s += gap / RATE
+        return 0
 
     def _run(self, frame: AudioFrame) -> "MonoResampler | ChannelResampler":
         """Return the resampler for *frame* and all frames of its kind."""
@@ -173,83 +113,10 @@ class OpenRecording:
             return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
         return MonoResampler(*kind_of(frame), block=block)
 
-    def _silence(self, length: int) -> Samples:
-        return np.zeros(length if self._separate is None else (length, self._separate), np.float32)
-
-    def _at_s(self, frame: AudioFrame) -> float | None:
-        """Return the time at which *frame* begins, in seconds by its time stamp, or None."""
-        return None if frame.pts is None or not self._tick_s else frame.pts * self._tick_s
-
-    def _lead(self, first: AudioFrame) -> int:
-        """Return the samples of silence before the first frame: players start at the first time stamp of any stream."""
-        start = self._container.start_time
-        return 0 if start is None else _hole(self._at_s(first), start / av.time_base)
-
-    def _decode(self) -> Iterator[AudioFrame]:
-        """Yield the frames, and count the packets that cannot be decoded. Raises InvalidAudio beyond the limits."""
-        broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
-        begun = False
-        for before, packet in enumerate(self._packets()):
-            if not begun and before == self._limits.max_packets_before_frame:
-                raise InvalidAudio(f"the first {before} packets hold no audio frame")
-            try:
-                frames = self._stream.codec_context.decode(packet)
-            except av.error.FFmpegError:
-                broken += 1
-                continue
-            for frame in frames:
-                _admit(frame.sample_rate, frame.layout.nb_channels, self._limits)
-                self._skipped, broken, begun = self._skipped + broken, 0, True
-                yield frame
-        self._truncated |= broken > 0
-
-    def _packets(self) -> "Iterator[Packet[AudioStream] | None]":
-        try:
-            yield from self._container.demux(self._stream)
-        except av.error.FFmpegError:
-            self._truncated = True
-            yield None  # flushes the decoder, as at the end of a whole file
-        except IndexError:
-            return  # PyAV raises it at the end for streams that appeared late; ours is flushed by then
-
-    def _compare_with_header(self, decoded: int) -> None:
-        """Note a cut if the samples are clearly fewer than the header states, and no frames were left out."""
-        stated_s = self.probe.duration_s if self.probe.duration_stated else None
-        if stated_s is not None and not self._skipped:
-            self._truncated |= decoded < position(0.99 * stated_s - 0.5)
-
-
-class _Nameless:
-    """A source that cannot be written to, and has no name from which FFmpeg could choose a reader."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self._source = source
-        self.head = b""  # the first bytes read
-        self.size = source.seek(0, os.SEEK_END) if source.seekable() else None
-        if self.size is not None:
-            source.seek(0)
-        self.seekable = source.seekable
-        self.tell = source.tell
-
-    def read(self, size: int) -> bytes:
-        data = self._source.read(size) or b""
-        self.head = self.head or data
-        return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Seek and return the new position, or a negative error number if a broken file points outside itself."""
-        try:
-            return self._source.seek(offset, whence)
-        except (OSError, ValueError):
-            return -EINVAL
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether a WAV or AVI file is shorter than its header states. FFmpeg corrects that without a warning."""
-        if self.size is None or not self.head.startswith(b"RIFF"):
-            return False
-        stated = int.from_bytes(self.head[4:8], "little") + 8
-        return self.size + 4096 < stated < UNKNOWN_RIFF  # some programs are wrong by the size of a header
+    def _silence(self, length: int) -> Iterator[Samples]:
+        for at in range(0, length, RATE):
+            count = min(RATE, length - at)
+            yield np.zeros(count if self._separate is None else (count, self._separate), np.float32)
 
 
 @contextmanager
@@ -259,102 +126,57 @@ def recording(
     *,
     live: bool = False,
     separate: bool = False,
+    track: int | None = None,
+    sparse: bool = False,
+    ledger: Ledger | None = None,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
 
     *live* starts after a few kilobytes instead of reading far ahead.
+    *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
+    *sparse* leaves out most of a long recording.
+    *ledger* gets what is not heard; None: one of its own.
 
-    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream.
+    Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
-    nameless = _Nameless(source)
-    with _open(nameless, live=live) as container:
+    ledger = ledger or Ledger()
+    with closing(_parts(source, limits, ledger, live=live, track=track, sparse=sparse)) as parts:
         try:
-            yield OpenRecording(nameless, container, limits, live=live, separate=separate)
+            yield OpenRecording(parts, ledger, limits, live=live, separate=separate)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
 
-def missing_demuxers() -> list[str]:
-    """Return the demuxers of INPUT_FORMATS that the installed FFmpeg lacks. `scribewire doctor` shows them."""
-    installed = {name for names in av.formats_available for name in names.split(",")}
-    return sorted({kind.demuxer for kind in INPUT_FORMATS} - installed)
+def _parts(
+    source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, live: bool, track: int | None, sparse: bool
+) -> Generator[Part]:
+    """Open the recordings that *source* holds, one after the other. If none can be opened, raise the first error.
 
-
-def _open(source: _Nameless, *, live: bool) -> InputContainer:
-    options = {
-        "protocol_whitelist": "file",
-        "format_whitelist": ",".join(sorted(DEMUXERS)),
-        "codec_whitelist": ",".join(_AUDIO_DECODERS),  # so that no picture and no film is decoded
-    }
-    if live:
-        options["probesize"] = "4096"  # bytes; by default FFmpeg waits for up to 5 MB
-    try:
-        return av.open(
-            source, "r", options=options, io_open=_refuse, metadata_errors="replace", buffer_size=_BUFFER_BYTES
-        )
-    except av.error.FFmpegError as error:
-        if not source.head:
-            raise EmptyAudio("the file has no bytes") from None
-        if has_signature(source.head):
-            raise InvalidAudio("the file is broken or cut off before its first audio frame") from error
-        raise UndecodableAudio("these bytes are no audio container we know") from error
-
-
-def _refuse(*_: object) -> NoReturn:
-    """Refuse to open a file or address that a recording refers to."""
-    raise av.error.PermissionError(EPERM, "a recording may not open other files")
-
-
-def _audio_stream(container: InputContainer, limits: DecodeLimits) -> AudioStream:
-    """Return the audio stream that players choose, and discard the others."""
-    count = len(container.streams)
-    if count == 0:
-        raise InvalidAudio("the container holds no stream")
-    if count > limits.max_streams:
-        raise InvalidAudio(f"the container holds {count} streams, more than {limits.max_streams}")
-    if not container.streams.audio:
-        raise NoAudioStream("the file has no audio track")
-    best = container.streams.best("audio")
-    chosen = best if isinstance(best, AudioStream) else container.streams.audio[0]
-    if chosen.codec_context is None:
-        raise UndecodableAudio("there is no decoder for the audio in this container")
-    for stream in container.streams:
-        if stream.index != chosen.index:
-            stream.discard = av.stream.Discard.all
-    chosen.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
-    return chosen
-
-
-def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
-    if not limits.lowest_rate <= rate <= limits.highest_rate:
-        raise InvalidAudio(f"{rate} Hz is outside {limits.lowest_rate}..{limits.highest_rate}")
-    if not 1 <= channels <= limits.max_channels:
-        raise InvalidAudio(f"{channels} channels are more than {limits.max_channels}")
-
-
-def _slice(arrays: Iterable[Samples]) -> Iterator[Samples]:
-    """Yield the same samples in arrays of 1..RATE."""
-    for samples in arrays:
-        for at in range(0, len(samples), RATE):
-            yield samples[at : at + RATE]
-
-
-def _even_out(arrays: Iterable[Samples]) -> Iterator[Samples]:
-    """Yield the same samples in arrays of RATE; the last one may be shorter."""
-    buffer: Samples | None = None
-    for samples in _slice(arrays):
-        buffer = samples if buffer is None else np.concatenate((buffer, samples))
-        if len(buffer) >= RATE:
-            yield buffer[:RATE]
-            buffer = buffer[RATE:]
-    if buffer is not None and len(buffer):
-        yield buffer
-
-
-def _hole(at_s: float | None, due_s: float | None) -> int:
-    """Return the samples between where a frame was due and where it begins, or 0 if the gap is not to be filled."""
-    gap = 0 if at_s is None or due_s is None else position(at_s - due_s)
-    return gap if HOLE <= gap <= LONGEST_HOLE else 0
+    What cannot be opened is entered into the ledger.
+    """
+    part: PartSource | None = PartSource(source)
+    first_error: PipelineError | None = None
+    heard = broken = 0
+    while part is not None and broken < MAX_BROKEN_PARTS:
+        error: PipelineError | None = None
+        opened: Part | None = None
+        try:
+            with opened_part(part, limits, ledger, live=live, track=track, sparse=sparse) as opened:
+                heard, broken = heard + 1, 0
+                yield opened
+        except (InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack) as caught:
+            if not heard and (live or isinstance(caught, UndecodableAudio | UnknownTrack)):
+                raise
+            error, broken = caught, broken + 1
+            first_error = first_error or caught
+        part.find_end()
+        if error is not None:
+            ledger.leave_out(part.size or 0, str(error))
+        elif opened is not None:
+            opened.account_for_tail()
+        part = part.following()
+    if not heard and first_error is not None:
+        raise first_error
 
 
 def _is_off(at_s: float | None, due_s: float) -> bool:
@@ -364,22 +186,3 @@ def _is_off(at_s: float | None, due_s: float) -> bool:
     later words would be early.
     """
     return at_s is not None and not -OVERLAP <= position(at_s - due_s) < HOLE
-
-
-def _states_length(source: _Nameless, container: InputContainer) -> bool:
-    if container.format.name == "mp3":
-        return mp3_states_length(source.head, source.size)
-    return container.format.name not in GUESSED_LENGTH
-
-
-def _audio_decoders() -> Iterator[str]:
-    for name in sorted(av.codecs_available):
-        try:
-            codec = av.Codec(name, "r")
-        except av.codec.codec.UnknownCodecError:
-            continue  # it can only encode
-        if codec.type == "audio":
-            yield name
-
-
-_AUDIO_DECODERS = tuple(_audio_decoders())

@@ -68,12 +68,14 @@ class GainControl:
         self._recent = [_MIN_DB] * SUSTAINED
         self._quiet: deque[float] = deque(maxlen=RECENT // WINDOW)  # each is the loudest of SUSTAINED windows
 
-    def __call__(self, windows: Windows) -> Windows:
+    def __call__(self, windows: Windows, levels: Sequence[float] | None = None) -> Windows:
         """Return the next windows, of shape (n, WINDOW), raised until speech of the known level is loud enough.
+
+        *levels*: their levels_db(), where these are known.
 
         The first loud window already sets the level, so the first word of a stream is raised like the others.
         """
-        gains = [self._gain_db(level) for level in levels_db(windows)]
+        gains = [self._gain_db(level) for level in (levels_db(windows) if levels is None else levels)]
         if not any(gains):
             return windows
         factors = 10 ** (np.array(gains, np.float32) / 20)
@@ -107,6 +109,11 @@ class InputLevel:
             if probability >= _IS_SPEECH:
                 self._loudest_speech_db = max(self._loudest_speech_db, sustained)
                 self._spoken += WINDOW
+
+    @property
+    def fine(self) -> bool:
+        """Whether speech of a usual level was heard, after which there is no warning any more."""
+        return self._loudest_speech_db >= QUIET_DB
 
     @property
     def quiet_speech(self) -> str | None:

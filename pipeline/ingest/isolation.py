@@ -41,8 +41,10 @@ from pipeline.ingest.crossing import (
     length_of,
     unpack,
 )
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.memory import DecoderMemory, MemoryPart
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
+from pipeline.ingest.tracks import AUTO, TrackChoice
 
 log = logging.getLogger(__name__)
 
@@ -99,25 +101,53 @@ class Isolation:
         if cell is not None:
             cell.close()
 
-    def probe(self, path: Path, limits: DecodeLimits) -> Probe:
+    def probe(
+        self,
+        path: Path,
+        limits: DecodeLimits,
+        *,
+        separate: bool = False,
+        track: TrackChoice = AUTO,
+        raw: RawAudio | None = None,
+    ) -> Probe:
         """Return the facts about a file. Raises the errors that decoding() raises on entering."""
-        with self.decoding(path, limits) as audio:
+        with self.decoding(path, limits, separate=separate, track=track, raw=raw) as audio:
             return audio.probe
 
     @contextmanager
-    def decoding(self, path: Path, limits: DecodeLimits, *, separate: bool = False) -> "Iterator[Decoding]":
+    def decoding(
+        self,
+        path: Path,
+        limits: DecodeLimits,
+        *,
+        separate: bool = False,
+        track: TrackChoice = AUTO,
+        raw: RawAudio | None = None,
+        sparse: bool = False,
+    ) -> "Iterator[Decoding]":
         """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
-        Samples have the shape (n,), or (n, channels) if the channels are *separate*.
+        Samples have the shape (n,), or (n, channels) if the channels, or with the *track* SEPARATE the tracks, are
+        *separate*. *raw* is what a file without a header holds. *sparse* leaves out most of a long recording.
 
-        Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, DecodeTimeout, DecodersBusy,
-        DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and AudioTooLong.
+        Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack, DecodeTimeout,
+        DecodersBusy, DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and
+        AudioTooLong.
         """
         with ExitStack() as stack:
             source = stack.enter_context(path.open("rb", buffering=0))
             stack.callback(self.memory.claim().release)
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
-            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, separate=separate)
+            order = DecodeOrder(
+                limits=limits,
+                live=False,
+                stall_s=self._stall_s,
+                cpu_s=cpu_s,
+                separate=separate,
+                track=track,
+                raw=raw,
+                sparse=sparse,
+            )
             process = stack.enter_context(self._start(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s, separate=separate)
             if not 1 <= audio.open().channels <= limits.max_channels:

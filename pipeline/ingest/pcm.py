@@ -6,7 +6,7 @@ The values of mu-law and A-law are from ITU-T G.711 (tables 1a and 2a), as fract
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.audio import RATE, Samples
+from pipeline.audio import Samples
 from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
 from pipeline.ingest.polarity import Polarity
 from pipeline.ingest.resampling import Resampler
@@ -33,8 +33,8 @@ class PcmDecoder:
     """Decodes bytes of one encoding, in pieces of any length, even odd ones.
 
     It keeps less than one frame, and what the resampling filter needs. Channels are mixed to mono, even opposite
-    ones, unless they are wanted *separate*; then the samples have the shape (n, channels). Float samples are clipped to
-    -1..1, and NaN becomes silence.
+    ones, unless they are wanted *separate*; then the samples have the shape (n, channels). Floats above full scale are
+    scaled down, and NaN becomes silence.
     """
 
     def __init__(self, encoding: Encoding, *, rate: int, channels: int, separate: bool = False) -> None:
@@ -48,7 +48,7 @@ class PcmDecoder:
         self._frame_bytes = channels * SAMPLE_BYTES[encoding]
         self._rest = b""
         self._polarity = Polarity(rate)
-        self._resamplers = [] if rate == RATE else [Resampler(rate) for _ in range(channels if separate else 1)]
+        self._resamplers = [Resampler(rate) for _ in range(channels if separate else 1)]
 
     def decode(self, data: bytes) -> Samples:
         """Return the samples that *data* completes and the filter releases."""
@@ -57,13 +57,10 @@ class PcmDecoder:
         self._rest = data[whole:]
         values = self._values(np.frombuffer(data, np.uint8, whole))
         if self._separate:
-            frames = values.reshape(-1, self._channels)
-            if not self._resamplers:
-                return frames
-            columns = zip(self._resamplers, frames.T, strict=True)
+            columns = zip(self._resamplers, values.reshape(-1, self._channels).T, strict=True)
             return np.stack([one.resample(np.ascontiguousarray(column)) for one, column in columns], axis=1)
         mono = values if self._channels == 1 else self._mix(values.reshape(-1, self._channels))
-        return self._resamplers[0].resample(mono) if self._resamplers else mono
+        return self._resamplers[0].resample(mono)
 
     def _mix(self, frames: Samples) -> Samples:
         """Return the mean of two channels."""
@@ -76,9 +73,7 @@ class PcmDecoder:
     def flush(self) -> Samples:
         """Return what the filter still holds. An incomplete frame at the end is dropped."""
         rests = [resampler.flush() for resampler in self._resamplers]
-        if self._separate:
-            return np.stack(rests, axis=1) if rests else np.zeros((0, self._channels), np.float32)
-        return rests[0] if rests else np.zeros(0, np.float32)
+        return np.stack(rests, axis=1) if self._separate else rests[0]
 
     def _values(self, data: NDArray[np.uint8]) -> Samples:
         match self._encoding:
@@ -86,7 +81,7 @@ class PcmDecoder:
                 return data.view("<i2").astype(np.float32) / np.float32(32768)
             case "pcm_f32le":
                 floats: Samples = data.view("<f4").astype(np.float32)
-                return np.clip(np.nan_to_num(floats, copy=False), -1.0, 1.0)
+                return np.nan_to_num(floats, copy=False, posinf=1.0, neginf=-1.0)
             case "mulaw":
                 return MULAW[data]
             case "alaw":

@@ -1,8 +1,9 @@
 """Turns decoded frames and raw samples into samples at RATE: mixed, one of the channels, or each channel separately.
 
-decode.py and pcm.py use it. It and decode.py are the only modules that use PyAV.
+decode.py and pcm.py use it.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -28,9 +29,13 @@ class Resampler:
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
-        self._mono = MonoResampler("flt", "mono", rate, block=1)
+        self._mono = None if rate == RATE else MonoResampler("flt", "mono", rate, block=1)
+        self._full_scale = FullScale()  # where nothing is to be resampled
 
     def resample(self, samples: Samples) -> Samples:
+        """Return the samples that the filter releases now. *samples* may be changed."""
+        if self._mono is None:
+            return self._full_scale.scale(samples)
         if not len(samples):
             return samples
         frame = AudioFrame.from_ndarray(samples[np.newaxis, :], format="flt", layout="mono")
@@ -39,7 +44,40 @@ class Resampler:
 
     def flush(self) -> Samples:
         """Return what the filter still holds. Nothing can be resampled after it."""
-        return self._mono.flush()
+        return _NONE if self._mono is None else self._mono.flush()
+
+
+class FullScale:
+    """Scales samples above full scale down to it, instead of clipping them.
+
+    The gain falls at once and rises by 3 dB a second, so a voice stays as it is. It depends on the samples alone, not
+    on the pieces in which they come. What is less than 1 dB above full scale, as after lossy encoding, is clipped.
+    """
+
+    _FROM = 1.12
+    _RISE = 3.0 / 20 * math.log(10) / RATE  # as a natural logarithm per sample
+
+    def __init__(self) -> None:
+        self._passed = 0  # samples
+        self._held = 0.0  # the highest logarithm of a sample so far, plus the rise up to it
+
+    def scale(self, samples: Samples) -> Samples:
+        """Return the samples, changed in place, within -1..1. No numbers become silence."""
+        if not len(samples):
+            return samples
+        begins, self._passed = self._passed, self._passed + len(samples)
+        peak = np.abs(samples).max()
+        if peak <= self._FROM and self._held <= self._RISE * begins:
+            return samples if peak <= 1.0 else np.clip(samples, -1.0, 1.0, out=samples)
+        # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
+        np.nan_to_num(samples, copy=False, posinf=1.0, neginf=-1.0)
+        size = np.abs(samples)
+        rise = self._RISE * np.arange(begins, self._passed)
+        needed = np.log(np.where(size > self._FROM, size, 1.0), dtype=np.float64) + rise
+        held = np.maximum(np.maximum.accumulate(needed), self._held)
+        self._held = float(held[-1])
+        samples *= np.exp(rise - held)
+        return np.clip(samples, -1.0, 1.0, out=samples)
 
 
 class MonoResampler:
@@ -57,6 +95,7 @@ class MonoResampler:
         self._count = 0  # samples waiting
         mixes = layout in _STEREO and pick is None and sample_format.removesuffix("p") in _BOUNDS
         self._polarity = Polarity(rate) if mixes else None
+        self._full_scale = FullScale()
         self._graph = graph = Graph()
         graph.threads = 1
         steps = (
@@ -103,10 +142,7 @@ class MonoResampler:
                 break
             assert isinstance(frame, AudioFrame)
             arrays.append(frame.to_ndarray()[0])
-        samples = np.concatenate((_NONE, *arrays))
-        # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
-        samples[np.isnan(samples)] = 0.0
-        return np.clip(samples, -1.0, 1.0, out=samples)
+        return self._full_scale.scale(np.concatenate((_NONE, *arrays)))
 
 
 def _upright(frame: AudioFrame, polarity: Polarity) -> AudioFrame:

@@ -1,6 +1,6 @@
 """Turns the samples of a recording into decode jobs with framer, voice detector and packer. It runs on a thread."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Protocol
 
 from pipeline.audio import Samples
@@ -14,6 +14,14 @@ class SpeechProbability(Protocol):
 
     def __call__(self, windows: Windows) -> list[float]:
         """Return a probability for each window."""
+        ...
+
+
+class LiveSpeechProbability(Protocol):
+    """Detects speech in a live stream, perhaps together with other streams. It is called like a SpeechProbability."""
+
+    def __call__(self, windows: Windows) -> list[float] | Awaitable[list[float]]:
+        """Return a probability for each window, at once or later. The next call comes after that."""
         ...
 
 

@@ -1,10 +1,11 @@
 """Estimates the probability that a window of audio has speech, with Silero VAD.
 
-The sequence form of the model takes several windows in one call, and its results are the same to the last bit. Each
-window is preceded by the last CONTEXT samples; *h* and *c* carry the state. The silero_vad package is never imported,
-because that would import torch.
+The model comes in two forms. One takes consecutive windows of one stream, the other takes one window of each of many
+streams. Their results are the same, however many come in a call. Each window is preceded by the last CONTEXT samples;
+*h* and *c* carry the state. The silero_vad package is never imported, because that would import torch.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,29 +15,33 @@ import onnxruntime
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.framer import Windows
-from pipeline.ingest.gain import GainControl
+from pipeline.ingest.gain import GainControl, levels_db
 from pipeline.packaged import find_packaged
 
 CONTEXT = 64
-MEMORY = (1, 1, 128)
+STATE = 128
 MAX_WINDOWS = 32
 """The most windows in one call of the model. More would not be cheaper, and would block others for longer."""
+
+MANY = 4
+"""Windows of so many streams or more are cheaper in a call of the form for many streams."""
 
 CALM = RATE // WINDOW
 """Every stream starts with the state after this many windows of silence, one second. With an empty state the detector
 misses words at the start of a recording that begins in the middle of speech."""
 
-Memory: TypeAlias = tuple[Samples, Samples]
-"""The two arrays, of shape MEMORY, that carry the state of a stream."""
+Memory: TypeAlias = Samples
+"""The state of a stream: *h* and *c*, of shape (2, STATE)."""
 
-MODEL = "silero_vad_16k_sequence.onnx"
+ONE_STREAM = "silero_vad_16k_sequence.onnx"
+MANY_STREAMS = "silero_vad.onnx"
 
 
-def model_path() -> Path:
-    """Return where the silero-vad package keeps its model. Raises ModelUnavailable."""
-    path = find_packaged("silero-vad", MODEL)
+def model_path(name: str = ONE_STREAM) -> Path:
+    """Return where the silero-vad package keeps a form of its model. Raises ModelUnavailable."""
+    path = find_packaged("silero-vad", name)
     if path is None:
-        raise ModelUnavailable(f"{MODEL} is missing: install silero-vad 6.2 or newer")
+        raise ModelUnavailable(f"{name} is missing: install silero-vad 6.2 or newer")
     return path
 
 
@@ -45,52 +50,82 @@ class VoiceDetector:
 
     def __init__(self) -> None:
         """Load the model. Raises ModelUnavailable if it is not installed."""
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # a window is too little work to share
-        options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(
-            str(model_path()), sess_options=options, providers=["CPUExecutionProvider"]
-        )
-        calm = VoiceStream(self._session)
+        self._one, self._many = _load(ONE_STREAM), _load(MANY_STREAMS)
+        calm = VoiceStream(self._one, np.zeros((2, STATE), np.float32))
         calm(np.zeros((CALM, WINDOW), np.float32))
         self._calm = calm.memory
 
     def stream(self) -> "VoiceStream":
         """Return a detector for one stream, with its own state, as if the stream began after a second of silence."""
-        return VoiceStream(self._session, self._calm)
+        return VoiceStream(self._one, self._calm)
+
+    def detect(self, streams: Sequence["VoiceStream"], pieces: Sequence[Windows]) -> list[list[float]]:
+        """Return what each stream called with the windows of its piece would return. It is cheaper for many streams."""
+        if len(streams) < MANY:
+            return [stream(piece) for stream, piece in zip(streams, pieces, strict=True)]
+        levels = iter(levels_db(np.concatenate(pieces)))
+        inputs = [
+            stream.inputs_of(piece, [next(levels) for _ in piece])
+            for stream, piece in zip(streams, pieces, strict=True)
+        ]
+        longest_first = sorted(range(len(streams)), key=lambda number: -len(pieces[number]))
+        memory = np.stack([streams[number].memory for number in longest_first], axis=1)
+        found: list[list[float]] = [[] for _ in streams]
+        for at in range(max(map(len, pieces))):
+            rows = [number for number in longest_first if at < len(pieces[number])]
+            given = {
+                "input": np.stack([inputs[number][at] for number in rows]),
+                "state": memory[:, : len(rows)],
+                "sr": np.array(RATE, np.int64),
+            }
+            speech, memory[:, : len(rows)] = self._many.run(("output", "stateN"), given)
+            for number, probability in zip(rows, speech[:, 0].tolist(), strict=True):
+                found[number].append(probability)
+        for row, number in enumerate(longest_first):
+            streams[number].memory = memory[:, row]
+        return found
 
 
 class VoiceStream:
     """Detects speech in one stream, in order. It is not thread-safe."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, memory: Memory | None = None) -> None:
-        """*memory* is the state of another stream, or None for an empty one."""
+    def __init__(self, session: onnxruntime.InferenceSession, memory: Memory) -> None:
+        """*memory* is the state of another stream."""
         self._session = session
         self._gain = GainControl()
         self._context = np.zeros(CONTEXT, np.float32)
-        self._h, self._c = memory or (np.zeros(MEMORY, np.float32), np.zeros(MEMORY, np.float32))
-
-    @property
-    def memory(self) -> Memory:
+        self.memory = memory
         """The state after the windows so far, from which another stream can continue."""
-        return self._h, self._c
 
     def __call__(self, windows: Windows) -> list[float]:
         """Return the speech probability of each of the next windows. Their number in a call does not change results."""
-        raised = self._gain(windows)
-        starts = range(0, len(windows), MAX_WINDOWS)
-        return [speech for at in starts for speech in self._detect(raised[at : at + MAX_WINDOWS])]
+        if not len(windows):
+            return []
+        inputs = self.inputs_of(windows, levels_db(windows))
+        return [
+            speech for at in range(0, len(inputs), MAX_WINDOWS) for speech in self._run(inputs[at : at + MAX_WINDOWS])
+        ]
 
-    def _detect(self, windows: Windows) -> list[float]:
-        inputs = {"input": self._with_context(windows), "h": self._h, "c": self._c}
-        speech, self._h, self._c = self._session.run(("speech_probs", "hn", "cn"), inputs)
+    def inputs_of(self, windows: Windows, levels: Sequence[float]) -> Samples:
+        """Return what the model takes of the next windows, which have these *levels*: each behind its context."""
+        seen = np.empty((len(windows), CONTEXT + WINDOW), np.float32)
+        seen[:, CONTEXT:] = self._gain(windows, levels)
+        if len(windows):
+            seen[0, :CONTEXT] = self._context
+            seen[1:, :CONTEXT] = seen[:-1, -CONTEXT:]
+            self._context = seen[-1, -CONTEXT:].copy()
+        return seen
+
+    def _run(self, inputs: Samples) -> list[float]:
+        given = {"input": inputs, "h": self.memory[:1, np.newaxis], "c": self.memory[1:, np.newaxis]}
+        speech, h, c = self._session.run(("speech_probs", "hn", "cn"), given)
+        self.memory = np.concatenate((h[0], c[0]))
         probabilities: list[float] = speech.tolist()
         return probabilities
 
-    def _with_context(self, windows: Windows) -> Samples:
-        seen = np.empty((len(windows), CONTEXT + WINDOW), np.float32)
-        seen[:, CONTEXT:] = windows
-        seen[0, :CONTEXT] = self._context
-        seen[1:, :CONTEXT] = windows[:-1, -CONTEXT:]
-        self._context = windows[-1, -CONTEXT:].copy()
-        return seen
+
+def _load(name: str) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # a window is too little work to share
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(model_path(name)), sess_options=options, providers=["CPUExecutionProvider"])

@@ -195,7 +195,7 @@ class Agreement:
                 continue
             start = min(max(word.start, floor), until)
             floor = min(max(word.end, start), until)
-            fresh.append(replace(word, start=start, end=floor))
+            fresh.append(word if (start, floor) == (word.start, word.end) else replace(word, start=start, end=floor))
         return fresh
 
     def _without_earlier(self, words: Sequence[Word]) -> Sequence[Word]:
@@ -281,6 +281,8 @@ class Agreement:
         texts, times, start = [normalise(word.text) for word in words], self._options.loop, 0
         while start < len(texts):
             for size in range(1, (len(texts) - start) // times + 1):
+                if texts[start + size] != texts[start]:
+                    continue
                 stop = start + size
                 while stop < len(texts) and texts[stop] == texts[stop - size]:
                     stop += 1

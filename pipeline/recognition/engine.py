@@ -52,13 +52,13 @@ class DecodeRequest:
 
 
 def hint_of(keywords: Sequence[str], prompt: str) -> str:
-    """Return the hint of a DecodeRequest: the keywords as a sentence, then the prompt.
+    """Return the hint of a DecodeRequest: the keywords as a sentence in a line of its own, then the prompt.
 
-    The model reads only the first HINT_TOKENS, so the keywords come first. It continues in the style of the hint:
-    without the full stop its answers would begin in lower case.
+    The model reads HINT_TOKENS: as many keywords as fit, then the end of the prompt. It continues in the style of the
+    hint: without the full stop its answers would begin in lower case.
     """
-    listed = f"{', '.join(keywords)}." if keywords else ""
-    return " ".join(part for part in (listed, prompt) if part)
+    listed = f"{', '.join(keywords)}.\n" if keywords else ""
+    return listed + " ".join(prompt.split())
 
 
 @dataclass(frozen=True, slots=True)

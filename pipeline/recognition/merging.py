@@ -22,11 +22,21 @@ after them. That may be in the middle of a word.
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, groupby, product
 from typing import TypeAlias
 
 from pipeline.audio import RATE, position
-from pipeline.recognition.spoken_form import FASTEST, Unit, longest_time, may_pause, units_of, usual_time
+from pipeline.recognition.spoken_form import (
+    FASTEST,
+    MAX_CACHED,
+    Unit,
+    longest_time,
+    may_pause,
+    sound_of,
+    units_of,
+    usual_time,
+)
 from pipeline.words import Word
 
 Span: TypeAlias = tuple[int, int]
@@ -123,7 +133,7 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     with the most points. A word without a pause in it counts as no longer than it can take.
     """
     tail = units_of(committed[-TAIL:])
-    units = units_of([word if may_pause(word.text) else replace(word, end=spoken_span(word)[1]) for word in words])
+    units = units_of([word if may_pause(word.text) else _without_tail(word) for word in words])
     repeated = _repeated_counts(tail, units)
 
     def score(split: int) -> float:
@@ -165,18 +175,21 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
     for old in tail:
         before, row = row, [0.0]
         for column, new in enumerate(units):
-            same = before[column] + _likeness(old, new) / counts[old.word] if _near(old, new) else 0.0
-            row.append(max(row[-1], before[column + 1], same))
+            most = max(row[-1], before[column + 1])
+            if _near(old, new) and (alike := _likeness(old.text, new.text)):
+                most = max(most, before[column] + alike / counts[old.word])
+            row.append(most)
     return row
 
 
-def _likeness(old: Unit, new: Unit) -> float:
-    """Return how alike two units are: 1 for the same word, ALIKE for another form of it, else 0."""
-    if old.text == new.text:
+@lru_cache(MAX_CACHED)
+def _likeness(old: str, new: str) -> float:
+    """Return how alike the texts of two units are: 1 for the same word, ALIKE for another form of it, else 0."""
+    if old == new:
         return 1.0
-    short, long = sorted((old.text, new.text), key=len)
-    longer = len(short) > 1 and not (old.is_figure or new.is_figure) and long.startswith(short)
-    return ALIKE if longer or old.sound == new.sound else 0.0
+    short, long = sorted((old, new), key=len)
+    longer = len(short) > 1 and not (old.isdecimal() or new.isdecimal()) and long.startswith(short)
+    return ALIKE if longer or sound_of(old) == sound_of(new) else 0.0
 
 
 def _near(old: Unit, new: Unit) -> bool:
@@ -204,6 +217,12 @@ def _cut(word: Word, upto: int, start: int) -> list[Word]:
     """Return *word* without its text before *upto*, if anything is left."""
     text = word.text[upto:].lstrip(_SEPARATORS)
     return [replace(word, text=text, start=start)] if text else []
+
+
+def _without_tail(word: Word) -> Word:
+    """Return *word* without the time that it cannot take."""
+    _, end = spoken_span(word)
+    return word if end == word.end else replace(word, end=end)
 
 
 def spoken_span(word: Word) -> Span:

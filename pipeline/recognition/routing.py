@@ -10,28 +10,29 @@ first, on the speech of that utterance alone. A short utterance sounds alike in 
 of its neighbours unless the detection is plain. Of two answers in two languages the surer one is taken.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.languages import likeliest
+from pipeline.recognition.languages import PLAIN, Choice, choose_language
 from pipeline.words import Word
 
 SURE = 0.7
 """The mean probability of the words of an utterance from which on its language is believed."""
 
-PLAIN, RIVAL = 0.8, 0.15
-"""A language that is less probable than PLAIN is compared with the next one, if that one has RIVAL or more."""
+LIKELY = 0.5
+"""Words below this mean probability, in another language than the neighbours', are compared with words in theirs."""
 
 GROWTH = 2
 """The language of a live utterance is detected again when it has grown to this many times the speech."""
 
-CERTAIN, POSSIBLE = 0.9, 0.1
-"""Less than CERTAIN in another language than the rest, an utterance is taken for the rest's if that is POSSIBLE."""
+EARLIER = position(5.0)
+"""The speech of earlier jobs of a file, in which one language was found, counts as much as this much of a job."""
 
 PAUSE = position(0.4)
 """A silence as long as this parts two utterances of a file."""
@@ -86,16 +87,6 @@ class RoutedModels(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The language of an utterance, how probable it is, and the next likely one unless the first is plain."""
-
-    language: str
-    probability: float
-    rival: str | None = None
-    shares: Mapping[str, float] = field(default_factory=dict)  # the probability of each language that may be spoken
-
-
 class LanguageRouter:
     """Hears windows with the model of their language. It has the methods of one model's Scheduler."""
 
@@ -122,20 +113,19 @@ class LanguageRouter:
         assumed = next((code for code in (request.before, self._models.first) if code in allowed), None)
         known = len(allowed) == 1 or _is_detected(request)
         if assumed is None or not (known or self._models.shows_itself(assumed)):
-            return await caller.hear_by_utterance(request, allowed, newer)
+            hear = caller.hear_by_utterance if request.turn is None else caller.hear_newest_utterance
+            return await hear(request, allowed, newer)
         asked, result = await caller.hear_newest(request, assumed, newer)
-        spans = utterances(asked)
         if len(allowed) == 1:
             return replace(result, language_probability=1.0)
         if _is_detected(asked) and not asked.final:
             return result
+        spans = utterances(asked)
         if asked.turn is not None:
             return await caller.check_live(asked, spans, result, allowed)
-        answers = {
-            span: await caller.check(asked, span, words_in(span, spans, result.words), result, allowed)
-            for span in spans
-        }
-        return merge_answers(spans, answers)
+        if all(_is_sure(asked, span, words_in(span, spans, result.words)) for span in spans):
+            return replace(result, language_probability=round(surety(result.words), 3))
+        return await caller.hear_by_utterance(asked, allowed, None, result)
 
 
 def _is_detected(request: DecodeRequest) -> bool:
@@ -146,6 +136,11 @@ def _is_detected(request: DecodeRequest) -> bool:
     cut_off = newest[0] <= request.start + AROUND  # the beginning of the utterance is not in the request
     same = newest[0] - request.detected[0] <= PAUSE or (cut_off and newest[0] < request.detected[1])
     return same and request.speech_between(*newest) < GROWTH * request.speech_between(*request.detected)
+
+
+def _is_sure(request: DecodeRequest, span: tuple[int, int], words: Sequence[Word]) -> bool:
+    """Return whether the words of an utterance show that it is in the language in which it was heard."""
+    return surety(words) >= SURE or (not words and request.speech_between(*span) < SHORTEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +185,7 @@ class _Caller:
         sure = surety(words) >= SURE
         if (sure and _is_detected(request)) or (speech < SHORTEST and not nothing_before and (sure or not words)):
             return result
-        answer = await self.check(request, newest, words, result, allowed, detect=True)
+        answer = await self.check(request, newest, words, result, allowed)
         if answer.language != result.language and len(spans) > 1:
             assert answer.language is not None
             return replace(result, changed=(newest[0], answer.language))
@@ -203,56 +198,99 @@ class _Caller:
         words: Sequence[Word],
         result: RecognitionResult,
         allowed: frozenset[str],
-        *,
-        detect: bool = False,
     ) -> RecognitionResult:
-        """Return the right answer for an utterance, which has *words* of *result* in an assumed language.
-
-        Its language is detected if the words are improbable or *detect* says so.
-        """
-        speech = request.speech_between(*span)
-        if not detect and (surety(words) >= SURE or (not words and speech < SHORTEST)):
-            return replace(result, language_probability=round(surety(words), 3))
+        """Return the right answer for an utterance, which has *words* of *result* in an assumed language."""
         sure = surety(words) >= SURE
-        found = await self.detect(request if sure else replace(request, before=None), span, allowed)
+        shares = await self.detect(request, span, allowed)
+        found = _choose(request, span, shares, request.before if sure else None)
         if found.language == result.language:
             if sure or found.rival is None:
                 return replace(result, language_probability=found.probability, detected=span)
-            found = _Found(found.rival, 1 - found.probability)
+            found = Choice(found.rival, shares[found.rival])
         heard = await self.hear(part_of(request, span), found)
         better = surety(words_in(span, [span], heard.words)) > surety(words)
         if better or (found.probability >= PLAIN and heard.words):
             return replace(heard, detected=span)
         return replace(result, detected=span)
 
-    async def hear_by_utterance(
+    async def hear_newest_utterance(
         self, request: DecodeRequest, allowed: frozenset[str], newer: Callable[[], DecodeRequest | None] | None
     ) -> RecognitionResult:
-        """Detect the language of each utterance and hear it in that language.
+        """Detect the language of the newest utterance of a live turn, and hear the turn in it.
 
-        If it is the language of the whole, the whole is heard at once, or the request that *newer* returns.
+        If the turn has other utterances in another language, its answer says where the language changes.
         """
         spans = utterances(request)
-        if request.turn is not None:
-            newest = spans[-1]
-            one = await self.detect(request, newest, allowed)
-            if one.language == request.before or request.before is None:
-                return replace(await self.hear(request, one, newer), detected=newest)
-            if len(spans) == 1:
-                return replace(await self.hear(part_of(request, newest), one), detected=newest)
-            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], one.language))
-        found = like_the_rest(spans, [await self.detect(request, span, allowed) for span in spans])
+        newest = spans[-1]
+        found = _choose(request, newest, await self.detect(request, newest, allowed), request.before)
+        if found.language == request.before or request.before is None:
+            return replace(await self.hear(request, found, newer), detected=newest)
+        heard = await self.hear_beside(part_of(request, newest), found, request.before)
+        assert heard.language is not None
+        if heard.language == request.before:
+            return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
+        if len(spans) > 1:
+            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], heard.language))
+        return replace(heard, detected=newest)
+
+    async def hear_by_utterance(
+        self,
+        request: DecodeRequest,
+        allowed: frozenset[str],
+        newer: Callable[[], DecodeRequest | None] | None,
+        known: RecognitionResult | None = None,
+    ) -> RecognitionResult:
+        """Detect the language of each utterance of a part of a file and hear it in that language.
+
+        If it is the language of the whole, the whole is heard at once, or the request that *newer* returns. *known* is
+        what was heard of the whole already, in some language.
+        """
+        spans = utterances(request)
+        shares = [await self.detect(request, span, allowed) for span in spans]
+        neighbour = _most_spoken(spans, shares, request.before)
+        found = [
+            await self.compare(request, span, _choose(request, span, own, neighbour))
+            for span, own in zip(spans, shares, strict=True)
+        ]
         if len({one.language for one in found}) == 1:
-            return await self.hear(request, found[0], newer)
+            least = min(found, key=_probability)
+            if known is not None and known.language == least.language:
+                return replace(known, language_probability=least.probability)
+            return await self.hear_beside(request, least, neighbour, newer)
         runs: dict[tuple[int, int], RecognitionResult] = {}
         for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language):
             group = list(several)
             run = group[0][0][0], group[-1][0][1]
-            runs[run] = await self.hear(part_of(request, run), min((one for _, one in group), key=_probability))
+            least = min((one for _, one in group), key=_probability)
+            runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
         return merge_answers(list(runs), runs)
 
+    async def compare(self, request: DecodeRequest, span: tuple[int, int], found: Choice) -> Choice:
+        """Return what was found, or the rival where the utterance has surer words in that language."""
+        if found.rival is None:
+            return found
+        heard = await self.hear(part_of(request, span), found)
+        return Choice(heard.language or found.language, found.probability)
+
+    async def hear_beside(
+        self,
+        request: DecodeRequest,
+        found: Choice,
+        neighbour: str | None,
+        newer: Callable[[], DecodeRequest | None] | None = None,
+    ) -> RecognitionResult:
+        """Hear *request* in the language that was found, and in its neighbours' too if the words are improbable."""
+        result = await self.hear(request, found, newer)
+        if neighbour in (None, found.language, found.rival) or surety(result.words) >= LIKELY:
+            return result
+        assert neighbour is not None
+        _, other = await self.hear_newest(request, neighbour, None)
+        if surety(other.words) <= surety(result.words):
+            return result
+        return replace(other, language_probability=round(1 - found.probability, 3))
+
     async def hear(
-        self, request: DecodeRequest, found: _Found, newer: Callable[[], DecodeRequest | None] | None = None
+        self, request: DecodeRequest, found: Choice, newer: Callable[[], DecodeRequest | None] | None = None
     ) -> RecognitionResult:
         """Hear *request* in the language that was found, or in its rival, whichever answer has the surer words."""
         asked, result = await self.hear_newest(request, found.language, newer)
@@ -262,24 +300,38 @@ class _Caller:
                 result = other
         return replace(result, language_probability=found.probability)
 
-    async def detect(self, request: DecodeRequest, span: tuple[int, int], allowed: frozenset[str]) -> _Found:
-        """Detect the language of the speech in *span*, among those that are *allowed*."""
+    async def detect(
+        self, request: DecodeRequest, span: tuple[int, int], allowed: frozenset[str]
+    ) -> Mapping[str, float]:
+        """Return how probably the speech in *span* is in each of the *allowed* languages; all together 1."""
         model = await self.models.detector()
         if model is None or len(allowed) == 1:
-            return _Found(min(allowed), 1.0)
+            return {min(allowed): 1.0}
         urgency = self.urgency or (Urgency.FINAL if request.final else Urgency.PARTIAL)
         probabilities = await model.detect_language(
             [part_of(request, span).samples], tenant=self.tenant, urgency=urgency
         )
         known = {code: share for code, share in probabilities.items() if code in allowed}
         every = sum(known.values())
-        shares = {code: share / every for code, share in known.items()} if every else {min(allowed): 0.0}
-        speech = request.speech_between(*span)
-        language, probability = likeliest(shares, before=request.before, speech_s=speech / RATE)
-        others = {code: share for code, share in shares.items() if code != language}
-        rival = max(others, key=lambda code: (others[code], code), default=None)
-        close = rival is not None and probability < PLAIN and others[rival] >= RIVAL and speech >= SHORTEST
-        return _Found(language, probability, rival if close else None, shares)
+        if not every:
+            return dict.fromkeys(allowed, 1 / len(allowed))
+        return {code: share / every for code, share in known.items()}
+
+
+def _choose(
+    request: DecodeRequest, span: tuple[int, int], shares: Mapping[str, float], neighbour: str | None
+) -> Choice:
+    return choose_language(shares, neighbour=neighbour, speech_s=request.speech_between(*span) / RATE)
+
+
+def _most_spoken(
+    spans: Sequence[tuple[int, int]], shares: Sequence[Mapping[str, float]], before: str | None
+) -> str | None:
+    """Return the language of most speech in *spans*, or the one *before* them; None for one utterance without that."""
+    times = Counter({before: EARLIER} if before is not None else {})
+    for (start, end), own in zip(spans, shares, strict=True):
+        times.update({code: round(share * (end - start)) for code, share in own.items()})
+    return times.most_common(1)[0][0] if before is not None or len(spans) > 1 else None
 
 
 def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
@@ -302,23 +354,6 @@ def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
         else:
             spans.append((first, last))
     return spans
-
-
-def like_the_rest(spans: Sequence[tuple[int, int]], found: Sequence[_Found]) -> list[_Found]:
-    """Return what was *found*, but the language of most speech where a different one is not certain.
-
-    Related languages are confused in single phrases: Italian is found amid Spanish with 0.6.
-    """
-    times: dict[str, int] = {}
-    for (start, end), one in zip(spans, found, strict=True):
-        times[one.language] = times.get(one.language, 0) + end - start
-    most = max(times, key=lambda language: times[language])
-    return [
-        _Found(most, one.shares[most], shares=one.shares)
-        if one.language != most and one.probability < CERTAIN and one.shares.get(most, 0.0) >= POSSIBLE
-        else one
-        for one in found
-    ]
 
 
 def words_in(span: tuple[int, int], spans: Sequence[tuple[int, int]], words: Sequence[Word]) -> list[Word]:
@@ -357,5 +392,5 @@ def merge_answers(
     return replace(main, words=tuple(words), rejected=None if words else main.rejected)
 
 
-def _probability(found: _Found) -> float:
+def _probability(found: Choice) -> float:
     return found.probability

@@ -67,8 +67,13 @@ class Unit:
 
     @property
     def sound(self) -> str:
-        """The same for words that sound alike: "four" may be recognised as "for"."""
-        return ENGLISH_FORMS.sounds.get(self.text, self.text)
+        """The sound_of() its text."""
+        return sound_of(self.text)
+
+
+def sound_of(text: str) -> str:
+    """Return the same for texts of units that sound alike: "four" may be recognised as "for"."""
+    return ENGLISH_FORMS.sounds.get(text, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ def _is_vowel_sign(sign: str) -> bool:
     return unicodedata.category(sign) in {"Mn", "Mc"} and unicodedata.combining(sign) in _CLASSES_OF_VOWELS
 
 
+@lru_cache(MAX_CACHED)
 def longest_time(text: str) -> int:
     """Return the most samples in which the word *text* is said. Figures, signs, spelled letters and dots take long."""
     figures = sum(sign.isdecimal() or sign in _SIGNS for sign in text)
@@ -131,11 +137,13 @@ def usual_time(text: str) -> float:
     return sum(0.31 if unit.is_figure else 0.16 + 0.03 * columns(unit.text) for unit in units)
 
 
+@lru_cache(MAX_CACHED)
 def may_pause(text: str) -> bool:
     """Return whether people pause within the word *text*, because it has several figures or spelled letters."""
     return sum(part.text.isdecimal() or len(part.text) == 1 for part in _parts(text, None)) > 1
 
 
+@lru_cache(MAX_CACHED)
 def is_number(text: str, language: str | None = None) -> bool:
     """Return whether the word *text* is a number or a part of one, with or without a currency."""
     forms = _forms(language)
@@ -144,6 +152,7 @@ def is_number(text: str, language: str | None = None) -> bool:
     return bool(known) and texts - known <= (_SIGNS if forms is None else set(forms.signs.values()))
 
 
+@lru_cache(MAX_CACHED)
 def may_go_on(text: str, language: str | None = None) -> bool:
     """Return whether a number may go on after the word *text*, as after "point"."""
     forms = _forms(language)

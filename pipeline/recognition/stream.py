@@ -63,7 +63,7 @@ class StreamCore:
         self._window = AudioWindow()
         self._turns = Turns(options.turns)
         self._checks = TurnChecks(options.checks)
-        self._level = InputLevel() if options.warn_if_quiet else None  # also None after the warning
+        self._level = InputLevel() if options.warn_if_quiet else None  # also None once no warning can follow
         self._agreement = Agreement(options.agreement)
         self._agreement.settle(options.settled)
         self._events: list[Event] = list(options.notes)
@@ -250,7 +250,9 @@ class StreamCore:
         if self._level is None:
             return
         self._level.receive(window[np.newaxis], [speech])
-        if message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
+        if self._level.fine:
+            self._level = None
+        elif message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
             self._events.append(Warned(QUIET_INPUT, message))
             self._level = None
 

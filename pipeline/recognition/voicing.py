@@ -43,20 +43,18 @@ class Voicing:
 
     def _touches(self, word: Word) -> bool:
         """Return whether there is speech at the place of *word*, give or take a frame."""
-        return bool(self._voiced_frames(word.start - WINDOW, word.end + WINDOW))
+        frames = self._frames(word.start - WINDOW, word.end + WINDOW)
+        return True in self._voiced[frames.start : frames.stop]
 
     def _fit(self, word: Word, bound: int) -> Word:
         """Return *word* without silence at its ends, or extended to where its sound stops, at most to *bound*."""
         frames = self._voiced_frames(word.start, word.end)
         if not frames:
             return word
-        last = frames[-1]
-        while last + 1 < len(self._voiced) and self._voiced[last + 1]:
-            last += 1
-        pauses = last + 1 < len(self._voiced)
+        pause = self._find_pause(frames[-1])
         start = max(word.start, self._at(frames[0]))
-        end = min(self._at(last + 1), max(bound, word.end)) if pauses else word.end
-        return replace(word, start=start, end=max(start, end))
+        end = max(start, word.end if pause is None else min(self._at(pause), max(bound, word.end)))
+        return word if (start, end) == (word.start, word.end) else replace(word, start=start, end=end)
 
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
         """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
@@ -68,11 +66,21 @@ class Voicing:
         return _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
 
     def _voiced_frames(self, start: int, end: int) -> list[int]:
-        """Return the frames with speech that lie in start..end by more than half, or the frame of *start* == *end*."""
+        """Return those of _frames() with speech."""
+        return [frame for frame in self._frames(start, end) if self._voiced[frame]]
+
+    def _frames(self, start: int, end: int) -> range:
+        """Return the frames that lie in start..end by more than half, or the frame of *start* == *end*."""
         half = WINDOW // 2
         first, last = (start - self._start + half) // WINDOW, (end - self._start + half) // WINDOW
-        frames = range(max(0, first), min(len(self._voiced), max(last, first + 1)))
-        return [frame for frame in frames if self._voiced[frame]]
+        return range(max(0, first), min(len(self._voiced), max(last, first + 1)))
+
+    def _find_pause(self, frame: int) -> int | None:
+        """Return the first frame without speech after *frame*, or None if speech goes on to the end."""
+        try:
+            return self._voiced.index(False, frame)
+        except ValueError:
+            return None
 
     def _at(self, frame: int) -> int:
         return self._start + frame * WINDOW

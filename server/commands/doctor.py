@@ -19,8 +19,8 @@ from rich.table import Table
 from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
 from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
-from pipeline.ingest.decode import missing_demuxers
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.part import missing_demuxers
 from pipeline.recognition import turn_end
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines import models
@@ -167,9 +167,8 @@ def _engine(config: Config) -> Finding:
     with ThreadPoolExecutor(2) as threads, open_engines(config, threads) as (engines, _):
         engine = engines["production"]
         heard, offer = asyncio.run(transcribe_sample(engine, tenant="doctor")), engine.offer
-        said = [warning["message"] for warning in offer.warnings] + [pull_hint(offer)] * offer.bundled
         detail = f'{offer.engine}, model {offer.summary} ({offer.language_summary}), heard "{heard}"'
-        return Finding("; ".join([detail, *said]), well=bool(heard))
+        return Finding("; ".join([detail, *[pull_hint(offer)] * offer.bundled]), well=bool(heard))
 
 
 def _windows(config: Config) -> Finding:

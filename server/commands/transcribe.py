@@ -23,6 +23,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.tracks import AUTO
 from pipeline.language_names import ENGLISH, language_named
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
@@ -33,8 +34,8 @@ from server.commands import speech
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.order_members import CHANNEL_MODE, SUBTITLE_MEMBERS, TASK
-from server.jobs.orders import subtitle_shape
+from server.jobs.order_members import CHANNEL_MODE, RAW_MEMBERS, SUBTITLE_MEMBERS, TASK, TRACK
+from server.jobs.orders import audio_order, subtitle_shape
 from server.jobs.spoken import Spoken
 from server.jobs.text_members import text_options
 from server.logs import configure
@@ -56,6 +57,9 @@ def add(commands: Any) -> None:
     speech.add_member(parser, TASK)
     speech.add_member(parser, CHANNEL_MODE)
     parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
+    parser.add_argument(f"--{TRACK.name}", metavar="TRACK", default=TRACK.default, help=TRACK.meaning)
+    for member in RAW_MEMBERS:
+        parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="VALUE", help=member.meaning)
     parser.add_argument(
         "--out",
         type=Path,
@@ -72,6 +76,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given.formats)
     subtitles = _subtitles(given)
+    vars(given).update(_audio_order(given))
     given.keywords = speech.keywords_of(given)
     given.text = speech.text_fields(given, given.keywords)
     targets = _targets(given, formats)
@@ -116,6 +121,16 @@ def _formats(text: str) -> list[str]:
     if not names or not OUTPUT_FORMATS.keys() >= set(names):
         raise ConfigError(f"--formats must be a comma list of {', '.join(OUTPUT_FORMATS)}, got {text!r}")
     return names
+
+
+def _audio_order(given: argparse.Namespace) -> dict[str, Any]:
+    """The members separate, track and raw of an Order."""
+    names = (CHANNEL_MODE.name, TRACK.name, *(member.name for member in RAW_MEMBERS))
+    members = members_of({name: value for name in names if (value := getattr(given, name)) is not None})
+    found = audio_order(members)
+    for fault in members.errors:
+        raise ConfigError(f"--{fault.param.replace('_', '-')} cannot be used: {fault.message}")
+    return found
 
 
 def _subtitles(given: argparse.Namespace) -> dict[str, str]:
@@ -208,7 +223,9 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
             raise ConfigError(f"--task cannot be translate: {refusal}")
         if given.diarize and not engine.offer.speakers:
             raise ConfigError(f"--diarize needs models that are not installed: {INSTALL}")
-        probe = await asyncio.to_thread(isolation.probe, path, DecodeLimits())
+        probe = await asyncio.to_thread(
+            isolation.probe, path, DecodeLimits(), separate=given.separate, track=given.track, raw=given.raw
+        )
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
             options = BatchOptions(
@@ -218,7 +235,9 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
                 task=given.task,
                 hint=hint_of(given.keywords, ""),
                 text=_text(given, spoken),
-                separate=given.channels == "separate",
+                separate=given.separate,
+                track=given.track,
+                raw=given.raw,
                 speakers=await _speaker_options(given, engine.batch),
             )
             async for chunk in engine.batch.transcribe(path, options):
@@ -241,8 +260,17 @@ async def _transcribe_there(
 
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
-    usual = {"channels": "mixed", "task": TRANSCRIBE, "keywords": ()}
-    for name in ("channels", "task", "language", "languages", "keywords", "model"):
+    usual = {"channels": "mixed", "track": AUTO, "task": TRANSCRIBE, "keywords": ()}
+    for name in (
+        "channels",
+        "track",
+        "task",
+        "language",
+        "languages",
+        "keywords",
+        "model",
+        *(member.name for member in RAW_MEMBERS),
+    ):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
     async with Client(given.server, key) as client:

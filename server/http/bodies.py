@@ -13,7 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from server.http.headers import clean_filename
+from server.http.headers import clean_filename, extended_filename
 from server.http.large_bodies import LargeBodies, Place, off_loop
 from server.http.problems import Problem
 from server.model.errors import invalid_member
@@ -105,6 +105,8 @@ class Uploads:
         self, request: Request, received: Received, place: Place, most: int, *, hashed: bool, raw: bool
     ) -> None:
         media_type, options = parse_options_header(request.headers.get("content-type", ""))
+        if raw and media_type == MULTIPART.encode():
+            raise Problem("unsupported_media_type", "the body must be the audio itself, or JSON with its url, no form")
         if raw and media_type != JSON.encode():
             await self._raw(request, received, most, hashed=hashed)
         elif media_type == MULTIPART.encode():
@@ -211,7 +213,7 @@ class _Form:
         self.fields: dict[str, list[object]] = {}
         self.field_bytes = 0
         self.file: str | None = None  # once the file part has begun, its filename, "" if it has none
-        with _multipart_errors():
+        with _multipart_errors():  # too long a boundary
             self._parser = MultipartParser(
                 boundary,
                 {
@@ -225,13 +227,31 @@ class _Form:
                     "on_end": self._end,
                 },
             )
+        self._opening = b"--" + boundary
+        self._preamble: bytearray | None = bytearray()  # None: the first part has begun
         self._taken: list[memoryview] = []
         self._ended = False
         self._part_begin()
 
     def feed(self, data: bytes) -> None:
+        if self._preamble is not None:
+            data = self._without_preamble(data)
         with _multipart_errors():
             self._parser.write(data)
+
+    def _without_preamble(self, data: bytes) -> bytes:
+        """What came from the first boundary on; nothing before that. RFC 2046 allows any text before it."""
+        assert self._preamble is not None
+        unsearched = max(0, len(self._preamble) - len(self._opening) - 1)
+        self._preamble += data
+        begins = self._preamble.startswith(self._opening)
+        at = 0 if begins else self._preamble.find(b"\r\n" + self._opening, unsearched) + 2
+        if begins or at > 1:
+            first, self._preamble = bytes(self._preamble[at:]), None
+            return first
+        if len(self._preamble) > MAX_FIELD_BYTES:
+            raise Problem("invalid_multipart", f"no boundary within {MAX_FIELD_BYTES} bytes")
+        return b""
 
     def close(self) -> None:
         if not self._ended:
@@ -245,7 +265,7 @@ class _Form:
     def _part_begin(self) -> None:
         self._name = ""
         self._value = bytearray()
-        self._is_file = False
+        self._is_file = self._is_named = False
         self._header = (bytearray(), bytearray())
         self._disposition = b""
 
@@ -266,11 +286,13 @@ class _Form:
         if b"name" not in options:
             raise Problem("invalid_multipart", "a part has no name in its Content-Disposition")
         self._name = options[b"name"].decode("utf-8", "replace")
+        self._is_named = b"filename" in options
         if self._name == "file":
             if self.file is not None:
                 raise invalid_member("file", "repeated", "may be given only once")
             self._is_file = True
-            self.file = options.get(b"filename", b"").decode("utf-8", "replace")
+            named = options.get(b"filename", b"").decode("utf-8", "replace")
+            self.file = named or extended_filename(self._disposition.decode("latin-1")) or ""
         elif sum(map(len, self.fields.values())) >= MAX_FIELDS:
             raise Problem("invalid_multipart", f"more than {MAX_FIELDS} fields")
 
@@ -284,11 +306,24 @@ class _Form:
             raise _too_large(MAX_BODY_WITH_RECORDINGS, self.field_bytes)
         most = MAX_BODY_WITH_RECORDINGS if self._name in LARGE_FIELDS else MAX_FIELD_BYTES
         if len(self._value) > most:
+            self._check_misplaced()
             raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {most} bytes")
 
     def _part_end(self) -> None:
-        if not self._is_file:
-            self.fields.setdefault(self._name, []).append(_text(bytes(self._value), self._name))
+        if self._is_file:
+            return
+        try:
+            self.fields.setdefault(self._name, []).append(self._value.decode("utf-8"))
+        except UnicodeDecodeError:
+            self._check_misplaced()
+            raise invalid_member(self._name, "invalid_encoding", "must be UTF-8") from None
+
+    def _check_misplaced(self) -> None:
+        """Raise Problem missing_input if the part, which is no text of a field, is probably the recording."""
+        binary = self._is_named or b"\0" in self._value
+        if binary and self.file is None and self._name not in LARGE_FIELDS:
+            text = f"the recording belongs in the field file, not in {self._name[:100]!r}"
+            raise Problem("missing_input", text)
 
     def _end(self) -> None:
         self._ended = True
@@ -379,13 +414,6 @@ def _from_urlencoded(body: bytes) -> dict[str, list[object]]:
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     return fields
-
-
-def _text(value: bytes, name: str) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        raise invalid_member(name, "invalid_encoding", "must be UTF-8") from None
 
 
 def _too_large(limit: int, actual: int) -> Problem:

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from server.model.accounts import WindowUse
 from server.model.errors import Refused, RequestError
@@ -16,7 +16,6 @@ from server.model.errors import Refused, RequestError
 MAX_IDEMPOTENCY_CHARS = 255
 MAX_FILENAME_BYTES = 255  # the usual limit of file systems
 WARNING = "Scribewire-Warning"
-UNKNOWN = "unknown_parameter"  # the code of the warnings in this header
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  RFC 9110's token, no secret
 _LIST_ITEM = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
@@ -26,6 +25,10 @@ _PRINTABLE = re.compile(r"[\x20-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _RANGE = re.compile(r"bytes=[ \t,]*([0-9]{0,999})-([0-9]{0,999})[ \t,]*", re.IGNORECASE)
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in '"%\\')
+_UNSAFE = re.compile(r'[\\/:*?"<>|%\x00-\x1f\x7f]')
+_SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,5}$")
+_ATTRIBUTE_SIGNS = "!#$&+^`|"
+_EXTENDED_NAME = re.compile(r""";[ \t]*filename\*[ \t]*=[ \t]*"?(utf-8|iso-8859-1)'[^']*'([^ \t;"]+)""", re.IGNORECASE)
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 
@@ -150,17 +153,36 @@ def clean_filename(name: str | None) -> str | None:
     return None if cut in ("", ".", "..") else cut
 
 
+def attachment(recording: str | None, extension: str, *, otherwise: str) -> str:
+    """The Content-Disposition of a download: the stem of the name of its *recording*, or *otherwise*, and *extension*.
+
+    Signs that a file system or a header may not take become _. A name with others than ASCII's is sent twice, for old
+    clients without their marks (RFC 6266).
+    """
+    stem = _UNSAFE.sub("_", _SUFFIX.sub("", clean_filename(recording) or "")).strip(" .")
+    stem = stem.encode()[: MAX_FILENAME_BYTES - len(extension) - 1].decode(errors="ignore").strip(" .")
+    name = f"{stem or otherwise}.{extension}"
+    plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode().strip(" ._")
+    header = f'attachment; filename="{plain or otherwise}.{extension}"'
+    return header if name.isascii() else f"{header}; filename*=UTF-8''{quote(name, safe=_ATTRIBUTE_SIGNS)}"
+
+
+def extended_filename(disposition: str) -> str | None:
+    """The name in `filename*` of a Content-Disposition (RFC 8187), which is percent-encoded; None without one."""
+    match = _EXTENDED_NAME.search(disposition)
+    return unquote(match[2], encoding=match[1], errors="replace") if match is not None else None
+
+
 # --- warnings ----------------------------------------------------------------------------------------------------
 
 
 def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The header Scribewire-Warning, which lists a request's unknown members (RFC 9651); {} if there are none.
+    """The header Scribewire-Warning, which lists the warnings about a request's members (RFC 9651); {} without any.
 
     Characters that a header cannot contain are percent-encoded.
     """
-    names = [warning["param"] for warning in warnings if warning["code"] == UNKNOWN and "param" in warning]
-    shown = (quote(name, safe=_PLAIN) for name in names)
-    return {WARNING: ", ".join(f'{UNKNOWN};param="{name}"' for name in shown)} if names else {}
+    shown = [f'{w["code"]};param="{quote(w["param"], safe=_PLAIN)}"' for w in warnings if "param" in w]
+    return {WARNING: ", ".join(shown)} if shown else {}
 
 
 # --- limits ---

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from pipeline.batch import Batch
-from pipeline.errors import UnusableReference
+from pipeline.errors import UnknownTrack, UnusableReference
 from pipeline.recognition.latency import BALANCED
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import month_of
@@ -21,6 +21,7 @@ from server.clock import now_ms
 from server.egress.guard import Egress
 from server.egress.targets import TargetNotAllowed
 from server.jobs.known_speakers import REFERENCES
+from server.jobs.order_members import TRACK
 from server.jobs.orders import ParsedRequest, with_latency, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
@@ -188,7 +189,10 @@ class Acceptance:
             await self._check_url(customer, "url", parsed.url)
             return _Audio(source=Source(type="url", url=parsed.url))
         file = upload.file
-        probe = await self.prober.probe(file.blob, account=customer.account, plan=customer.plan)
+        try:
+            probe = await self.prober.probe(file.blob, parsed.order, account=customer.account, plan=customer.plan)
+        except UnknownTrack as error:
+            raise invalid_member(TRACK.name, "out_of_range", str(error)) from error
         times = probe.channels if parsed.order.separate else 1
         return _Audio(
             source=Source(type="upload", filename=file.filename, bytes=file.bytes, format=probe.format),
@@ -222,7 +226,7 @@ class Acceptance:
 
         Raises Refused url_not_allowed if its webhook may not be called.
         """
-        found = [*of_request, *self.offers[customer.environment].warnings]
+        found = [*of_request]
         if order.webhook_url is not None:
             param = "webhook_url" if order.callback is None else "callback"
             await self._check_url(customer, param, order.webhook_url)

@@ -25,7 +25,9 @@ class DownloadAttempt(JobAttempt):
     async def _probe(self, key: str) -> Probe:
         """Probe the stored audio, and delete it if it cannot be used."""
         try:
-            return await self._tools.prober.probe(key, account=self.held.job.account, plan=self._plan)
+            return await self._tools.prober.probe(
+                key, self.held.job.order, account=self.held.job.account, plan=self._plan
+            )
         except BaseException:
             await self._tools.blobs.delete(key)
             raise

@@ -126,6 +126,15 @@ class Members:
         """The value of a declared member. *parse* is used in place of the declared parser."""
         return self.take(member.name, parse or member.parse, member.default)
 
+    def shortened_prompt(self, member: Member[str]) -> tuple[Mapping[str, str], ...]:
+        """A warning if not all of the text of a valid *member* is used."""
+        given = "".join(map(str, self._values(member.name)))
+        used = self.get(member) if given and not self.errors else given
+        if used == given:
+            return ()
+        message = f"the last {len(used)} of {len(given)} characters are used"
+        return ({"code": "prompt_shortened", "param": member.name, "message": message},)
+
     def need(self, name: str, parse: Callable[[Sequence[object]], str]) -> str:
         """The text of a member that must be given and not be empty. check() reports one that is missing."""
         text = self.take(name, parse, "")
@@ -184,6 +193,16 @@ def text_up_to(most: int, schema: Schema | None = None) -> Parser[str]:
     return Parser(parse, {"type": "string", "maxLength": most, **(schema or {})})
 
 
+def _prompt(values: Sequence[object]) -> str:
+    """The end of a prompt, from the beginning of a word: OpenAI's API takes prompts of any length and does the same."""
+    text = string(values)
+    if len(text) <= bounds.MAX_PROMPT_CHARS:
+        return text
+    end = text[-bounds.MAX_PROMPT_CHARS :]
+    return end.partition(" ")[2] or end
+
+
+prompt_text = Parser(_prompt, {"type": "string"})
 url_text = text_up_to(bounds.MAX_URL_CHARS, {"format": "uri"})
 
 

@@ -11,6 +11,7 @@ import orjson
 from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.service_v1 import SCHEMA
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.ingest.tracks import AUTO, TRACK_MODES, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import (
@@ -24,6 +25,7 @@ from server.jobs.members import (
     keywords,
     number_in,
     one_of,
+    prompt_text,
     single,
     string,
     subset,
@@ -35,7 +37,7 @@ from server.jobs.members import (
 from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model import bounds
-from server.model.orders import SEMANTIC, LiveOptions
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
 
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()
@@ -54,6 +56,20 @@ def _mixed_channels(values: Sequence[object]) -> int:
     if isinstance(single(values), str):
         raise InvalidValue("unknown_value", f'must be {CHANNELS[0]}, {CHANNELS[-1]} or "{SEPARATE}"')
     return whole_in(CHANNELS)(values)
+
+
+def _track(values: Sequence[object]) -> TrackChoice:
+    """The number of an audio track, or one of TRACK_MODES."""
+    value = single(values)
+    if isinstance(value, str) and value.strip().lower() in TRACK_MODES:
+        return value.strip().lower()
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
+        value = int(value.strip()[:9])
+    if not isinstance(value, int) or isinstance(value, bool) or value not in bounds.TRACK_NUMBERS:
+        raise InvalidValue(
+            "unknown_value", f"must be {', '.join(TRACK_MODES)} or a number from 1 to {bounds.TRACK_NUMBERS[-1]}"
+        )
+    return value
 
 
 def _metadata(values: Sequence[object]) -> Mapping[str, str]:
@@ -83,6 +99,8 @@ METADATA_SCHEMA = {
 }
 METADATA_FORM = {"type": "string", "contentMediaType": "application/json", "contentSchema": METADATA_SCHEMA}
 MIXED_CHANNELS = {"anyOf": [{"type": "integer", "minimum": CHANNELS[0], "maximum": CHANNELS[-1]}, {"const": SEPARATE}]}
+_TRACK_NUMBER = {"type": "integer", "minimum": 1, "maximum": bounds.TRACK_NUMBERS[-1]}
+TRACK_SCHEMA = {"anyOf": [{"enum": [*TRACK_MODES]}, _TRACK_NUMBER]}
 channel_name = Parser(parse_channel_name, {"type": "string", "minLength": 1, "maxLength": bounds.MAX_CHANNEL_CHARS})
 
 TASK = Member(
@@ -97,7 +115,12 @@ MODEL = Member(
     None,
     "An id of GET /v1/models: the model that hears everything; left out, each language has its own",
 )
-PROMPT = Member("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "", "Vocabulary that the speakers use")
+PROMPT = Member(
+    "prompt",
+    prompt_text,
+    "",
+    f"Vocabulary that the speakers use, or what was said before; its last {bounds.MAX_PROMPT_CHARS} characters count",
+)
 KEYWORDS = Member(
     "keywords",
     keywords,
@@ -158,13 +181,34 @@ CHANNEL_MODE = Member(
     MIXED,
     "separate: each channel has its own speakers, and counts as a recording of its own",
 )
+TRACK = Member(
+    "track",
+    Parser(_track, TRACK_SCHEMA, TRACK_SCHEMA),
+    AUTO,
+    "Of several audio tracks. auto: the usual one if somebody speaks on it, else the first with speech; mix: all "
+    "together; separate: each is a channel; a number from 1: that one",
+)
+FILE_ENCODING = Member(
+    "encoding",
+    one_of(bounds.ENCODINGS),
+    CONTAINER,
+    "Of a file without a header, which holds raw samples: needs sample_rate",
+)
+FILE_RATE = Member("sample_rate", from_text(whole_in(RATES)), None, "Of raw samples, a second: needs encoding")
+FILE_CHANNELS = Member(
+    "channel_count",
+    from_text(whole_in(range(CHANNELS[0], SEPARATE_CHANNELS[-1] + 1))),
+    None,
+    f"Of raw samples: how many channels are interleaved; 1 if left out, {SEPARATE_CHANNELS[0]} with channels=separate",
+)
+RAW_MEMBERS: tuple[Member[Any], ...] = (FILE_ENCODING, FILE_RATE, FILE_CHANNELS)
 WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
 SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
 DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
 URL = Member("url", url_text, None)
 AUDIO_URL = Member("audio_url", url_text, None)
 FILE_MEMBERS: tuple[Member[Any], ...] = (
-    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, WAIT, SCENARIO, DOCUMENT_SCHEMA
+    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, WAIT, SCENARIO, DOCUMENT_SCHEMA
 )  # fmt: skip
 
 ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)

@@ -4,9 +4,10 @@ import asyncio
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from pipeline.batch import Batch
-from pipeline.errors import AudioTooLong, PipelineError, UnusableReference
+from pipeline.errors import AudioTooLong, PipelineError, UnknownTrack, UnusableReference
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.accounts.failures import Failures
@@ -14,6 +15,7 @@ from server.clock import now_ms
 from server.keyed_limits import KeyedTurns, LocalRates
 from server.model.accounts import Plan
 from server.model.errors import Refused
+from server.model.orders import Order
 from server.storage.ports import BlobStore, RateCounter
 
 MAX_AT_ONCE = 8  # each takes a process for some 20 ms, a hostile file for seconds; more of them wait
@@ -48,7 +50,7 @@ class Prober:
                 retry_after_s=math.ceil((window.resets_at - now_ms()) / 1000),
             )
 
-    async def probe(self, blob: str, *, account: str, plan: Plan) -> Probe:
+    async def probe(self, blob: str, order: Order, *, account: str, plan: Plan) -> Probe:
         """The format and stated length of the account's recording, after decoding its first frame.
 
         A length that is stated falsely is found during transcription. Raises AudioTooLong if the stated length exceeds
@@ -56,9 +58,9 @@ class Prober:
         """
         async with self._turns.turn(account, most=MAX_PER_ACCOUNT):
             try:
-                probe = await self._probe(blob)
+                probe = await self._probe(blob, order)
             except PipelineError as error:
-                if not error.retryable:
+                if not (error.retryable or isinstance(error, UnknownTrack)):
                     await self._bad_files.count(account, limit=_max_bad_files(plan))
                 raise
         longest_s = plan.audio_s_per_file
@@ -84,11 +86,17 @@ class Prober:
                 await self._bad_files.count(account, limit=_max_bad_files(plan))
                 raise
 
-    async def _probe(self, blob: str) -> Probe:
+    async def _probe(self, blob: str, order: Order) -> Probe:
         async with self._blobs.local(blob) as path:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._isolation.probe, path, DecodeLimits()
+            look = partial(
+                self._isolation.probe,
+                path,
+                DecodeLimits(),
+                separate=order.separate,
+                track=order.track,
+                raw=order.raw,
             )
+            return await asyncio.get_running_loop().run_in_executor(self._threads, look)
 
 
 def _max_bad_files(plan: Plan) -> int:

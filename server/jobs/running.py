@@ -115,6 +115,8 @@ class TranscriptionAttempt(JobAttempt):
             tenant=self._job.account,
             longest_s=self._plan.audio_s_per_file,
             separate=order.separate,
+            track=order.track,
+            raw=order.raw,
             speakers=speaker_options(order, await self._known_voices()),
         )
         async with self._tools.blobs.local(key) as path:

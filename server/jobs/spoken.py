@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipeline.language_names import NamedLanguage, language_named, nearest_language
+from pipeline.language_names import NamedLanguage, language_named, unknown_language
 from server.jobs.members import FORM_LIST, InvalidValue, Member, Members, Parser, string, texts
 from server.model.offers import Offer
 
@@ -77,9 +77,7 @@ def _read_name(text: str, offer: Offer) -> NamedLanguage | None:
         return None
     language = language_named(said)
     if language is None:
-        nearest = nearest_language(said)
-        hint = f"the nearest is {nearest}" if nearest else "give a tag such as en-US, a code such as de, or a name"
-        raise InvalidValue("unknown_value", f"{said[:100]!r} is no language that is known here; {hint}")
+        raise InvalidValue("unknown_value", unknown_language(said))
     if language.code not in offer.languages:
-        raise InvalidValue("unknown_value", offer.refusal(said))
+        raise InvalidValue("unknown_value", offer.refusal(said, language.code))
     return language

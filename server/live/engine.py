@@ -8,7 +8,7 @@ from pipeline.audio import position
 from pipeline.events import Warned
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.live_voices import LiveVoices
 from pipeline.language_names import ENGLISH
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
@@ -59,7 +59,7 @@ class LiveEngine:
     model: str  # the default
     recogniser: LiveRecogniser  # of an order that names no model
     headroom: Headroom
-    voice: VoiceDetector | None  # None: everything counts as speech
+    voice: LiveVoices | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # None: not installed, or a scripted engine, whose speakers are scripted too
     models: ModelSet | None = None  # those that orders may name; None: *model* alone
     unmeasured: Collection[str] = ()  # the names of models whose windows are not known yet

@@ -413,7 +413,6 @@ class Health(Body):
     speakers: Annotated[bool | UnsetType, note("Whether speakers can be labelled by their voices")] = UNSET
     endpointing: Annotated[list[str] | UnsetType, note("What may end a turn of a live session")] = UNSET
     bundled: Annotated[bool | UnsetType, note("Only models that come with the installation are used")] = UNSET
-    warnings: list[Warned] | UnsetType = UNSET
 
 
 ANSWERS: tuple[type, ...] = (

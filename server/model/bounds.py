@@ -4,6 +4,7 @@ The rates and channels of raw audio are in pipeline/ingest/encodings.py.
 """
 
 from pipeline.documents.formats import OUTPUT_FORMATS
+from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES
 from pipeline.recognition.latency import LATENCIES
 from pipeline.recognition.turn_checks import EAGERNESS
@@ -14,6 +15,9 @@ FORMATS = tuple(OUTPUT_FORMATS)
 WEBHOOK_EVENTS = ("job.completed", "job.failed")
 CHANNEL_MODES = ("mixed", "separate")
 """The treatment of a file's channels: recognise them mixed, or each one separately."""
+
+TRACK_NUMBERS = range(1, DecodeLimits().max_streams + 1)
+"""Audio tracks of a container; it holds no more streams."""
 
 MAX_SPEAKERS = range(1, 11)
 MAX_SPEAKER_CHARS = 64

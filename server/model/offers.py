@@ -1,6 +1,6 @@
 """What clients may ask of an environment's models, and how their languages are described to people."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from server.model.orders import SILENCE
@@ -64,9 +64,9 @@ class Offer:
     speakers: bool = False  # speakers can be labelled by voice
     endpointing: tuple[str, ...] = (SILENCE,)  # what may end a turn of a live session
     bundled: bool = False  # only models that come with the installation are used
-    warnings: tuple[Mapping[str, str], ...] = ()  # for every job of this engine
     aliases: tuple[str, ...] = OPENAI_MODELS  # names of other services' models, which leave the choice to the server
     models: tuple[OfferedModel, ...] = ()  # all that requests may name, the default first; (): *model* alone
+    unnamed: tuple[OfferedModel, ...] = ()  # the other models, where a request names this one
 
     @property
     def choices(self) -> tuple[OfferedModel, ...]:
@@ -101,7 +101,12 @@ class Offer:
             return self
         alone = replace(chosen, hears=chosen.languages)
         return replace(
-            self, model=chosen.name, languages=chosen.languages, translates=chosen.translates, models=(alone,)
+            self,
+            model=chosen.name,
+            languages=chosen.languages,
+            translates=chosen.translates,
+            models=(alone,),
+            unnamed=tuple(model for model in self.choices if model is not chosen),
         )
 
     def unknown_model(self, name: str) -> str:
@@ -121,10 +126,12 @@ class Offer:
         """The languages in a few words."""
         return summary_of(self.languages)
 
-    def refusal(self, language: str) -> str:
-        """Why *language* cannot be transcribed, and what the operator can do."""
+    def refusal(self, language: str, code: str) -> str:
+        """Why *language*, a name of *code*, cannot be transcribed, and what the client or the operator can do."""
         heard = "English (en) only" if self.languages == ENGLISH else self.language_summary
         said = f"the model {self.model} hears {heard}, not {language[:100]!r}"
+        if able := [model.name for model in self.unnamed if code in model.languages]:
+            return f"{said}; {_instead(able)}"
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; scribewire {PULL} brings 99 languages"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said
@@ -134,12 +141,21 @@ class Offer:
         """Why the model cannot translate, and what the operator can do; None if it can."""
         if self.translates:
             return None
+        able = [model.name for model in self.unnamed if model.translates]
         if self.languages == ENGLISH:
             said = f"the model {self.model} hears English only and does not translate"
+            if able:
+                return f"{said}; {_instead(able)}"
             return f"{said}; scribewire {PULL} brings one that does" if self.engine == "whisper" else said
         said = f"the model {self.model} writes every language as it is spoken and does not translate"
+        if able:
+            return f"{said}; {_instead(able)}"
         helps = f"; scribewire {PULL_TRANSLATING} brings one that does, and base, small and medium do too"
         return said + helps if self.engine == "whisper" else said
+
+
+def _instead(names: Sequence[str]) -> str:
+    return f"name {' or '.join(names)} instead, or leave model out"
 
 
 def summary_of(languages: frozenset[str]) -> str:

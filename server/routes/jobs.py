@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest import recording
+from pipeline.language_names import language_named, unknown_language
 from server.accounts.signed import make_cursor, read_cursor
 from server.clock import now_ms
 from server.http.caller import Caller
-from server.http.headers import ByteRange, RangeNotSatisfiable, byte_range, none_match, range_still_holds
+from server.http.headers import ByteRange, RangeNotSatisfiable, attachment, byte_range, none_match, range_still_holds
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import Streamed, first_piece
@@ -197,7 +198,7 @@ class Jobs(RouteGroup):
             "ETag": f'"{artifact.sha256}"',
             "Accept-Ranges": "bytes",
             "Content-Type": kind.media_type,
-            "Content-Disposition": f'attachment; filename="{job.id}.{kind.extension}"',
+            "Content-Disposition": attachment(job.source.filename, kind.extension, otherwise=job.id),
             "Referrer-Policy": "no-referrer",
             "Cache-Control": "private, max-age=0",
         }
@@ -261,7 +262,7 @@ LIST_PARAMETERS = (
         "created_before", "query", {"type": "string", "format": "date-time"}, "Only jobs created before this instant"
     ),
     Parameter("source", "query", {"enum": ["upload", "url", "live"]}, "Kind of source"),
-    Parameter("language", "query", {"type": "string"}, "Language of the recording"),
+    Parameter("language", "query", {"type": "string"}, "Language of the recording, by any name that orders take"),
     Parameter(
         "metadata",
         "query",
@@ -287,12 +288,22 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         created_after=query_instant(query, "created_after"),
         created_before=query_instant(query, "created_before"),
         source=query_choice(query, "source", ["upload", "url", "live"]),
-        language=query.get("language", "").strip().lower() or None,  # as orders take it
+        language=_language(query.get("language", "")),
         metadata=metadata,
         text=query.get("q"),
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=_owner(caller)),
     ), limit or 20
+
+
+def _language(name: str) -> str | None:
+    """The code of a language that orders may name too; None if it is empty."""
+    if not name.strip():
+        return None
+    found = language_named(name)
+    if found is None:
+        raise invalid_member("language", "unknown_value", unknown_language(name))
+    return found.code
 
 
 def _owner(caller: Caller) -> str:

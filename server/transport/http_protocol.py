@@ -5,6 +5,7 @@ take unbounded memory or work, or that could be understood in two ways, is refus
 """
 
 import asyncio
+import socket
 from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -32,13 +33,16 @@ MAX_IDLE_BYTES = 64 * 1024
 MAX_PIPELINED = 16
 """The most requests that wait for the one that is being answered on the same connection."""
 
-CHUNKS, CHUNKS_PER_S = 1000, 200
+CHUNKS, CHUNKS_PER_S = 1000, 1000
 """The allowance of short chunks in a body: so many at once, and then so many a second."""
 
 CHUNK_BYTES = 256
 """A chunk of so many bytes costs nothing of the allowance. A shorter one costs 1 - its bytes / CHUNK_BYTES."""
 
 FIELD_BYTES = 4  # the bytes of a header line in addition to its name and value
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LOOK_S = 1.0  # how often to look whether a client that sends no more has left
 
 NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 
@@ -72,6 +76,28 @@ class JoinedAnswer:
             self._transport.write(head)
 
 
+class _WithoutChunks:
+    """An app whose answers of unknown length end with the connection: clients of HTTP/1.0 know no chunks."""
+
+    def __init__(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._cycle = cycle
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        unbounded = False
+
+        async def send_plainly(message: Any) -> None:
+            nonlocal unbounded
+            if message["type"] == "http.response.start":
+                unbounded = all(name.lower() != b"content-length" for name, _ in message.get("headers", ()))
+                self._cycle.chunked_encoding = False if unbounded else None
+            elif unbounded:
+                self._cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await self._app(scope, receive, send_plainly)
+
+
 class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     """The server's HTTP protocol. It reports to its TrackedConnection what happens.
 
@@ -93,6 +119,7 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
         self._idle_bytes = 0
         self._chunks = TokenBucket(most=CHUNKS, per_s=CHUNKS_PER_S)
         self._refusal = NO_HTTP
+        self._client_ended = False  # whether the client sends no more, but still reads
 
     # --- the connection ---
 
@@ -118,6 +145,28 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
             self.tracked.work()
         else:
             self.tracked.start_head_timer()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes it
+        """Called when the client sends no more. Returns whether the connection stays open for answers to its requests.
+
+        A client that has left looks the same, until its system refuses what is written to it. So it gets an interim
+        answer, which each client of HTTP/1.1 skips.
+        """
+        started = self._running is not None and self._running.response_started
+        self._client_ended = self._is_answering and not self._in_message and not started
+        if self._client_ended and self.parser.get_http_version() == "1.1":
+            self.transport.write(CONTINUE)
+            self.loop.call_later(LOOK_S, self._look_for_client)
+        return self._client_ended
+
+    def _look_for_client(self) -> None:
+        """End the connection if the client's system has refused what was written. Else look again later."""
+        if self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.tracked.abort()
+        else:
+            self.loop.call_later(LOOK_S, self._look_for_client)
 
     def _parse(self, data: bytes) -> None:
         """Give *data* to the parser, which calls the methods at the end of this class."""
@@ -166,13 +215,15 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         cycle.transport = cast("asyncio.Transport", JoinedAnswer(self.transport))
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, _WithoutChunks(cycle, app) if cycle.scope["http_version"] == "1.0" else app)
 
     def on_response_complete(self) -> None:
         """Called when an answer has been written. Begin with the next request, if one has come already."""
         super().on_response_complete()
         if not self._is_answering:
             self.tracked.rest()
+            if self._client_ended:
+                self.transport.close()
 
     @property
     def _is_answering(self) -> bool:

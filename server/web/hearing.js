@@ -1,5 +1,5 @@
-// Shows the server's model, its languages and whether it tells speakers apart in the views for speech and files, and
-// offers the languages for choice.
+// Shows which of the server's models hears which languages, and whether speakers are told apart, in the views for speech
+// and files.
 
 import { root } from "./api.js";
 import { code } from "./dom.js";
@@ -12,16 +12,17 @@ const list = new Intl.ListFormat("en", { type: "conjunction" });
 export async function showHearing() {
   const answer = await fetch(new URL("readyz", root)).catch(() => null);
   if (!answer?.ok) return;
-  const { model, languages, bundled, speakers, endpointing, warnings } = await answer.json();
+  const { models, languages, bundled, speakers, endpointing } = await answer.json();
+  const hearing = models.filter(({ hears }) => hears.length).map(({ name, hears }) => `by ${name} in ${said(hears)}`);
   for (const choice of document.querySelectorAll(".diarize")) choice.hidden = !speakers;
   for (const choice of document.querySelectorAll(".semantic")) choice.hidden = !endpointing.includes("semantic");
   for (const line of document.querySelectorAll(".hears")) {
-    line.replaceChildren(`Heard by ${model}, in ${said(languages)}. `);
+    line.replaceChildren(`Heard ${list.format(hearing)}. `);
     if (bundled) {
-      line.append(code("scribewire models pull base"), " on the server brings other languages and fewer errors. ");
+      const [bigger, brings] = languages.length > 1 ? ["small", "fewer errors"] : ["base", "other languages and fewer errors"];
+      line.append(code(`scribewire models pull ${bigger}`), ` on the server brings ${brings}. `);
     }
     if (!speakers) line.append("It cannot tell speakers apart: ", code("scripts/setup speakers"), " on the server helps. ");
-    line.append(...warnings.map(({ message }) => `${message}. `));
   }
   if (languages.length === 1) {
     for (const input of document.querySelectorAll("input[name=language]")) input.placeholder = names.of(languages[0]);

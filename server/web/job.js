@@ -58,11 +58,19 @@ function head(record) {
   const facts = [
     moment(record.created_at),
     record.duration !== null && clock(record.duration),
-    record.language && new Intl.DisplayNames(["en"], { type: "language" }).of(record.language),
+    spoken(record),
     record.model,
     !["completed", "processing"].includes(record.status) && record.status,
   ];
   find("#job-facts").textContent = facts.filter(Boolean).join(" · ");
+}
+
+/** Name the language, or each with its share of the speech. */
+function spoken({ language, languages = [] }) {
+  const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+  const share = new Intl.NumberFormat("en", { style: "percent" });
+  if (languages.length > 1) return languages.map((one) => `${names.of(one.language)} ${share.format(one.share)}`).join(", ");
+  return language && names.of(language);
 }
 
 // --- while it runs -------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ import io
 import json
 import shutil
 import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,6 +14,7 @@ import av
 import numpy as np
 import pytest
 import soundfile
+from av.stream import Disposition
 
 from pipeline.audio import RATE, Samples
 
@@ -106,6 +109,11 @@ def likeness(samples: Samples, original: Samples, lag: int) -> float:
     return float(np.corrcoef(one[:length], other[:length])[0, 1])
 
 
+def codes(notes: Iterable[str]) -> tuple[str, ...]:
+    """Return the codes of a recording's notes."""
+    return tuple(note.partition(": ")[0] for note in notes)
+
+
 def tone(seconds: float, *, rate: int = RATE, hertz: float = 440.0) -> Samples:
     return (0.5 * np.sin(np.arange(round(seconds * rate)) * (2 * np.pi * hertz / rate))).astype(np.float32)
 
@@ -144,6 +152,51 @@ def encode_audio(
             out.mux(sound.encode(frame))
         out.mux(sound.encode(None))
     return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A track of a file: samples at RATE, and how they are written."""
+
+    samples: Samples
+    flags: int = 0
+    title: str = ""
+    codec: str = "aac"
+    rate: int = 48000
+    broken: bool = False
+
+
+def tracks_in(container: str, *sounds: Sound) -> bytes:
+    """Return a file with these tracks, in their order."""
+    file = io.BytesIO()
+    with av.open(file, "w", format=container) as out:
+        streams = [out.add_stream(sound.codec, rate=sound.rate, layout="mono") for sound in sounds]
+        for stream, sound in zip(streams, sounds, strict=True):
+            stream.disposition = Disposition(sound.flags)
+            stream.metadata["title"] = sound.title
+        out.start_encoding()
+        packets = []
+        for stream, sound in zip(streams, sounds, strict=True):
+            encoded = []
+            for at in range(0, len(sound.samples), RATE // 4):
+                piece = sound.samples[np.newaxis, at : at + RATE // 4]
+                frame = av.AudioFrame.from_ndarray(piece, format="flt", layout="mono")
+                frame.sample_rate, frame.time_base, frame.pts = RATE, Fraction(1, RATE), at
+                encoded += stream.encode(frame)
+            packets += [
+                (float(packet.pts * packet.time_base), _broken(packet) if sound.broken else packet)
+                for packet in [*encoded, *stream.encode(None)]
+            ]
+        for _, packet in sorted(packets, key=lambda pair: pair[0]):
+            out.mux(packet)
+    return file.getvalue()
+
+
+def _broken(packet: av.Packet) -> av.Packet:
+    damaged = av.Packet(b"\0")
+    damaged.stream, damaged.pts, damaged.dts = packet.stream, packet.pts, packet.dts
+    damaged.time_base, damaged.duration = packet.time_base, packet.duration
+    return damaged
 
 
 def encode_with_ffmpeg(folder: Path, suffix: str, how: str) -> bytes:

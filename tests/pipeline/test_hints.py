@@ -9,6 +9,7 @@ from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest, hint_of
 from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.prompts import hint_tokens
 from pipeline.words import join_words
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}
@@ -16,9 +17,28 @@ OTHERS = ("Kubernetes", "Ljubljana", "metoprolol", "Siobhan")
 
 
 def test_keywords_are_a_sentence_before_the_prompt() -> None:
-    assert hint_of(("Siobhan", "Dr. Nguyen"), "A call.") == "Siobhan, Dr. Nguyen. A call."
-    assert hint_of((), "A call.") == "A call."
+    assert hint_of(("Siobhan", "Dr. Nguyen"), "A\ncall.") == "Siobhan, Dr. Nguyen.\nA call."
+    assert hint_of((), "A\ncall.") == "A call."
     assert hint_of((), "") == ""
+
+
+@pytest.mark.parametrize(
+    ("keywords", "prompt", "read"),
+    [
+        (0, 200, [*range(72, 200)]),
+        (3, 200, [0, 1, 2, *range(75, 200)]),
+        (3, 5, [0, 1, 2, *range(5)]),
+        (200, 5, [*range(128)]),
+    ],
+)
+def test_the_model_reads_the_keywords_and_then_the_end_of_the_prompt(
+    keywords: int, prompt: int, read: list[int]
+) -> None:
+    def encode(text: str) -> tuple[int, ...]:
+        return tuple(int(word.strip(",.")) for word in text.split())
+
+    hint = hint_of([str(number) for number in range(keywords)], " ".join(map(str, range(prompt))))
+    assert [*hint_tokens(hint, encode)] == read
 
 
 @pytest.fixture(scope="module")

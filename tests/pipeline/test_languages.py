@@ -17,7 +17,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.whisper import WhisperEngine
-from pipeline.recognition.languages import likeliest
+from pipeline.recognition.languages import choose_language
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.words import Chunk
@@ -29,18 +29,27 @@ LANGUAGES = ["en", "es", "es", "en"]
 
 
 @pytest.mark.parametrize(
-    ("probabilities", "before", "speech_s", "language"),
+    ("probabilities", "neighbour", "speech_s", "chosen"),
     [
-        ({"en": 0.6, "es": 0.4}, None, 0.5, "en"),
-        ({"en": 0.6, "es": 0.4}, "es", 3.0, "es"),  # the one before is preferred ...
-        ({"en": 0.7, "es": 0.3}, "es", 3.0, "en"),  # ... unless another is clearly more probable
-        ({"en": 0.7, "es": 0.3}, "es", 1.4, "es"),  # in short phrases languages sound alike
-        ({"en": 0.8, "es": 0.2}, "es", 0.3, "en"),
-        ({"en": 0.5, "de": 0.5}, "es", 0.3, "en"),
+        ({"en": 0.6, "es": 0.4}, None, 3.0, ("en", "es")),  # nothing else is known: both are heard
+        ({"en": 0.8, "es": 0.2}, None, 3.0, ("en", None)),
+        ({"en": 0.6, "es": 0.4}, None, 0.5, ("en", None)),
+        ({"en": 0.6, "es": 0.4}, "es", 3.0, ("es", None)),  # the neighbours' is preferred ...
+        ({"en": 0.89, "es": 0.11}, "es", 3.0, ("en", "es")),  # ... the words decide if it is much less probable ...
+        ({"en": 0.9, "es": 0.1}, "es", 3.0, ("en", None)),  # ... unless the other one is certain
+        ({"en": 0.89, "es": 0.01, "fr": 0.1}, "es", 3.0, ("en", None)),
+        ({"en": 0.89, "es": 0.11}, "es", 1.4, ("es", None)),  # in short phrases languages sound alike
+        ({"en": 0.9, "es": 0.1}, "es", 0.3, ("en", None)),
+        ({"en": 0.6, "es": 0.4}, "en", 3.0, ("en", None)),
+        ({"en": 0.6, "es": 0.4}, "de", 0.3, ("en", None)),  # it may not be found
     ],
 )
-def test_a_language_changes_only_after_enough_speech_or_if_it_is_sure(probabilities, before, speech_s, language):
-    assert likeliest(probabilities, before=before, speech_s=speech_s) == (language, probabilities[language])
+def test_an_utterance_differs_from_its_neighbours_where_that_is_certain_or_its_words_say_so(
+    probabilities, neighbour, speech_s, chosen
+):
+    found = choose_language(probabilities, neighbour=neighbour, speech_s=speech_s)
+    assert (found.language, found.rival) == chosen
+    assert found.probability == probabilities[found.language]
 
 
 @pytest.fixture(scope="module")

@@ -39,8 +39,8 @@ def test_sixteen_bits_and_floats_are_taken_as_they_are() -> None:
         -1.0,
         32767 / 32768,
     ]
-    floats = np.array([0.25, -1.5, np.nan, np.inf], "<f4").tobytes()
-    assert decode_pcm(floats, "pcm_f32le").tolist() == [0.25, -1.0, 0.0, 1.0]
+    floats = np.array([0.25, np.nan, np.inf, -1.0], "<f4").tobytes()
+    assert decode_pcm(floats, "pcm_f32le").tolist() == [0.25, 0.0, 1.0, -1.0]
 
 
 def test_stereo_becomes_the_mean_of_both() -> None:

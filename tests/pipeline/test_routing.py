@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +20,13 @@ ENGLISH, MANY = frozenset({"en"}), frozenset({"en", "fr", "es"})
 
 @dataclass
 class Spoken:
-    """Who says what: spans in seconds with their language. Models hear its words if they are asked in that language."""
+    """Who says what: spans in seconds with their language. Models hear its words if they are asked in that language.
+
+    *seems* has what is detected in some of them, by their starts.
+    """
 
     said: Sequence[tuple[float, float, str]]
+    seems: Mapping[float, Mapping[str, float]] = field(default_factory=dict)
 
     def words(self, request: DecodeRequest, language: str) -> tuple[Word, ...]:
         """Return a word for each half second of speech; improbable ones where another language is spoken."""
@@ -34,10 +39,10 @@ class Spoken:
             for sure in [0.9 if spoken == language else 0.3]
         )
 
-    def at(self, samples: Samples) -> str:
-        """Return the language of audio, whose samples tell at which second they are."""
+    def at(self, samples: Samples) -> tuple[float, float, str]:
+        """Return what is said in audio, whose samples tell at which second they are."""
         middle = float(samples[len(samples) // 2])
-        return min(self.said, key=lambda one: max(one[0] - middle, middle - one[1], 0))[2]
+        return min(self.said, key=lambda one: max(one[0] - middle, middle - one[1], 0))
 
 
 @dataclass
@@ -62,10 +67,10 @@ class FakeModel:
         return RecognitionResult(self.spoken.words(request, request.language), request.language, 1.0, -0.1, 0.0)
 
     async def detect_language(self, windows: Sequence[Samples], **_: object) -> Mapping[str, float]:
-        found = self.spoken.at(windows[0])
+        start, _, found = self.spoken.at(windows[0])
         self.asked.append((self.name, "?"))
         rest = (1 - self.probability) / 2
-        return {code: self.probability if code == found else rest for code in MANY}
+        return self.spoken.seems.get(start, {code: self.probability if code == found else rest for code in MANY})
 
 
 @dataclass
@@ -115,6 +120,46 @@ def test_each_utterance_of_a_file_is_heard_in_its_language():
     heard = hear(FakeModels(spoken), request_of(spoken, 0, 16))
     assert [word.language for word in heard.words] == ["en"] * 6 + ["fr"] * 6 + ["en"] * 6 + ["es"] * 6
     assert not [word.text for word in heard.words if word.text.startswith("wrong")]
+
+
+def test_all_utterances_beside_one_with_improbable_words_are_looked_at():
+    spoken = Spoken([(0, 3, "es"), (4, 7, "es")])
+
+    class Loops(FakeModels):
+        async def model_for(self, language: str) -> FakeModel:
+            model = await super().model_for(language)
+            if language == "en":  # it repeats in the second utterance what it is sure of
+                model.spoken = Spoken([(0, 3, "es"), (4, 7, "en")])
+            return model
+
+    heard = hear(Loops(spoken), request_of(spoken, 0, 8))
+    assert {word.language for word in heard.words} == {"es"}
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("language", ["es", "fr"])
+def test_the_words_decide_where_an_utterance_seems_to_differ_from_those_around_it(language: str, *, small: bool):
+    seems = {4: {"fr": 0.7, "es": 0.2, "en": 0.1}}
+    spoken = Spoken([(0, 3, "es"), (4, 7, language), (8, 11, "es")], seems)
+    heard = hear(FakeModels(spoken, small=small), request_of(spoken, 0, 12))
+    assert [word.language for word in heard.words] == ["es"] * 6 + [language] * 6 + ["es"] * 6
+
+
+@pytest.mark.parametrize("said", [[(0, 3, "es"), (4, 7, "es"), (8, 11, "es")], [(4, 7, "es")]])
+def test_improbable_words_in_a_language_that_seemed_certain_give_way_to_the_neighbours(
+    said: list[tuple[float, float, str]],
+):
+    spoken = Spoken(said, {4: {"fr": 0.97, "es": 0.01, "en": 0.02}})
+    heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 12, before="es"))
+    assert {word.language for word in heard.words} == {"es"}
+    live = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 7.5, before="es", turn=0))
+    assert (live.language, live.changed) == ("es", None)
+
+
+def test_the_only_utterance_of_a_job_is_compared_with_the_jobs_before():
+    spoken = Spoken([(0, 3, "es")], {0: {"fr": 0.7, "es": 0.2, "en": 0.1}})
+    heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 4, before="es"))
+    assert {word.language for word in heard.words} == {"es"}
 
 
 def test_without_a_model_of_one_language_each_utterance_is_detected():

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
-from pipeline.ingest import vad
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import GainControl
 from pipeline.ingest.vad import CALM, CONTEXT, VoiceDetector, model_path
@@ -65,6 +64,30 @@ def test_how_many_windows_come_in_a_call_changes_nothing(detector: VoiceDetector
     assert found == pytest.approx(detector.stream()(windows), abs=1e-6)
 
 
+@settings(max_examples=15)
+@given(lengths=st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=6), min_size=1, max_size=12))
+def test_the_streams_that_share_a_call_do_not_change_each_other(
+    detector: VoiceDetector, lengths: list[list[int]]
+) -> None:
+    """*lengths* has the windows of each stream in each call: the streams take part in different calls."""
+    windows = windows_of(NOISY)
+    streams = [detector.stream() for _ in lengths]
+    starts, at = [7 * number for number in range(len(lengths))], [0] * len(lengths)
+    found: list[list[float]] = [[] for _ in lengths]
+    for call in range(max(map(len, lengths))):
+        some = [number for number, of in enumerate(lengths) if call < len(of)]
+        pieces = []
+        for number in some:
+            begin = starts[number] + at[number]
+            at[number] += lengths[number][call]
+            pieces.append(windows[begin : starts[number] + at[number]])
+        for number, speech in zip(some, detector.detect([streams[one] for one in some], pieces), strict=True):
+            found[number] += speech
+    for number, start in enumerate(starts):
+        alone = detector.stream()(windows[start : start + at[number]])
+        assert found[number] == pytest.approx(alone, abs=1e-6)
+
+
 def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) -> None:
     assert np.mean(np.array(detector.stream()(windows_of(CLIP))) > 0.5) > 0.6
     for name in ("silence", "noise", "music"):  # the first chord may count as speech, but too briefly for a word
@@ -72,10 +95,9 @@ def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) ->
         assert max(speech[3:]) < 0.35
 
 
-def test_a_missing_model_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vad, "MODEL", "silero_vad_of_another_age.onnx")
+def test_a_missing_model_is_named_with_what_to_do() -> None:
     with pytest.raises(ModelUnavailable, match="install silero-vad"):
-        model_path()
+        model_path("silero_vad_of_another_age.onnx")
 
 
 def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detector: VoiceDetector) -> None:

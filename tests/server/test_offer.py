@@ -5,7 +5,7 @@ from dataclasses import asdict
 import orjson
 import pytest
 
-from server.model.offers import Offer
+from server.model.offers import Offer, OfferedModel
 from server.storage.postgres.nodes import offer_of
 
 CODES = [f"{first}{second}" for first in "abcdefghij" for second in "abcdefghij"]
@@ -33,18 +33,31 @@ def test_few_languages_are_listed_and_many_counted(languages: list[str], said: s
 
 
 def test_a_language_that_is_not_heard_is_refused_with_what_helps() -> None:
-    assert offer("tiny.en", "en").refusal("es") == (
+    assert offer("tiny.en", "en").refusal("es", "es") == (
         "the model tiny.en hears English (en) only, not 'es'; scribewire models pull base brings 99 languages"
     )
-    assert offer("mine", "en", "de").refusal("es") == "the model mine hears de, en, not 'es'"
-    assert offer("base", *CODES).refusal("xx") == (
+    assert offer("mine", "en", "de").refusal("es", "es") == "the model mine hears de, en, not 'es'"
+    assert offer("base", *CODES).refusal("xx", "xx") == (
         "the model base hears 100 languages, not 'xx'; GET /v1/models lists their codes"
     )
     assert (
-        offer("scripted", "en", engine="scripted").refusal("es")
+        offer("scripted", "en", engine="scripted").refusal("es", "es")
         == "the model scripted hears English (en) only, not 'es'"
     )
-    assert len(offer("base", "en").refusal("x" * 10_000)) < 300
+    assert len(offer("base", "en").refusal("x" * 10_000, "xx")) < 300
+
+
+def test_a_named_model_is_refused_with_the_names_of_those_here_that_can() -> None:
+    tiny, base, turbo = (
+        OfferedModel(name=name, languages=frozenset(codes), translates=name == "base")
+        for name, codes in (("tiny.en", ["en"]), ("base", ["en", "es"]), ("turbo", ["en", "es"]))
+    )
+    here = Offer(engine="whisper", model="base", languages=base.languages, models=(base, tiny, turbo))
+    assert here.of("tiny.en").refusal("Spanish", "es") == (
+        "the model tiny.en hears English (en) only, not 'Spanish'; name base or turbo instead, or leave model out"
+    )
+    assert (here.of("tiny.en").translation_refusal or "").endswith("; name base instead, or leave model out")
+    assert (here.of("turbo").translation_refusal or "").endswith("; name base instead, or leave model out")
 
 
 @pytest.mark.parametrize(

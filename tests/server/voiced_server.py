@@ -15,7 +15,7 @@ make_engine = engines._serve
 
 
 def serve_voiced(opened: Any, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
-    return make_engine(opened, (voices[0], engines.load_speaker_models(), *voices[2:]), *arguments, **options)
+    return make_engine(opened, replace(voices, speakers=engines.load_speaker_models()), *arguments, **options)
 
 
 if __name__ == "__main__":

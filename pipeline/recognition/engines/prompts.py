@@ -5,6 +5,7 @@ CTranslate2 decodes several requests in one pass only if their prompts have equa
 the request gives. Each of them costs as much as a token that the model generates.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.audio import RATE
@@ -49,3 +50,13 @@ def window_for(samples: int, min_s: int = WINDOWS_S[0]) -> int:
 def max_length(prompt: int, answer: int) -> int:
     """Return CTranslate2's max_length for *answer* tokens after *prompt* tokens. The answer gets at most half of it."""
     return max(2 * answer, prompt + answer)
+
+
+def hint_tokens(hint: str, encode: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the HINT_TOKENS of a hint that the model reads: as many keywords as fit, then the end of the prompt.
+
+    See hint_of().
+    """
+    keywords, _, prompt = hint.rpartition("\n")
+    first, rest = encode(keywords)[:HINT_TOKENS], encode(prompt)
+    return first + rest[max(0, len(first) + len(rest) - HINT_TOKENS) :]

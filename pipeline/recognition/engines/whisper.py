@@ -37,7 +37,7 @@ from pipeline.recognition.engines.gates import count_before_echo, failed_gate, w
 from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.prompts import HINT_TOKENS, WINDOWS_S, Shape, max_length, window_for
+from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, hint_tokens, max_length, window_for
 from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats, with_surroundings
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
@@ -397,7 +397,7 @@ class WhisperEngine:
         return self._tokens_of(request.prefix) if self.max_batch == 1 else ()
 
     def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
-        return self._tokens_of(request.hint)[:HINT_TOKENS]
+        return hint_tokens(request.hint, self._tokens_of)
 
     def _task(self, request: DecodeRequest, language: str) -> str:
         """Return the model's task: English speech is never translated.

@@ -50,8 +50,7 @@ class LiveHandler:
         async with open_session(self.parts, websocket, caller, listening.order, listening.warnings) as session:
             warnings = warning_headers(listening.warnings)
             await socket.accept(subprotocol=scheme, headers={REQUEST_ID: session.live.job.id, **warnings})
-            model = listening.order.model or offer.model_of(listening.order.language)
-            results = Results(listening, session.live.job.id, model)
+            results = Results(listening, session.live.job.id, offer.of(listening.order.model).model_of)
             await _Conversation(socket, session, results).talk()
 
 

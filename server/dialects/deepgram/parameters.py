@@ -11,13 +11,14 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS, RawAudio
+from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
-from server.jobs.order_members import EAGERNESS
-from server.jobs.orders import unknown_members
+from server.jobs.order_members import EAGERNESS, TRACK
+from server.jobs.orders import raw_audio, unknown_members
 from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
@@ -66,6 +67,7 @@ FILE = COMMON | {
     "channels",
     "encoding",
     "sample_rate",
+    TRACK.name,  # of our own
 }
 HARMLESS = frozenset(("version", "mip_opt_out", "no_delay"))
 """Members that are ignored without a warning, because they cannot change the text."""
@@ -140,7 +142,11 @@ def parse_live(query: QueryParams, offer: Offer) -> LiveRequest:
 def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     """Parse the query of a request with a file or an address. Raises Refused invalid_parameter."""
     members = _members(query)
+    track = members.get(TRACK)
     separate = members.take("multichannel", boolean, False)
+    if separate and track in ALL_TRACKS:
+        members.refuse(TRACK.name, "conflict", f"{track} makes one channel of each track; leave out multichannel")
+    raw = _raw_audio(members, separate=separate, track=track)
     shape = DeepgramShape(
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
@@ -151,7 +157,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
         members.refuse("callback_method", "not_offered", "the answer is sent by POST")
     return FileRequest(
-        order=replace(_order(members, offer, live=None), separate=separate),
+        order=replace(_order(members, offer, live=None), separate=separate or track == SEPARATE, track=track, raw=raw),
         shape=shape,
         warnings=_warnings(members, FILE),
         callback=callback,
@@ -217,6 +223,18 @@ def _channels(members: Members) -> tuple[bool, int]:
     if channels not in allowed:
         members.refuse("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}")
     return separate, channels
+
+
+def _raw_audio(members: Members, *, separate: bool, track: TrackChoice) -> RawAudio | None:
+    """What a file without a header holds, if the request declares it. Encodings with a header of their own state it."""
+    encoding = members.take("encoding", _encoding, CONTAINER)
+    rate, channels = members.take("sample_rate", _number, None), members.take("channels", _number, None)
+    if encoding == CONTAINER and members.has("encoding"):
+        return None
+    if rate is not None and rate not in RATES:
+        members.refuse("sample_rate", "out_of_range", f"must be from {RATES[0]} to {RATES[-1]}")
+    separate = separate and channels != 1
+    return raw_audio(members, encoding, rate, channels, separate=separate, track=track, counted_by="channels")
 
 
 def _live(members: Members, channels: int, *, interim: bool) -> LiveOptions:

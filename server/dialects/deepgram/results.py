@@ -1,7 +1,7 @@
 """Turns the events of a live session into messages for Deepgram's clients."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.audio import position
@@ -19,7 +19,7 @@ class ChannelResults:
 
     listening: LiveRequest
     request_id: str
-    model: str
+    model_of: Callable[[str | None], str]  # names the model that hears a language
     channel: Sequence[int] = (0, 1)  # its number, and the number of channels
     _words: list[Frame] = field(default_factory=list)  # final words that no final message has
     _reached: float = 0.0  # where the last final message ended
@@ -27,6 +27,7 @@ class ChannelResults:
     _asked: deque[float] = field(default_factory=deque)  # the positions of Finalizes without an answer
     _decided: float = 0.0
     _last_word_end: float | None = None  # of an utterance that may be over
+    _language: str | None = None  # of the newest words
 
     def render(self, frame: Frame) -> list[Message]:
         """The messages for an event of the live session."""
@@ -97,6 +98,8 @@ class ChannelResults:
         self, words: Sequence[Frame], end: float, *, is_final: bool = False, speech_final: bool = False, more: str = ""
     ) -> Message:
         punctuated = self.listening.punctuated
+        self._language = next((word["language"] for word in reversed(words) if "language" in word), self._language)
+        model = self.model_of(self._language or self.listening.order.language)
         return {
             "type": "Results",
             "channel_index": [*self.channel],
@@ -114,8 +117,8 @@ class ChannelResults:
             },
             "metadata": {
                 "request_id": self.request_id,
-                "model_info": model_info(self.model),
-                "model_uuid": model_uuid(self.model),
+                "model_info": model_info(model),
+                "model_uuid": model_uuid(model),
             },
         }
 
@@ -131,11 +134,11 @@ def _segments(words: Sequence[Frame]) -> list[Segment]:
 class Results:
     """Makes messages from the events of one live session, separately for each channel if channels are separate."""
 
-    def __init__(self, listening: LiveRequest, request_id: str, model: str) -> None:
+    def __init__(self, listening: LiveRequest, request_id: str, model_of: Callable[[str | None], str]) -> None:
         channels = listening.order.live_channels
         self.channels = len(channels)
         self._each = {
-            channel: ChannelResults(listening, request_id, model, (number, self.channels))
+            channel: ChannelResults(listening, request_id, model_of, (number, self.channels))
             for number, channel in enumerate(channels)
         }
 

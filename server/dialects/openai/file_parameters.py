@@ -12,12 +12,21 @@ from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
-from server.jobs.members import Member, Members, one_of
-from server.jobs.order_members import CHANNEL_MODE, DIARIZE, KEYWORDS, MAX_SPEAKERS, PROMPT, RETENTION, SUBTITLE_MEMBERS
-from server.jobs.orders import ParsedRequest, common_order, ignored_speakers, unknown_members
+from server.jobs.members import Member, Members
+from server.jobs.order_members import (
+    CHANNEL_MODE,
+    DIARIZE,
+    KEYWORDS,
+    MAX_SPEAKERS,
+    PROMPT,
+    RAW_MEMBERS,
+    RETENTION,
+    SUBTITLE_MEMBERS,
+    TRACK,
+)
+from server.jobs.orders import ParsedRequest, audio_order, common_order, ignored_speakers, unknown_members
 from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
-from server.model.bounds import CHANNEL_MODES
 from server.model.errors import invalid_member
 from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
@@ -28,8 +37,8 @@ DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, DIARIZE, MAX_SPEAKERS, *TEXT_MEMBERS,
-    *SUBTITLE_MEMBERS,
+    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS, *RAW_MEMBERS,
+    *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {
@@ -91,7 +100,8 @@ class ResponseOptions:
         given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
-        warnings = ignored_speakers(order) + unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
+        warnings = Members(given_names).shortened_prompt(PROMPT) + ignored_speakers(order)
+        warnings += unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
         return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 
@@ -114,9 +124,9 @@ def _wants_speakers(model: list[object], offer: Offer) -> bool:
 def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
     members = Members({name: values for name in COMMON_NAMES if (values := _values_of(fields, name))})
     order = common_order(members, offer=offer, word_timestamps=True)
-    separate = members.take("channels", one_of(CHANNEL_MODES), "mixed") == "separate"
+    audio = audio_order(members)
     members.check()
-    return replace(order, separate=separate)
+    return replace(order, **audio)
 
 
 def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:

@@ -275,7 +275,7 @@ class _Conversation:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
         caller = await self.parts.access.identify_hash(websocket, key.hash)  # the key may have been revoked
-        opened = open_session(self.parts, websocket, caller, wanted.order())
+        opened = open_session(self.parts, websocket, caller, wanted.order(), wanted.warnings)
         session = await self._stack.enter_async_context(opened)
         items = Items(
             self._names,

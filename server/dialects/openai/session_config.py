@@ -14,7 +14,8 @@ import orjson
 from pipeline.recognition.latency import ACCURATE, LOW
 from pipeline.text.options import TextOptions
 from server.dialects.openai.errors import invalid_value
-from server.jobs.members import Members, keywords, one_of, string, text_up_to
+from server.jobs.members import Members, keywords, one_of, string
+from server.jobs.order_members import PROMPT
 from server.jobs.spoken import LANGUAGE, LANGUAGES, Spoken, spoken_languages
 from server.model import bounds
 from server.model.errors import Refused
@@ -54,6 +55,7 @@ class TranscriptionConfig:
     model: str | None = None  # the one that hears everything; None: the server chooses
     spoken: Spoken = field(default_factory=Spoken)
     terms: tuple[str, ...] = ()
+    warnings: tuple[Mapping[str, str], ...] = ()  # for the jobs of its sessions
 
     @property
     def manual(self) -> bool:
@@ -147,12 +149,16 @@ def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], o
         raise Refused("model_not_found", offer.unknown_model(name))
     model = None if name is None else offer.model_named(name)
     offer = offer.of(model)
-    members.take("prompt", text_up_to(bounds.MAX_PROMPT_CHARS), "")
+    prompt, warnings = members.get(PROMPT), members.shortened_prompt(PROMPT)
+    if prompt:
+        asked["prompt"] = prompt  # clients see what is used
     spoken = spoken_languages(members, offer)
     terms = members.take("keywords", keywords, ())
     members.take("delay", one_of(tuple(DELAYS)), None)
     members.check()
-    return replace(before, transcription=asked, model=model, spoken=spoken, terms=terms)
+    if given.get("prompt") is None:
+        warnings = before.warnings
+    return replace(before, transcription=asked, model=model, spoken=spoken, terms=terms, warnings=warnings)
 
 
 def _refuse_redaction(session: Mapping[str, Any]) -> None:

@@ -368,7 +368,7 @@ async def test_the_deepgram_package_gets_the_results_of_each_channel(live_server
 
 def test_an_utterance_ends_when_no_word_came_for_long_enough():
     listening = LiveRequest(order=Order(), interim=True, utterance_end_ms=1000)
-    results = Results(listening, "job", "base")
+    results = Results(listening, "job", lambda _: "base")
     word = {"type": "word", "word": "Hello.", "start": 0.1, "end": 0.5, "probability": 0.9}
     assert results.render(word) == []
     results.render({"type": "segment", "forced": False, "end": 0.5})
@@ -378,6 +378,18 @@ def test_an_utterance_ends_when_no_word_came_for_long_enough():
     results.render({"type": "segment", "forced": False, "end": 9.5})
     results.render({"type": "speech.started", "at": 10.0})
     assert results.advance(20) == []
+
+
+def test_live_words_name_the_model_that_heard_their_language():
+    results = Results(LiveRequest(order=Order()), "job", lambda language: "tiny.en" if language == "en" else "base")
+
+    def named(language: str) -> str:
+        spoken = {"type": "word", "word": "No.", "start": 0.1, "end": 0.5, "probability": 0.9, "language": language}
+        results.render(spoken)
+        [message] = results.render({"type": "segment", "forced": False, "end": 0.5})
+        return str(message["metadata"]["model_info"]["name"])
+
+    assert [named("es"), named("en")] == ["scribewire-base", "scribewire-tiny.en"]
 
 
 def test_words_are_plain_unless_punctuation_is_asked_for():

@@ -39,7 +39,7 @@ def test_files_and_addresses_are_sent_without_a_form(live_server):
             [channel] = answer.json()["results"]["channels"]
             assert channel["alternatives"][0]["transcript"] == "so my fellow"
             assert answer.headers["dg-request-id"] == answer.json()["metadata"]["request_id"]
-        assert live_server.batch.options[-1].hint == "Siobhan, Kim."
+        assert live_server.batch.options[-1].hint == "Siobhan, Kim.\n"
         for query, body, code in (
             ("", {"url": "ftp://example.org/a"}, "URL_NOT_ALLOWED"),
             ("&callback=https://10.0.0.1/done", {"url": "https://example.org/a"}, "URL_NOT_ALLOWED"),

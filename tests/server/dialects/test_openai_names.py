@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.recognition.engine import TASKS
 from server.dialects.openai.file_parameters import KNOWN
+from server.dialects.openai.session_config import TranscriptionConfig
 from server.jobs.known_speakers import KNOWN_SPEAKERS
 from server.model.offers import OPENAI_MODELS
 from tests.server.running import ROOT, Server, run_server
@@ -97,6 +98,35 @@ def test_keywords_reach_the_recogniser_before_the_prompt(client: openai.OpenAI, 
     transcribe(client, keywords=["Siobhan", "metoprolol"], prompt="A call about a prescription.")
     hint = server.batch.options[-1].hint
     assert hint.index("Siobhan") < hint.index("metoprolol") < hint.index("A call about a prescription.")
+
+
+def test_the_end_of_a_long_prompt_is_used_at_every_door_with_a_warning(
+    client: openai.OpenAI, server: AppServer
+) -> None:
+    long, end = "Lorem ipsum " * 500 + "the end.", "the end."
+    raw = client.audio.transcriptions.with_raw_response.create(file=("a.wav", wav()), model="whisper-1", prompt=long)
+    assert raw.headers["scribewire-warning"] == 'prompt_shortened;param="prompt"'
+    hints = [server.batch.options[-1].hint]
+    with server.new_client() as ours:
+        file = ours.post("/v1/transcribe", files={"file": wav()}, data={"prompt": long})
+        hints.append(server.batch.options[-1].hint)
+        live = ours.post("/v1/live", json={"prompt": long})
+        job = server.wait(server.storage.jobs.get(live.json()["job_id"]))
+        assert job is not None
+        hints.append(job.order.prompt)
+        for answer in (file, live):
+            (warning,) = [one for one in answer.json()["warnings"] if one["code"] == "prompt_shortened"]
+            assert warning["param"] == "prompt"
+            assert warning["message"].endswith(f" of {len(long)} characters are used")
+            assert answer.headers["scribewire-warning"] == 'prompt_shortened;param="prompt"'
+    config = TranscriptionConfig().with_changes(
+        {"audio": {"input": {"transcription": {"prompt": long}}}}, server.service.parts.offers["production"]
+    )
+    hints.append(config.order().prompt)
+    assert [warning["code"] for warning in config.warnings] == ["prompt_shortened"]
+    assert {(hint[-len(end) :], 900 < len(hint) <= 1000, hint.split()[0] in ("Lorem", "ipsum")) for hint in hints} == {
+        (end, True, True)
+    }
 
 
 def test_our_own_api_takes_keywords_as_a_list_or_as_text(server: AppServer) -> None:

@@ -126,6 +126,44 @@ async def test_a_form_gives_its_fields_and_its_file(tmp_path):
         assert await stored_bytes(blobs, it.file.blob) == audio
 
 
+@in_a_loop
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+async def test_text_before_and_behind_a_form_is_no_part_of_it(tmp_path, size):
+    preamble = b"This is a message in MIME format.\r\n--c0ff\r\nnot --c0ffee yet\r\n"
+    body = preamble + form(part("file", b"RIFF", filename="a.wav"), part("prompt", b"x")) + b"\r\nThe end.\r\n--c0ffee"
+    async with open_blobs(tmp_path) as blobs, receive(blobs, cut(body, size)) as it:
+        assert it.fields == {"prompt": ["x"]}
+        assert it.file is not None
+        assert await stored_bytes(blobs, it.file.blob) == b"RIFF"
+
+
+@in_a_loop
+@pytest.mark.parametrize(
+    ("named", "filename"),
+    [
+        ("; filename*=UTF-8''na%C3%AFve%20%E4%BC%9A.wav", "naïve 会.wav"),
+        ("; filename=plain.wav; filename*=UTF-8''na%C3%AFve.wav", "plain.wav"),
+        ("; filename=\"\"; filename*=iso-8859-1'de'%fcber.wav", "über.wav"),
+        ("; filename*=koi8-r''%fc.wav", None),
+    ],
+)
+async def test_a_file_name_may_be_percent_encoded(tmp_path, named, filename):
+    body = form(part("file", b"RIFF").replace(b'name="file"', b'name="file"' + named.encode()))
+    async with open_blobs(tmp_path) as blobs, receive(blobs, body) as it:
+        assert it.file is not None
+        assert it.file.filename == filename
+
+
+@pytest.mark.parametrize("filename", ["a.wav", None])
+@pytest.mark.parametrize("name", ["audio_file", "audio", "upload"])
+@pytest.mark.parametrize("content", [b"RIFF\0\xff", b"RIFF\0" * MAX_FIELD_BYTES])
+def test_a_recording_in_another_field_is_told_its_field(tmp_path, name, content, filename):
+    body = form(part("model", b"whisper-1"), part(name, content, filename=filename))
+    problem = asyncio.run(refusal(tmp_path, cut(body, 10_000)))
+    assert problem.code == "missing_input"
+    assert problem.detail == f"the recording belongs in the field file, not in {name!r}"
+
+
 @settings(max_examples=60)
 @given(
     st.binary(max_size=400) | st.just(b"\r\n--c0ffe" * 20) | st.just(b"\r\n" * 100),

@@ -8,6 +8,7 @@ from server.http.headers import (
     ByteRange,
     Preference,
     RangeNotSatisfiable,
+    attachment,
     byte_range,
     clean_filename,
     idempotency_key,
@@ -248,6 +249,25 @@ def test_a_range_goes_on_only_with_the_very_same_bytes(if_range, etag, holds):
 )
 def test_a_file_name_is_a_name_and_nothing_else(name, clean):
     assert clean_filename(name) == clean
+
+
+@pytest.mark.parametrize(
+    ("recording", "header"),
+    [
+        ("Interview 1.mp3", 'filename="Interview 1.srt"'),
+        ("Übung.wav", "filename=\"Ubung.srt\"; filename*=UTF-8''%C3%9Cbung.srt"),
+        ("会議.m4a", "filename=\"job_1.srt\"; filename*=UTF-8''%E4%BC%9A%E8%AD%B0.srt"),
+        ("Teil 3. Folge", 'filename="Teil 3. Folge.srt"'),
+        ("..\\../.hidden.wav", 'filename="hidden.srt"'),
+        ('a"b:c%41.wav', 'filename="a_b_c_41.srt"'),
+        ("a\r\nX: y.wav", 'filename="aX_ y.srt"'),
+        ("x" * 300, f'filename="{"x" * 251}.srt"'),
+        ("...", 'filename="job_1.srt"'),
+        (None, 'filename="job_1.srt"'),
+    ],
+)
+def test_a_download_is_called_like_its_recording(recording, header):
+    assert attachment(recording, "srt", otherwise="job_1") == f"attachment; {header}"
 
 
 @given(st.text(st.characters(), max_size=400))

@@ -141,7 +141,10 @@ def test_lists_are_filtered(client):
     assert ids(status="failed") == [bad["job_id"]]
     assert ids(status="completed, FAILED") == [bad["job_id"], good["job_id"]]
     assert ids(q="FELLOW") == [good["job_id"]]
-    assert ids(language="en") == ids(language="EN") == [good["job_id"]]
+    assert ids(language="en") == ids(language="en-US") == ids(language="English") == [good["job_id"]]
+    refused = client.get("/v1/jobs", params={"language": "germn"})
+    assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, "language")
+    assert "the nearest is german (de)" in refused.text
     assert ids(source="url") == []
     assert ids(created_after=good["created_at"]) == [bad["job_id"]]
     assert ids(created_before=bad["created_at"]) == [good["job_id"]]
@@ -246,7 +249,7 @@ def test_an_output_is_a_file_to_keep(server, finished_job, name, kind, begins):
     response = owner.get(f"/v1/jobs/{record['job_id']}/outputs/{name}")
     assert (response.status_code, response.headers["content-type"]) == (200, kind)
     assert response.content.startswith(begins)
-    assert response.headers["content-disposition"] == f'attachment; filename="{record["job_id"]}.{name}"'
+    assert response.headers["content-disposition"] == f'attachment; filename="talk.{name}"'
     assert response.headers["content-length"] == str(len(response.content))
     assert response.headers["accept-ranges"] == "bytes"
     assert response.headers["referrer-policy"] == "no-referrer"

@@ -155,7 +155,7 @@ async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_kno
 
 @in_a_loop
 async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
-    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), warnings=({"code": "x"},))
+    told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}))
     async with open_at(tmp_path / "a", url) as working, open_at(tmp_path / "b", url) as answering:
         config = Config.from_env({"SCRIBEWIRE_MODEL_ALIASES": "ours"})
         watch = OfferWatch(answering.offers, config)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from server.transport import http_protocol
 from tests.server.sockets import HANDSHAKE, serve_url, start_server
 from tests.server.storing import in_a_loop
 
@@ -144,7 +145,7 @@ async def swallow(_scope, receive, send):
 @in_a_loop
 @pytest.mark.parametrize(("size", "answer"), [(1, b"HTTP/1.1 400 "), (400, b"HTTP/1.1 200 ")])
 async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
-    chunks = (b"%x\r\n" % size + b"a" * size + b"\r\n") * 1200
+    chunks = (b"%x\r\n" % size + b"a" * size + b"\r\n") * 3000
     async with serve_url(swallow) as url:
         assert (await answer_to(url, REQUEST + chunks + b"0\r\n\r\n", b"no HTTP\r\n\r\n")).startswith(answer)
 
@@ -164,12 +165,14 @@ async def test_chunks_that_arrive_in_pieces_are_charged_as_a_whole():
 
 
 @in_a_loop
-async def test_small_bodies_of_many_requests_are_no_tiny_chunks():
+async def test_small_bodies_of_many_requests_are_no_tiny_chunks(monkeypatch):
+    monkeypatch.setattr(http_protocol, "CHUNKS", 10)
+    monkeypatch.setattr(http_protocol, "CHUNKS_PER_S", 1)
     post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
     async with serve_url(swallow) as url:
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        for _ in range(1200):
+        for _ in range(40):
             writer.write(post)
             assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
         writer.close()

@@ -9,6 +9,7 @@ from websockets.asyncio.client import connect
 from server.transport.websocket import MAX_FRAGMENTS
 from tests.server.sockets import HANDSHAKE, keep, serve_url, start_server, stranger
 from tests.server.storing import in_a_loop
+from tests.waiting import eventually
 
 PING = b"\x89\x80\0\0\0\0"
 EMPTY = b"\x82\x80\0\0\0\0"
@@ -88,10 +89,34 @@ async def test_frames_without_audio_are_taken_slowly_and_none_is_lost():
         return count
 
     async with start_server(app, ping_s=60) as (_, url), stranger(url) as (_, writer):
-        writer.write(EMPTY * 700 + b"\x88\x80\0\0\0\0")
-        while len(taken) < 702:  # noqa: ASYNC110  the socket has no event for it
+        writer.write(EMPTY * 2000 + b"\x88\x80\0\0\0\0")
+        while len(taken) < 2002:  # noqa: ASYNC110  the socket has no event for it
             await asyncio.sleep(0.01)
-    assert 0.6 < taken[-1] - taken[0] < 5  # 500 at once, and 200 a second
+    assert 0.6 < taken[-1] - taken[0] < 5  # 1000 at once, and 1000 a second
+
+
+@in_a_loop
+async def test_audio_in_frames_of_64_samples_is_taken_at_the_pace_of_real_time():
+    frame, sent, taken = b"\x82\xfe\0\x80\0\0\0\0" + bytes(128), [], []
+    clock = asyncio.get_running_loop().time
+
+    async def app(scope, receive, send):
+        async def note():
+            message = await receive()
+            taken.append(clock())
+            return message
+
+        await listen_on(scope, note, send)
+
+    async with start_server(app, ping_s=60) as (_, url), stranger(url) as (_, writer):
+        began = clock()
+        while len(sent) < 3 * 750:
+            due = min(round((clock() - began) * 750), 3 * 750) - len(sent)
+            writer.write(frame * due)
+            sent += [clock()] * due
+            await asyncio.sleep(0.005)
+        await eventually(lambda: len(taken) > len(sent))  # the first is the opening
+    assert max(got - gone for gone, got in zip(sent, taken[1:], strict=False)) < 0.4
 
 
 @in_a_loop

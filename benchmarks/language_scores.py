@@ -1,0 +1,138 @@
+"""Scores what was heard in clips of known languages, alone or several on a track: errors of each, languages found."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from unicodedata import combining, normalize
+
+import numpy as np
+from jiwer import process_characters, process_words
+from text_to_num import alpha2digit
+
+from benchmarks.corpora import Clip
+from benchmarks.intervals import difference, interval
+from benchmarks.measure import spread
+from benchmarks.scoring import spoken_words
+from pipeline.audio import RATE, Samples
+from pipeline.words import Word
+
+COUNTED = frozenset({"es", "fr", "it", "nl"})  # whose number words are known; English ones are known to the normaliser
+SHORTEST_FOUND_S = 2.0  # of a clip whose language should be found
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One or more clips on a track, each with the place of its first sample and the one after its last."""
+
+    name: str
+    samples: Samples
+    clips: tuple[tuple[int, int, Clip], ...]
+
+    @property
+    def language(self) -> str | None:
+        """The language of all clips; None if they have several."""
+        spoken = {clip.language for _, _, clip in self.clips}
+        return spoken.pop() if len(spoken) == 1 else None
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a system heard in a recording. *lags_s*: how late its live words were final."""
+
+    text: str
+    cpu_s: float
+    words: Sequence[Word] = ()
+    lags_s: list[float] = field(default_factory=list)
+
+
+def _words(text: str, language: str | None) -> list[str]:
+    """Return the words as they are compared: numbers as figures, and no accents, which the Spanish prompts lack."""
+    if language in COUNTED:
+        text = alpha2digit(text, language, threshold=0)
+    plain = "".join(mark for mark in normalize("NFD", text) if not combining(mark))
+    return spoken_words(normalize("NFC", plain), language)
+
+
+def errors_of_clips(recording: Recording, text: str) -> list[tuple[int, int]]:
+    """Return the word errors and the words of each clip. An inserted word belongs to the clip of the word after it."""
+    said = [_words(clip.text, recording.language) for _, _, clip in recording.clips]
+    owner = [number for number, words in enumerate(said) for _ in words]
+    wrong = [0] * len(said)
+    found = process_words(
+        " ".join(word for words in said for word in words), " ".join(_words(text, recording.language)) or "-"
+    )
+    for chunk in found.alignments[0]:
+        for at in range(chunk.ref_start_idx, chunk.ref_end_idx):
+            wrong[owner[at]] += chunk.type != "equal"
+        if chunk.type == "insert":
+            wrong[owner[min(chunk.ref_start_idx, len(owner) - 1)]] += chunk.hyp_end_idx - chunk.hyp_start_idx
+    return [(errors, len(words)) for errors, words in zip(wrong, said, strict=True)]
+
+
+def characters_wrong(recording: Recording, text: str) -> tuple[int, int]:
+    said = " ".join(word for _, _, clip in recording.clips for word in _words(clip.text, recording.language))
+    found = process_characters(said, " ".join(_words(text, recording.language)) or "-")
+    return found.substitutions + found.deletions + found.insertions, len(said)
+
+
+def languages_of(recording: Recording, heard: Heard) -> list[str | None]:
+    """Return the language of most words of each clip; None without words."""
+    found = []
+    for start, end, _ in recording.clips:
+        mine = [
+            word.language for word in heard.words if start - RATE / 5 <= (word.start + word.end) / 2 < end + RATE / 3
+        ]
+        found.append(Counter(mine).most_common(1)[0][0] if mine else None)
+    return found
+
+
+def longest_wrong_s(recording: Recording, heard: Heard) -> float:
+    """Return the longest time of words in a row that have a language which is not spoken there."""
+
+    def is_wrong(word: Word) -> bool:
+        middle = (word.start + word.end) / 2
+        near = min(recording.clips, key=lambda place: max(place[0] - middle, middle - place[1], 0))
+        return word.language != near[2].language
+
+    runs = [list(run) for wrong, run in groupby(heard.words, is_wrong) if wrong]
+    return max((sum(word.end - word.start for word in run) / RATE for run in runs), default=0.0)
+
+
+def figures(recordings: Sequence[Recording], heard: Sequence[Heard], *, finds: bool) -> dict[str, Any]:
+    """Return one row: errors with their interval over clips, languages found, CPU and latency."""
+    pairs = list(zip(recordings, heard, strict=True))
+    each = [pair for recording, one in pairs for pair in errors_of_clips(recording, one.text)]
+    wrong, said = [errors for errors, _ in each], [words for _, words in each]
+    characters = np.sum([characters_wrong(recording, one.text) for recording, one in pairs], axis=0)
+    seconds = sum(len(recording.samples) for recording in recordings) / RATE
+    row: dict[str, Any] = {
+        "clips": len(each), "seconds": round(seconds), "words": sum(said), "errors": sum(wrong),
+        "wer": round(sum(wrong) / sum(said), 4), "interval": interval(wrong, said),
+        "cer": round(float(characters[0] / characters[1]), 4),
+        "cpu_per_s": round(sum(one.cpu_s for one in heard) / seconds, 3),
+        "each": each,
+    }  # fmt: skip
+    if finds:
+        found = [
+            (language, clip.language)
+            for recording, one in pairs
+            for (start, end, clip), language in zip(recording.clips, languages_of(recording, one), strict=True)
+            if end - start >= SHORTEST_FOUND_S * RATE
+        ]
+        row["languages_right"] = [sum(language == spoken for language, spoken in found), len(found)]
+        row["taken_for"] = dict(Counter(f"{spoken} {language}" for language, spoken in found if language != spoken))
+        row["longest_wrong_s"] = round(max(longest_wrong_s(*pair) for pair in pairs), 1)
+    if lags_s := [lag for one in heard for lag in one.lags_s]:
+        row["final_after_s"] = spread(lags_s)
+    return row
+
+
+def compare(row: dict[str, Any], with_row: dict[str, Any]) -> dict[str, Any]:
+    """Return how the errors of one row differ from those of another, with the interval over clips."""
+    ours, theirs = ([errors for errors, _ in one["each"]] for one in (row, with_row))
+    return {
+        "difference": round((sum(ours) - sum(theirs)) / row["words"], 4),
+        "difference_interval": difference(ours, theirs, [words for _, words in row["each"]]),
+    }

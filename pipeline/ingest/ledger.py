@@ -1,0 +1,73 @@
+"""What of a recording was not heard, or not as it stands in the file, and the notes that say so to readers."""
+
+from dataclasses import dataclass, field
+
+from pipeline.audio import position, seconds
+from pipeline.ingest.tracks import UNDECODABLE_TRACK
+
+TRUNCATED = "audio_truncated"
+"""Note: the file ends before the end that its header states."""
+SKIPPED = "frames_skipped"
+"""Note: frames that could not be decoded were left out."""
+FILLED = "gaps_filled"
+"""Note: gaps in the recording were filled with silence."""
+SHIFTED = "times_shifted"
+"""Note: the time stamps jump ahead where nothing says that time passed, so what follows is earlier than they say."""
+HEADER_FOUND = "header_found"
+"""Note: what was declared as raw audio has the header of a container, which was believed instead."""
+UNHEARD = "bytes_not_heard"
+"""Note: bytes of the file are no part of a recording that can be decoded."""
+
+SET_CLOCK = (
+    "the time stamps jump ahead by {:.1f} s, as if a clock was set. This was not filled with silence: what follows is "
+    "so much earlier"
+)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The parts of a recording that were not heard, in samples, packets and bytes, over all its parts."""
+
+    header_found: bool = False
+    cut: bool = False  # did one end before its stated end?
+    cut_off: int = 0  # samples that are missing of the stated ones; 0: unknown
+    cut_bytes: int = 0  # that are missing of the stated ones; 0: unknown
+    skipped: int = 0  # packets that could not be decoded, with frames behind them
+    skipped_s: float = 0.0  # their length
+    gaps: int = 0
+    filled: int = 0  # samples of silence in them
+    shifted_s: float = 0.0  # by which time stamps jumped ahead in vain
+    damaged: list[str] = field(default_factory=list)  # tracks that cannot be decoded, which players would choose rather
+    unheard: int = 0  # bytes
+    unheard_why: str = ""  # of the first of them
+
+    def leave_out(self, count: int, why: str) -> None:
+        """Note that *count* bytes were not heard."""
+        if count > 0:
+            self.unheard += count
+            self.unheard_why = self.unheard_why or why
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note for each kind of loss: "code: message"."""
+        found = (
+            (
+                self.header_found,
+                HEADER_FOUND,
+                "the file has a header, which was believed instead of the encoding given",
+            ),
+            (self.cut, TRUNCATED, self._missing()),
+            (self.skipped, SKIPPED, f"{self.skipped} packets ({self.skipped_s:.2f} s) could not be decoded"),
+            (self.gaps, FILLED, f"{self.gaps} gaps were filled with silence, {seconds(self.filled)} s in all"),
+            (self.shifted_s, SHIFTED, SET_CLOCK.format(self.shifted_s)),
+            (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
+        )
+        notes = [f"{code}: {message}" for happened, code, message in found if happened]
+        return (*notes, *(f"{UNDECODABLE_TRACK}: Track {name} cannot be decoded." for name in self.damaged))
+
+    def _missing(self) -> str:
+        if self.cut_off >= position(0.01):
+            return f"the recording ends {seconds(self.cut_off)} s before the end that its header states"
+        if self.cut_bytes:
+            return f"the recording ends {self.cut_bytes} bytes before the end that its header states"
+        return "the recording breaks off before its end"

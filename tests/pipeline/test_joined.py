@@ -1,0 +1,246 @@
+"""Tests of files that hold more or less than one whole recording: all of it is heard or named."""
+
+import io
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fractions import Fraction
+from itertools import islice
+
+import av
+import numpy as np
+import pytest
+
+from pipeline.audio import RATE, Samples, position
+from pipeline.errors import AudioTooLong, InvalidAudio
+from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.decode import recording
+from pipeline.ingest.ledger import FILLED, SHIFTED, TRUNCATED, UNHEARD
+from pipeline.ingest.source import ByteSource
+from tests.pipeline.sounds import CLIP, LOSSLESS, LOSSY, codes, encode_audio, likeness, read, tone
+
+SEEKING = {"ipod", "mov", "mp4", "3gp", "3g2", "caf"}  # cannot be read from a pipe as they are made here
+KINDS = [
+    (container, codec, live)
+    for container, codec, *_ in (*LOSSLESS, *LOSSY)
+    for live in (False, True)
+    if container not in ("wv", "mpeg") and not (live and container in SEEKING)
+]
+RATES = {
+    "libopus": 48000,
+    "g722": 16000,
+    "libopencore_amrnb": 8000,
+    "real_144": 8000,
+    "ac3": 48000,
+    "eac3": 48000,
+    "wmav2": 44100,
+}
+AFTER = {"aac": 22050, "libmp3lame": 22050, "pcm_s16le": 8000, "flac": 44100, "vorbis": 48000, "alac": 22050}
+
+
+@pytest.fixture(scope="module")
+def clip() -> Samples:
+    return read(CLIP)[: position(3)]
+
+
+def made(sound: Samples, container: str, codec: str, *, rate: int | None = None, layout: str = "mono") -> bytes:
+    sample_format = {"tta": "s16", "wavpack": "s16p"}.get(codec)
+    rate = rate or RATES.get(codec, 44100 if codec.startswith(("wma", "vorbis", "adpcm", "libmp3")) else RATE)
+    layout = "stereo" if codec == "vorbis" else layout  # the encoder knows no other
+    bit_rate = 128_000 if codec.startswith("wma") else None
+    return encode_audio(
+        sound, container, codec, rate=rate, layout=layout, bit_rate=bit_rate, sample_format=sample_format
+    )
+
+
+@contextmanager
+def source_of(data: bytes, *, live: bool) -> Iterator[ByteSource]:
+    """Give the bytes as a file, or as a pipe into which they are written in pieces."""
+    if not live:
+        yield io.BytesIO(data)
+        return
+    inner, outer = os.pipe()
+
+    def write() -> None:
+        with suppress(BrokenPipeError), os.fdopen(outer, "wb", buffering=0) as pipe:
+            for at in range(0, len(data), 3000):
+                pipe.write(data[at : at + 3000])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(inner, "rb", buffering=0) as pipe:
+        yield pipe
+    writer.join()
+
+
+def heard(data: bytes, *, live: bool = False) -> tuple[Samples, tuple[str, ...]]:
+    with source_of(data, live=live) as source, recording(source, DecodeLimits(), live=live) as audio:
+        return np.concatenate(list(audio)), audio.notes
+
+
+def assert_both(samples: Samples, clip: Samples, extra_s: float = 0.2) -> None:
+    """Assert that *samples* are the clip backwards and then the clip."""
+    assert len(samples) == pytest.approx(2 * len(clip), abs=position(extra_s))
+    lags = range(-20, 21)
+    assert max(likeness(samples[: len(clip)], clip[::-1], lag) for lag in lags) > 0.9
+    assert max(likeness(samples[-len(clip) :], clip, lag) for lag in lags) > 0.9
+
+
+@pytest.mark.parametrize(("container", "codec", "live"), KINDS)
+def test_recordings_joined_to_one_file_are_heard_one_after_the_other(
+    clip: Samples, container: str, codec: str, *, live: bool
+) -> None:
+    """The second has another rate, as far as the codec has others."""
+    first = made(clip[::-1].copy(), container, codec)
+    samples, notes = heard(first + made(clip, container, codec, rate=AFTER.get(codec)), live=live)
+    assert_both(samples, clip)
+    assert notes == ()
+
+
+FORMS = {
+    "wav": ("wav", "pcm_s16le"),
+    "m4a": ("ipod", "aac"),
+    "flac": ("flac", "flac"),
+    "opus": ("ogg", "libopus"),
+    "webm": ("webm", "libopus"),
+    "mp3": ("mp3", "libmp3lame"),
+}
+APE = b"".join(
+    b"APETAGEX" + struct.pack("<IIII", 2000, 532, 1, 1 << 31 | head << 29) + bytes(8) + b"x" * 500 * head
+    for head in (1, 0)
+)
+SILENT = {
+    "nothing": b"",
+    "zeros": bytes(5001),
+    "an ID3v1 tag": b"TAG" + b"a" * 125,
+    "an APE tag": APE,
+}
+
+
+@pytest.mark.parametrize("first", FORMS)
+@pytest.mark.parametrize("second", [form for form in FORMS if form != "mp3"])
+def test_the_second_recording_may_be_of_another_kind(clip: Samples, first: str, second: str) -> None:
+    """An MP3 file has no header that could not stand in other audio by chance."""
+    samples, notes = heard(made(clip[::-1].copy(), *FORMS[first]) + made(clip, *FORMS[second], layout="stereo"))
+    assert_both(samples, clip, 0.3)
+    assert codes(notes) == ()
+
+
+@pytest.mark.parametrize("between", SILENT)
+@pytest.mark.parametrize("first", ["wav", "m4a", "flac", "mp3"])
+def test_padding_and_tags_behind_a_recording_are_no_loss(clip: Samples, first: str, between: str) -> None:
+    whole = made(clip, *FORMS[first]) + SILENT[between]
+    samples, notes = heard(whole)
+    assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
+    assert notes == ()
+    both, notes = heard(whole + made(clip, "wav", "pcm_s16le"))
+    assert len(both) == pytest.approx(2 * len(clip), abs=position(0.2))
+    assert notes == ()
+
+
+@pytest.mark.parametrize("first", ["wav", "m4a"])
+def test_bytes_that_are_no_audio_are_named(clip: Samples, first: str) -> None:
+    letter = b"Dear Sir, " * 2000
+    for behind in (b"", made(clip, "wav", "pcm_s16le")):
+        samples, notes = heard(made(clip, *FORMS[first]) + letter + behind)
+        assert len(samples) == pytest.approx((1 + bool(behind)) * len(clip), abs=position(0.1))
+        assert notes == (f"{UNHEARD}: 20000 bytes of the file were not heard: they stand behind its end",)
+
+
+@pytest.mark.parametrize("first", ["wav", "flac", "opus", "webm"])
+def test_a_first_recording_that_was_cut_off_hides_no_second_one(clip: Samples, first: str) -> None:
+    cut = made(clip[::-1].copy(), *FORMS[first])
+    samples, notes = heard(cut[: len(cut) // 2] + made(clip, *FORMS[first]))
+    assert position(3.9) < len(samples) < position(5)
+    assert likeness(samples[-len(clip) :], clip, 0) > 0.9
+    assert first == "opus" or codes(notes) == (TRUNCATED,)
+
+
+def test_what_cannot_be_opened_is_named_and_what_follows_is_heard(clip: Samples) -> None:
+    whole = made(clip, "ipod", "aac")
+    without_index = whole[: whole.index(b"moov") - 4]
+    samples, notes = heard(without_index + whole)
+    assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
+    why = "the file is broken or cut off before its first audio frame"
+    assert notes == (f"{UNHEARD}: {len(without_index)} bytes of the file were not heard: {why}",)
+    with pytest.raises(InvalidAudio):
+        heard(without_index + without_index)
+
+
+@pytest.mark.parametrize("stated", [10**9, 2 * 10**9, 1 << 30, (1 << 31) - 1, 5 * 10**8 + 36, 0, (1 << 32) - 1])
+def test_a_size_that_stands_for_an_unknown_one_is_not_believed(clip: Samples, stated: int) -> None:
+    whole = made(clip, "wav", "pcm_s16le")
+    at = whole.index(b"data")
+    sizeless = whole[:4] + struct.pack("<I", stated) + whole[8 : at + 4] + struct.pack("<I", stated) + whole[at + 8 :]
+    for live in (False, True):
+        samples, notes = heard(sizeless, live=live)
+        assert (len(samples), notes) == (len(clip), ())
+        samples, notes = heard(sizeless * 3, live=live)
+        assert (len(samples), notes) == (3 * len(clip), ())
+    assert codes(heard(whole[:-9000])[1]) == (TRUNCATED,)
+
+
+def with_a_gap(clip: Samples, seconds: float, *, states_length: bool) -> bytes:
+    """Return the clip as WebM, whose time stamps jump by *seconds* in its middle."""
+    file = io.BytesIO()
+    whole = made(clip, "webm", "libopus")
+    options = {} if states_length else {"live": "1"}
+    with av.open(io.BytesIO(whole)) as source, av.open(file, "w", format="webm", options=options) as out:
+        stream = out.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(audio=0):
+            if packet.dts is not None and packet.pts is not None:
+                assert packet.time_base is not None
+                late = round(seconds / packet.time_base) if packet.pts * packet.time_base > Fraction(3, 2) else 0
+                packet.pts, packet.dts, packet.stream = packet.pts + late, packet.dts + late, stream
+                out.mux(packet)
+    return file.getvalue()
+
+
+def test_a_long_gap_is_silence_if_the_file_states_its_time_and_else_it_is_named(clip: Samples) -> None:
+    samples, notes = heard(with_a_gap(clip, 700, states_length=True))
+    assert len(samples) == pytest.approx(len(clip) + position(700), abs=position(0.1))
+    assert codes(notes) == (FILLED,)
+    samples, notes = heard(with_a_gap(clip, 700, states_length=False))
+    assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
+    assert codes(notes) == (SHIFTED,)
+    assert "700.0 s" in notes[0]
+
+
+def test_a_gap_of_any_length_takes_no_more_than_the_longest_recording(clip: Samples) -> None:
+    """A few kilobytes may claim days."""
+    data = with_a_gap(clip, 1_000_000, states_length=True)
+    with recording(io.BytesIO(data), DecodeLimits(longest_s=60)) as audio:
+        samples = iter(audio)
+        assert sum(map(len, islice(samples, 61))) <= 61 * RATE
+        with pytest.raises(AudioTooLong):
+            next(samples)
+
+
+@pytest.mark.parametrize("rate", [RATE, 48000])
+@pytest.mark.parametrize("decibels", [6, 20, 30])
+def test_floats_above_full_scale_are_scaled_down(rate: int, decibels: int) -> None:
+    loud = tone(2.0, rate=rate) * 2 * 10 ** (decibels / 20)
+    head = struct.pack("<4sIHHIIHH4sI", b"fmt ", 16, 3, 1, rate, rate * 4, 4, 32, b"data", loud.nbytes)
+    samples, _ = heard(b"RIFF" + struct.pack("<I", 4 + len(head) + loud.nbytes) + b"WAVE" + head + loud.tobytes())
+    second, plain = samples[RATE // 2 : -RATE // 4], tone(2.0)[RATE // 2 : -RATE // 4]
+    assert np.abs(samples).max() <= 1.0
+    assert np.corrcoef(second, plain)[0, 1] > 0.999  # clipped by 20 dB it would be 0.90
+    quiet = tone(1.0)
+    samples, _ = heard(made(quiet, "wav", "pcm_f32le"))
+    assert np.abs(samples - quiet).max() < 1e-6
+
+
+def test_an_encrypted_file_is_refused_as_encrypted(clip: Samples) -> None:
+    file = io.BytesIO()
+    key = {"encryption_scheme": "cenc-aes-ctr", "encryption_key": "76a6c65c5ea762046bd749a2e632ccbb"}
+    options = {**key, "encryption_kid": "a7e61c373e219033c21091fa607bf3b8"}
+    with av.open(file, "w", format="mp4", options=options) as out:
+        sound = out.add_stream("aac", rate=RATE, layout="mono")
+        frame = av.AudioFrame.from_ndarray(clip[np.newaxis, :RATE], format="flt", layout="mono")
+        frame.sample_rate = RATE
+        out.mux(sound.encode(frame))
+        out.mux(sound.encode(None))
+    with pytest.raises(InvalidAudio, match="is encrypted"):
+        heard(file.getvalue())

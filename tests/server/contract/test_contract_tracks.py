@@ -1,0 +1,81 @@
+"""A recording with several audio tracks at every door that takes files, with the model of the installation."""
+
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
+from tests.server.receiving import receiver
+from tests.server.running import Server
+
+CLIP, OTHER = (read(SPEECH / "human" / name) for name in ("LJ001-0002.flac", "LJ001-0004.flac"))
+TWO = tracks_in("mp4", Sound(CLIP), Sound(OTHER))
+
+
+@pytest.fixture(scope="module")
+def client(bundled_server: Server) -> Iterator[httpx.Client]:
+    with bundled_server.client(bundled_server.new_key("pro")) as made:
+        yield made
+
+
+def post(client: httpx.Client, audio: bytes, **fields: str) -> httpx.Response:
+    return client.post("/v1/transcribe", files={"file": ("two.mp4", audio)}, data=fields)
+
+
+def used_s(client: httpx.Client) -> int:
+    return next(row["used"] for row in client.get("/v1/usage").json()["usage"] if row["name"] == "audio_seconds")
+
+
+def test_the_track_with_speech_is_heard_and_others_are_named(client: httpx.Client) -> None:
+    silent_first = post(client, tracks_in("matroska", Sound(np.zeros(len(CLIP), np.float32)), Sound(CLIP))).json()
+    assert "modern" in silent_first["text"]
+    assert silent_first["warnings"] == []
+    usual = post(client, TWO).json()
+    assert "modern" in usual["text"]
+    assert [warning["code"] for warning in usual["warnings"]] == ["other_tracks"]
+
+
+def test_separate_tracks_have_their_speakers_and_count_as_recordings(client: httpx.Client) -> None:
+    before = used_s(client)
+    both = post(client, TWO, track="separate", word_timestamps="true").json()
+    assert {(word["channel"], word["speaker"]) for word in both["words"]} == {(0, "S1"), (1, "S2")}
+    assert used_s(client) - before == pytest.approx(2 * both["duration"], abs=1)
+    assert both["warnings"] == []
+
+
+def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.Client, bundled_server: Server) -> None:
+    second = post(client, TWO, track="2").json()["text"]
+    assert "modern" not in second
+    heard = client.post("/v1/listen", params={"track": 2, "punctuate": "true"}, content=TWO).json()
+    assert heard["results"]["channels"][0]["alternatives"][0]["transcript"] == second
+    with openai.OpenAI(api_key=bundled_server.new_key("pro"), base_url=f"{bundled_server.base}/v1") as other:
+        create = other.audio.transcriptions.create
+        asked = {"file": ("two.mp4", TWO), "model": "whisper-1"}
+        assert create(**asked, extra_body={"track": 2}).text == second  # type: ignore[call-overload]  # members as above
+        with pytest.raises(openai.UnprocessableEntityError, match="no track 3"):
+            create(**asked, extra_body={"track": 3})  # type: ignore[call-overload]  # as above
+    with receiver() as source:
+        source.answer = lambda _: (200, {}, TWO)
+        asked = {"url": source.url + "/two.mp4", "wait": 60}
+        assert client.post("/v1/transcribe", json={**asked, "track": 2}).json()["text"] == second
+        failed = client.post("/v1/transcribe", json={**asked, "track": 3}).json()
+        assert (failed["status"], failed["error"]["code"]) == ("failed", "no_audio_stream")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"track": "3"}, "out_of_range"),
+        ({"track": "0"}, "unknown_value"),
+        ({"track": "both"}, "unknown_value"),
+        ({"track": "mix", "channels": "separate"}, "conflict"),
+    ],
+)
+def test_a_wrong_track_is_refused_by_its_name(client: httpx.Client, fields: dict[str, str], code: str) -> None:
+    answer = post(client, TWO, **fields)
+    assert answer.status_code == 422
+    [fault] = answer.json()["errors"]
+    assert (fault["param"], fault["code"]) == ("track", code)
