@@ -1,6 +1,6 @@
 """Converts rows of the job table to values and back. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,9 +27,6 @@ FIRST_DIALECT = "deepgram"
 
 UNBOUNDED = 2**62  # for SQL that needs a number where there is no limit
 
-# Decoders ignore members that they do not know: a newer node may have stored them.
-_ORDER, _SOURCE, _ERROR, _QUOTAS = Decoder(Order), Decoder(Source), Decoder(JobError), Decoder(list[Quota])
-
 
 def read_row(kind: type[T], row: SqlRow) -> T:
     """Make a dataclass from the columns named like its members."""
@@ -37,15 +34,13 @@ def read_row(kind: type[T], row: SqlRow) -> T:
 
 
 def job_of(row: SqlRow) -> Job:
-    parsed = {
-        "order": order_of(row["options"]),
-        "source": _SOURCE.decode(row["source"]),
-        "error": error_of(row["error"]),
-        "warnings": orjson.loads(row["warnings"]),
-        "languages": {} if row["languages"] is None else orjson.loads(row["languages"]),
-        "speakers": None if row["speakers"] is None else orjson.loads(row["speakers"]),
-    }
-    return convert({**row, **parsed}, Job)
+    """The job of a row. Raises ValueError, and KeyError for a column that is missing."""
+    members = {name: value for name, value in row.items() if value is not None}
+    for name, read in READERS.items():
+        if name in members:
+            members[name] = read(members[name])
+    members["order"] = members.pop("options")
+    return convert(members, Job)
 
 
 def order_of(text: str) -> Order:
@@ -55,12 +50,20 @@ def order_of(text: str) -> Order:
     return replace(order, callback={"dialect": FIRST_DIALECT, **order.callback})
 
 
-def error_of(text: str | None) -> JobError | None:
-    return None if text is None else _ERROR.decode(text)
+# Decoders ignore members that they do not know: a newer node may have stored them.
+_ORDER = Decoder(Order)
+error_of = Decoder(JobError).decode
+quotas_of = Decoder(list[Quota]).decode
 
-
-def quotas_of(text: str) -> list[Quota]:
-    return _QUOTAS.decode(text)
+READERS: Mapping[str, Callable[[str], object]] = {
+    "options": order_of,
+    "source": Decoder(Source).decode,
+    "error": error_of,
+    "warnings": Decoder(tuple[Mapping[str, str], ...]).decode,
+    "languages": Decoder(dict[str, float]).decode,
+    "speakers": Decoder(dict[str, float]).decode,
+}
+"""The columns whose values are stored as JSON, and what reads them."""
 
 
 def text_of(value: object) -> str:
