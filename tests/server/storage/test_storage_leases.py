@@ -391,7 +391,6 @@ async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those
     [
         ("options", '{"output_formats": 5, "live": null}'),
         ("options", "not JSON"),
-        ("options", "{}"),
         ("quotas", '[{"later": 1}]'),
         ("warnings", "5"),
     ],
