@@ -307,6 +307,8 @@ def _request_id(given: Given) -> str | None:
 def _enter_environment(scope: Scope, given: Given, sandbox_host: str | None) -> str:
     """The environment of a request: "sandbox" under /sandbox, which becomes the root path, or on *sandbox_host*."""
     path: str = scope["path"]
+    if "/v1/" in path and ("//" in path or path.endswith("/")):  # a base address with a slash too many
+        path = scope["path"] = "/" + "/".join(filter(None, path.split("/")))
     if path == "/sandbox":
         path = scope["path"] = "/sandbox/"
     if path.startswith("/sandbox/"):
