@@ -44,7 +44,7 @@ OPENED_AT_ONCE = 20
 WARM_UP_S = 5.0  # before anything counts
 SETTLE_S = 20.0  # for a server that was killed, to show its events again
 LIMITS = {
-    "live_sessions = 100\n": "live_sessions = 10000\n",
+    "live_sessions = 1000 ": "live_sessions = 10000 ",
     "requests_per_minute = 3000": "requests_per_minute = 1000000",
 }
 SETTINGS = {"MAX_CONNECTIONS_PER_ADDRESS": "100000"}

@@ -209,6 +209,12 @@ class Config:
         _whole(0, 604_800),
         "seconds without use after which a model is unloaded, but for those loaded at the start; 0 keeps all",
     )
+    max_live_sessions: int = _variable(
+        "auto",
+        _whole(1, 100_000, auto=0),
+        "live sessions at once in this process; auto is what scribewire doctor measured, and without that as many as "
+        "the model keeps up with",
+    )  # 0: what was measured
     model_aliases: tuple[str, ...] = _variable(
         "", _names, "further names that clients may give as the model and that choose none, a comma list; * is any"
     )  # "*" among them: any

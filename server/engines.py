@@ -90,7 +90,15 @@ def open_engines(
             stack.enter_context(closing(live_voices))
         recognisers = Recognisers(voice, live_voices, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
-        production = _serve(chosen, recognisers, isolation, threads, capacities=measured, text=text)
+        production = _serve(
+            chosen,
+            recognisers,
+            isolation,
+            threads,
+            capacities=measured,
+            text=text,
+            limit=config.max_live_sessions or None,
+        )
         scripted = _script_models()
         stack.callback(scripted.models.close)
         sandbox = _serve(scripted, Recognisers(), isolation, threads, capacities=SANDBOX, text=text)
@@ -212,6 +220,7 @@ def _serve(
     *,
     capacities: Mapping[str, Capacity],
     text: TextSettings,
+    limit: int | None = None,
 ) -> ServedEngine:
     models, router = opened.models, LanguageRouter(opened.models)
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
@@ -235,6 +244,7 @@ def _serve(
         voice=recognisers.live_voices,
         speakers=speakers,
         capacities=capacities,
+        limit=limit,
         text=text,
         turn_ends=turn_ends,
     )
