@@ -238,6 +238,11 @@ class Config:
     model_threads: int = _variable(
         "auto", _whole(1, 512, auto=0), "threads of one model call; auto leaves a core to everything else"
     )  # 0: one fewer than the machine has cores
+    gpu_batch: int = _variable(
+        "auto",
+        _whole(1, 512, auto=0),
+        "windows of sessions and files that share a call on a GPU; auto is 24, and a large GPU may take more at once",
+    )  # 0: the engine chooses
     model_download_s: int = _variable(
         "900", _whole(1, 86_400), "longest wait for the download of a named model, seconds"
     )

@@ -208,6 +208,7 @@ def settings(config: Config) -> EngineSettings:
         device=config.device,
         compute_type=config.compute_type,
         threads=config.model_threads,
+        gpu_batch=config.gpu_batch,
         download_wait_s=config.model_download_s,
     )
 
