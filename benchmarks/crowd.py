@@ -111,11 +111,12 @@ class Speaker:
         self._began = loop.time() + delay_s
         while True:
             reading = asyncio.create_task(self._read())
-            await self._send(reading, seconds)
-            if survives and not reading.done():
-                self._writer.write(_frame(0x81, b'{"type":"close"}'))
-                await asyncio.wait({reading}, timeout=SETTLE_S)
-            broken = reading.done() and not self._ended
+            with suppress(ConnectionError):
+                await self._send(reading, seconds)
+                if survives and not reading.done():
+                    self._writer.write(_frame(0x81, b'{"type":"close"}'))
+                    await asyncio.wait({reading}, timeout=SETTLE_S)
+            broken = not self._ended and (reading.done() or self._writer.is_closing())
             reading.cancel()
             await asyncio.wait({reading})
             self._writer.transport.abort()

@@ -157,7 +157,6 @@ class SqliteDatabase:
         self._watches = Watches()
         self._local = threading.local()
         self._open(path)
-        self._seen_version = -1
         self._unclaimed = [*self._reading]  # no thread has used them yet
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
@@ -171,6 +170,7 @@ class SqliteDatabase:
                 _migrate(self._writing, path)
                 # All at once, so that a process that can open no more files still looks up keys.
                 self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
+                (self._seen_version,) = self._writing.execute("PRAGMA data_version").fetchone()
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
                 self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
