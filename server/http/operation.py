@@ -170,6 +170,7 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        scope["state"]["error_shape"] = self._shape
         try:
             response = await self._dispatch(request)
         except ClientDisconnect:
