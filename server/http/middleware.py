@@ -235,7 +235,7 @@ class _Exchange:
             self._state["address_limits"].check_refusals(self._scope)
         except RateLimited as error:
             await asyncio.sleep(PAUSE_S)
-            answer = problem_response(HTTPConnection(self._scope), error, shape=self._state.get("error_shape"))
+            answer = problem_response(HTTPConnection(self._scope), error)
             await answer(self._scope, self.receive, self.send)
             self._replaced = True
         return self._replaced
