@@ -160,7 +160,14 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
     signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
     try:
         with open_recording(
-            file, order.limits, track=order.track, live=order.live, separate=order.separate, sparse=order.sparse
+            file,
+            order.limits,
+            track=order.track,
+            raw=order.raw,
+            live=order.live,
+            separate=order.separate,
+            sparse=order.sparse,
+            focus=order.focus,
         ) as audio:
             send(Opened(audio.probe))
             for samples in audio:

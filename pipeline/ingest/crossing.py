@@ -24,6 +24,7 @@ from pipeline.errors import (
     UnknownTrack,
 )
 from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.tracks import AUTO, MAX_TEXT, Track, TrackChoice
 
 HEAD = Struct("<cI")
@@ -50,6 +51,8 @@ class DecodeOrder:
     cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
     separate: bool = False  # the channels side by side; False: all of them mixed
     track: TrackChoice = AUTO
+    focus: int | None = None  # the mix and this channel side by side
+    raw: RawAudio | None = None  # what a file without a header holds
     sparse: bool = False  # leave most of a long recording out: enough to find out whether somebody speaks
 
     def to_line(self) -> bytes:
@@ -57,7 +60,8 @@ class DecodeOrder:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"])})
+        raw = fields["raw"] and RawAudio(**fields["raw"])
+        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"]), "raw": raw})
 
 
 class MalformedMessage(ValueError):
@@ -130,6 +134,8 @@ def _probe(fields: Mapping[str, Any]) -> Probe:
         channels=int(fields["channels"]),
         duration_s=length_s,
         duration_stated=length_s is not None and bool(fields["duration_stated"]),
+        layout=str(fields["layout"])[:MAX_TEXT],
+        focused=bool(fields["focused"]),
         track=int(fields["track"]),
         tracks=tuple(map(_track, fields["tracks"])),
     )

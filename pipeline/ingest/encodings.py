@@ -1,9 +1,10 @@
-"""The encodings, rates and channels of raw live audio that are accepted. pcm.py decodes them.
+"""The encodings, rates and channels of raw audio that are accepted, live and in files. pcm.py decodes them.
 
 It has no imports of its own, so that server/model/bounds.py can use it.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Encoding: TypeAlias = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
@@ -19,3 +20,12 @@ CHANNELS = range(1, 3)
 
 SEPARATE_CHANNELS = range(2, 9)
 """The numbers of separate channels: as many as a file may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawAudio:
+    """What a file without a header holds: interleaved samples."""
+
+    encoding: Encoding = "pcm_s16le"
+    rate: int = 16_000
+    channels: int = 1

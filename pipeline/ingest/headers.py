@@ -85,9 +85,14 @@ def find_header(data: bytes, past: int) -> int | None:
     return None
 
 
+def starts_with_header(head: bytes) -> bool:
+    """Return whether *head*, at least LONGEST_HEADER bytes if the file has so many, begins with a header."""
+    return find_header(b"\0" + head, 0) == 1
+
+
 def header_at(peek: Peek, at: int) -> bool:
     """Return whether the header of a recording begins at this position."""
-    return find_header(b"\0" + peek(at, LONGEST_HEADER), 0) == 1
+    return starts_with_header(peek(at, LONGEST_HEADER))
 
 
 def own_header(head: bytes) -> int:

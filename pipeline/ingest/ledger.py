@@ -13,6 +13,8 @@ FILLED = "gaps_filled"
 """Note: gaps in the recording were filled with silence."""
 SHIFTED = "times_shifted"
 """Note: the time stamps jump ahead where nothing says that time passed, so what follows is earlier than they say."""
+HEADER_FOUND = "header_found"
+"""Note: what was declared as raw audio has the header of a container, which was believed instead."""
 UNHEARD = "bytes_not_heard"
 """Note: bytes of the file are no part of a recording that can be decoded."""
 
@@ -26,6 +28,7 @@ SET_CLOCK = (
 class Ledger:
     """The parts of a recording that were not heard, in samples, packets and bytes, over all its parts."""
 
+    header_found: bool = False
     cut: bool = False  # did one end before its stated end?
     cut_off: int = 0  # samples that are missing of the stated ones; 0: unknown
     cut_bytes: int = 0  # that are missing of the stated ones; 0: unknown
@@ -48,6 +51,11 @@ class Ledger:
     def notes(self) -> tuple[str, ...]:
         """A note for each kind of loss: "code: message"."""
         found = (
+            (
+                self.header_found,
+                HEADER_FOUND,
+                "the file has a header, which was believed instead of the encoding given",
+            ),
             (self.cut, TRUNCATED, self._missing()),
             (self.skipped, SKIPPED, f"{self.skipped} packets ({self.skipped_s:.2f} s) could not be decoded"),
             (self.gaps, FILLED, f"{self.gaps} gaps were filled with silence, {seconds(self.filled)} s in all"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from pipeline.audio import Samples
 from pipeline.errors import InvalidAudio, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.decode import OpenRecording, recording
+from pipeline.ingest.encodings import RawAudio
+from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.raw import RawRecording, has_header
 from pipeline.ingest.source import ByteSource
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX, UNDECODABLE_TRACK, Track, TrackChoice
 
@@ -37,20 +40,25 @@ def open_recording(
     limits: DecodeLimits,
     *,
     track: TrackChoice = AUTO,
+    raw: RawAudio | None = None,
     live: bool = False,
     separate: bool = False,
-    sparse: bool = False,
+    **how: Any,
 ) -> Iterator[Recording]:
-    """Open what *track* names. See recording().
+    """Open what *track* names, or *raw* audio, unless the file has a header all the same. See recording().
 
     Raises what recording() raises, and UnknownTrack for more than DecodeLimits.max_tracks separate tracks.
     """
+    ledger = Ledger(header_found=raw is not None and has_header(source))
+    if raw is not None and not ledger.header_found:
+        yield RawRecording(source, raw, limits, separate=separate)
+        return
     if track in ALL_TRACKS:
         with ExitStack() as stack:
             yield _open_all(stack, source, limits, mixed=track == MIX)
         return
     number = track if isinstance(track, int) else None
-    with recording(source, limits, live=live, separate=separate, track=number, sparse=sparse) as audio:
+    with recording(source, limits, live=live, separate=separate, track=number, ledger=ledger, **how) as audio:
         yield audio
 
 

@@ -23,7 +23,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.tracks import AUTO
 from pipeline.language_names import ENGLISH, language_named
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, hint_of
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
@@ -34,8 +34,8 @@ from server.commands import speech
 from server.config import Config, ConfigError
 from server.engines import open_engines
 from server.jobs.members import members_of
-from server.jobs.order_members import CHANNEL_MODE, SUBTITLE_MEMBERS, TASK, TRACK
-from server.jobs.orders import separate_and_track, subtitle_shape
+from server.jobs.order_members import CHANNEL_MODE, RAW_MEMBERS, SUBTITLE_MEMBERS, TASK, TRACK
+from server.jobs.orders import audio_order, subtitle_shape
 from server.jobs.spoken import Spoken
 from server.jobs.text_members import text_options
 from server.logs import configure
@@ -58,6 +58,8 @@ def add(commands: Any) -> None:
     speech.add_member(parser, CHANNEL_MODE)
     parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
     parser.add_argument(f"--{TRACK.name}", metavar="TRACK", default=TRACK.default, help=TRACK.meaning)
+    for member in RAW_MEMBERS:
+        parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="VALUE", help=member.meaning)
     parser.add_argument(
         "--out",
         type=Path,
@@ -74,7 +76,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given.formats)
     subtitles = _subtitles(given)
-    given.separate, given.track = _separate_and_track(given)
+    vars(given).update(_audio_order(given))
     given.keywords = speech.keywords_of(given)
     given.text = speech.text_fields(given, given.keywords)
     targets = _targets(given, formats)
@@ -121,11 +123,13 @@ def _formats(text: str) -> list[str]:
     return names
 
 
-def _separate_and_track(given: argparse.Namespace) -> tuple[bool, TrackChoice]:
-    members = members_of({CHANNEL_MODE.name: given.channels, TRACK.name: given.track})
-    found = separate_and_track(members)
+def _audio_order(given: argparse.Namespace) -> dict[str, Any]:
+    """The members separate, track and raw of an Order."""
+    names = (CHANNEL_MODE.name, TRACK.name, *(member.name for member in RAW_MEMBERS))
+    members = members_of({name: value for name in names if (value := getattr(given, name)) is not None})
+    found = audio_order(members)
     for fault in members.errors:
-        raise ConfigError(f"--{fault.param} cannot be used: {fault.message}")
+        raise ConfigError(f"--{fault.param.replace('_', '-')} cannot be used: {fault.message}")
     return found
 
 
@@ -220,7 +224,7 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
         if given.diarize and not engine.offer.speakers:
             raise ConfigError(f"--diarize needs models that are not installed: {INSTALL}")
         probe = await asyncio.to_thread(
-            isolation.probe, path, DecodeLimits(), separate=given.separate, track=given.track
+            isolation.probe, path, DecodeLimits(), separate=given.separate, track=given.track, raw=given.raw
         )
         chunks: list[Chunk] = []
         with _progress(probe.duration_s) as show:
@@ -233,6 +237,7 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
                 text=_text(given, spoken),
                 separate=given.separate,
                 track=given.track,
+                raw=given.raw,
                 speakers=await _speaker_options(given, engine.batch),
             )
             async for chunk in engine.batch.transcribe(path, options):
@@ -256,7 +261,16 @@ async def _transcribe_there(
     fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
     fields |= speech.speaker_fields(given, given.known_speakers)
     usual = {"channels": "mixed", "track": AUTO, "task": TRANSCRIBE, "keywords": ()}
-    for name in ("channels", "track", "task", "language", "languages", "keywords", "model"):
+    for name in (
+        "channels",
+        "track",
+        "task",
+        "language",
+        "languages",
+        "keywords",
+        "model",
+        *(member.name for member in RAW_MEMBERS),
+    ):
         if (value := getattr(given, name)) not in (None, usual.get(name)):
             fields[name] = value
     async with Client(given.server, key) as client:

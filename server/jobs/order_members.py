@@ -37,7 +37,7 @@ from server.jobs.members import (
 from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TEXT_MEMBERS
 from server.model import bounds
-from server.model.orders import SEMANTIC, LiveOptions
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
 
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()
@@ -188,13 +188,27 @@ TRACK = Member(
     "Of several audio tracks. auto: the usual one if somebody speaks on it, else the first with speech; mix: all "
     "together; separate: each is a channel; a number from 1: that one",
 )
+FILE_ENCODING = Member(
+    "encoding",
+    one_of(bounds.ENCODINGS),
+    CONTAINER,
+    "Of a file without a header, which holds raw samples: needs sample_rate",
+)
+FILE_RATE = Member("sample_rate", from_text(whole_in(RATES)), None, "Of raw samples, a second: needs encoding")
+FILE_CHANNELS = Member(
+    "channel_count",
+    from_text(whole_in(range(CHANNELS[0], SEPARATE_CHANNELS[-1] + 1))),
+    None,
+    f"Of raw samples: how many channels are interleaved; 1 if left out, {SEPARATE_CHANNELS[0]} with channels=separate",
+)
+RAW_MEMBERS: tuple[Member[Any], ...] = (FILE_ENCODING, FILE_RATE, FILE_CHANNELS)
 WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
 SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
 DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
 URL = Member("url", url_text, None)
 AUDIO_URL = Member("audio_url", url_text, None)
 FILE_MEMBERS: tuple[Member[Any], ...] = (
-    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, WAIT, SCENARIO, DOCUMENT_SCHEMA
+    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, WAIT, SCENARIO, DOCUMENT_SCHEMA
 )  # fmt: skip
 
 ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)

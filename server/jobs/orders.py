@@ -5,21 +5,22 @@ An unknown member only causes a warning, so that a typing error is noticed and a
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from pipeline.documents.cues import SubtitleShape
-from pipeline.ingest.encodings import SEPARATE_CHANNELS
-from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE, TrackChoice
+from pipeline.ingest.encodings import CHANNELS, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding, RawAudio
+from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
-from server.jobs.known_speakers import known_speakers, without_brackets
+from server.jobs.known_speakers import known_speakers, plain_fields
 from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
 from server.jobs.spoken import spoken_languages
 from server.jobs.text_members import text_options
 from server.model import bounds
 from server.model.errors import Refused, invalid_member
 from server.model.offers import Offer
-from server.model.orders import SEMANTIC, LiveOptions, Order
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
 
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 
@@ -37,7 +38,7 @@ class ParsedRequest:
 
 def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> ParsedRequest:
     """Parse a request for a file's transcription. Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
-    fields = without_brackets(fields)
+    fields = plain_fields(fields)
     members = Members(fields)
     url, twin = members.get(declared.URL), members.get(declared.AUDIO_URL)
     given = members.has(declared.URL.name) + members.has(declared.AUDIO_URL.name) + has_file
@@ -49,7 +50,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         word_timestamps=members.get(declared.WORD_TIMESTAMPS),
         scenario=members.get(declared.SCENARIO) if sandbox else None,
     )
-    separate, track = separate_and_track(members)
+    audio = audio_order(members)
     wait_s = members.get(declared.WAIT)
     members.get(declared.DOCUMENT_SCHEMA)
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
@@ -59,7 +60,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
     unknown = unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name})
     return ParsedRequest(
-        replace(order, separate=separate, track=track, known_speakers=tuple(people)),
+        replace(order, **audio, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
         members.shortened_prompt(declared.PROMPT) + ignored_speakers(order) + unknown,
@@ -69,7 +70,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
 
 def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     """Parse a request for a live session. Raises Refused invalid_parameter."""
-    fields = without_brackets(fields)
+    fields = plain_fields(fields)
     members = Members(fields)
     encoding = members.get(declared.ENCODING)
     channels, separate = _live_channels(members)
@@ -90,13 +91,51 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 
-def separate_and_track(members: Members) -> tuple[bool, TrackChoice]:
-    """Whether a file has separate channels, and the track. Separate tracks are channels."""
+def audio_order(members: Members) -> dict[str, Any]:
+    """The members separate, track and raw of an Order for a file. Separate tracks are channels."""
     separate, track = members.get(declared.CHANNEL_MODE) == declared.SEPARATE, members.get(declared.TRACK)
     if separate and track in ALL_TRACKS:
         refusal = f"{track} makes one channel of each track; leave out channels, or give the number of a track"
         members.refuse(declared.TRACK.name, "conflict", refusal)
-    return separate or track == SEPARATE, track
+    count = members.get(declared.FILE_CHANNELS)
+    encoding, rate = members.get(declared.FILE_ENCODING), members.get(declared.FILE_RATE)
+    raw = raw_audio(members, encoding, rate, count, separate=separate, track=track)
+    return {"separate": separate or track == SEPARATE, "track": track, "raw": raw}
+
+
+def raw_audio(
+    members: Members,
+    encoding: str,
+    rate: int | None,
+    count: int | None,
+    *,
+    separate: bool,
+    track: TrackChoice,
+    counted_by: str = declared.FILE_CHANNELS.name,
+) -> RawAudio | None:
+    """What a file without a header holds, as the request declares it; None for files with one.
+
+    *counted_by* is the member with the number of channels. Adds faults to *members*.
+    """
+    given = [name for name, value in ((declared.FILE_RATE.name, rate), (counted_by, count)) if value is not None]
+    if encoding == CONTAINER:
+        faulty = any(fault.param == declared.FILE_ENCODING.name for fault in members.errors)
+        for name in () if faulty else given:
+            needed = ", ".join(SAMPLE_BYTES)
+            members.refuse(
+                name, "missing_companion", f"needs encoding={needed}; files with a header state it themselves"
+            )
+        return None
+    if rate is None and not members.errors:
+        members.refuse(declared.FILE_RATE.name, "missing_companion", f"is needed with encoding={encoding}")
+    if track not in (AUTO, 1):
+        members.refuse(declared.TRACK.name, "conflict", "raw audio has no tracks")
+    channels = count or (SEPARATE_CHANNELS[0] if separate else CHANNELS[0])
+    allowed = SEPARATE_CHANNELS if separate else CHANNELS
+    if channels not in allowed:
+        how = "separate" if separate else "mixed"
+        members.refuse(counted_by, "out_of_range", f"must be from {allowed[0]} to {allowed[-1]} for {how} channels")
+    return RawAudio(encoding=cast(Encoding, encoding), rate=rate or 0, channels=channels)
 
 
 def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, str], ...]:

@@ -88,7 +88,14 @@ class Prober:
 
     async def _probe(self, blob: str, order: Order) -> Probe:
         async with self._blobs.local(blob) as path:
-            look = partial(self._isolation.probe, path, DecodeLimits(), separate=order.separate, track=order.track)
+            look = partial(
+                self._isolation.probe,
+                path,
+                DecodeLimits(),
+                separate=order.separate,
+                track=order.track,
+                raw=order.raw,
+            )
             return await asyncio.get_running_loop().run_in_executor(self._threads, look)
 
 

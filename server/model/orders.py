@@ -5,6 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.tracks import AUTO, TrackChoice
 from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
@@ -66,6 +67,7 @@ class Order:
     live: LiveOptions | None = None
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # each channel is recognised by itself, with its own speakers
+    raw: RawAudio | None = None  # what a file without a header holds, as the client declares it
     track: TrackChoice = AUTO  # the audio track of a container; SEPARATE makes each of them a channel
     diarize: bool = False  # tell speakers apart by their voices
     known_speakers: tuple[str, ...] = ()  # names of people with a recording of their voice

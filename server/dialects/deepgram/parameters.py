@@ -11,14 +11,15 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE
+from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS, RawAudio
+from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
+from server.jobs.known_speakers import plain_name
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
 from server.jobs.order_members import EAGERNESS, TRACK
-from server.jobs.orders import unknown_members
+from server.jobs.orders import raw_audio, unknown_members
 from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
@@ -146,6 +147,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     separate = members.take("multichannel", boolean, False)
     if separate and track in ALL_TRACKS:
         members.refuse(TRACK.name, "conflict", f"{track} makes one channel of each track; leave out multichannel")
+    raw = _raw_audio(members, separate=separate, track=track)
     shape = DeepgramShape(
         punctuated=_punctuated(members),
         paragraphs=members.take("paragraphs", boolean, False) or members.take("smart_format", boolean, False),
@@ -156,7 +158,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     if members.has("callback_method") and str(members.fields["callback_method"][0]).lower() != "post":
         members.refuse("callback_method", "not_offered", "the answer is sent by POST")
     return FileRequest(
-        order=replace(_order(members, offer, live=None), separate=separate or track == SEPARATE, track=track),
+        order=replace(_order(members, offer, live=None), separate=separate or track == SEPARATE, track=track, raw=raw),
         shape=shape,
         warnings=_warnings(members, FILE),
         callback=callback,
@@ -166,7 +168,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
 def _members(query: QueryParams) -> Members:
     fields: dict[str, list[object]] = {}
     for key, value in query.multi_items():
-        name = key.removesuffix("[]")
+        name = plain_name(key)
         if value or name == REDACT:
             fields.setdefault(name, []).append(value)
     return Members(fields)
@@ -222,6 +224,18 @@ def _channels(members: Members) -> tuple[bool, int]:
     if channels not in allowed:
         members.refuse("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}")
     return separate, channels
+
+
+def _raw_audio(members: Members, *, separate: bool, track: TrackChoice) -> RawAudio | None:
+    """What a file without a header holds, if the request declares it. Encodings with a header of their own state it."""
+    encoding = members.take("encoding", _encoding, CONTAINER)
+    rate, channels = members.take("sample_rate", _number, None), members.take("channels", _number, None)
+    if encoding == CONTAINER and members.has("encoding"):
+        return None
+    if rate is not None and rate not in RATES:
+        members.refuse("sample_rate", "out_of_range", f"must be from {RATES[0]} to {RATES[-1]}")
+    separate = separate and channels != 1
+    return raw_audio(members, encoding, rate, channels, separate=separate, track=track, counted_by="channels")
 
 
 def _live(members: Members, channels: int, *, interim: bool) -> LiveOptions:

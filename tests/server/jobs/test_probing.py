@@ -13,6 +13,7 @@ from pipeline.errors import DecoderUnavailable, EmptyAudio, UnusableReference
 from pipeline.ingest.isolation import Isolation
 from server.jobs.probing import MAX_AT_ONCE, MAX_LEARNING, REQUESTS_PER_BAD_FILE, Prober
 from server.model.errors import Refused
+from server.model.orders import Order
 from tests.pipeline.sounds import one_byte_packets
 from tests.server.serving import LIMITS, AppServer, isolation, wav
 from tests.server.storing import in_a_loop
@@ -39,13 +40,14 @@ async def test_one_account_cannot_take_every_seat(tmp_path):
     (tmp_path / "short").write_bytes(wav())
     prober = Prober(isolation(), Folder(tmp_path))
     hostile = [
-        asyncio.create_task(prober.probe("endless", account="hostile", plan=FREE)) for _ in range(2 * MAX_AT_ONCE)
+        asyncio.create_task(prober.probe("endless", Order(), account="hostile", plan=FREE))
+        for _ in range(2 * MAX_AT_ONCE)
     ]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(25):
             for name in ("a", "b", "c"):
-                assert (await prober.probe("short", account=name, plan=FREE)).duration_s == 1.0
+                assert (await prober.probe("short", Order(), account=name, plan=FREE)).duration_s == 1.0
         assert not any(task.done() for task in hostile)
     finally:
         endless.unlink()
@@ -87,7 +89,7 @@ async def test_a_failure_of_the_server_is_not_counted_against_the_account(tmp_pa
     (tmp_path / "empty").touch()
     with Isolation() as decoders:
         prober = Prober(decoders, Folder(tmp_path))
-        looking = asyncio.create_task(prober.probe("slow", account="a", plan=strict))
+        looking = asyncio.create_task(prober.probe("slow", Order(), account="a", plan=strict))
         with await asyncio.to_thread((tmp_path / "slow").open, "wb"):
             await asyncio.sleep(0.2)
             decoders.close()  # as when the process that forks decoders dies
@@ -95,7 +97,7 @@ async def test_a_failure_of_the_server_is_not_counted_against_the_account(tmp_pa
                 await looking
         prober.admit("a", strict)
         with pytest.raises(EmptyAudio):
-            await prober.probe("empty", account="a", plan=strict)
+            await prober.probe("empty", Order(), account="a", plan=strict)
         with pytest.raises(Refused, match="rate_limited"):
             prober.admit("a", strict)
 
