@@ -179,6 +179,20 @@ def test_a_sentence_about_subtitles_is_no_credit() -> None:
     assert failed_gate(text, seconds=5.0, avg_logprob=-0.2, no_speech_prob=0.7, cut_off=False, voiced_s=0.3) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "no_speech_prob", "failed"),
+    [
+        ("ТРЕВОЖНАЯ МУЗЫКА", 0.83, "caption"),
+        ("MUZIEK.", 0.54, "caption"),
+        ("Тревожная музыка", 0.83, None),
+        ("MUZIEK.", 0.3, None),
+        ("FBI", 0.83, None),
+    ],
+)
+def test_a_caption_of_a_sound_in_capitals_is_no_speech(text: str, no_speech_prob: float, failed: str | None) -> None:
+    assert failed_gate(text, seconds=5, avg_logprob=-0.4, no_speech_prob=no_speech_prob, cut_off=False) == failed
+
+
 def test_a_full_width_letter_counts_two_because_it_is_a_syllable_or_a_word() -> None:
     assert (
         failed_gate(

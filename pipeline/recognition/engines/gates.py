@@ -27,6 +27,7 @@ MANY = 8  # nobody says a word or a figure so often in a row
 ECHO = 3  # units of a phrase that begins anew at the end of an answer
 CREDIT_HURRIED = 24.0  # letters for each second of speech: credits that are read aloud have fewer
 CREDIT_SHARE = 0.3  # of the text: who speaks of subtitles says more than the credit
+CAPTION_LETTERS = 5  # captions of sounds are in capitals ("MUZIEK", "ТРЕВОЖНАЯ МУЗЫКА"), and so are shorter names
 DOUBT = -0.4  # a mean log-probability below this is worth a second look; at -0.3 three times as many for hardly less
 
 
@@ -57,6 +58,8 @@ def failed_gate(
         return "no_speech"
     if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < CREDIT_HURRIED * voiced_s < _letters(text)):
         return "credit"
+    if text.isupper() and _letters(text) >= CAPTION_LETTERS and no_speech_prob > NO_SPEECH_IN_FEW:
+        return "caption"
     once = without_repeated_figures(text)  # repeats.py finds out how many of them were said
     if (cut_off and once == text) or compression_ratio(once) > REPETITION:
         return "repetition"
