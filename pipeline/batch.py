@@ -354,6 +354,8 @@ class _GrowingChunk:
         if isinstance(item, DecodeJob):
             assert result is not None
             self._jobs_done += 1
+            if self._options.language is not None:  # it is said once, for all words
+                result = replace(result, words=tuple(replace(word, language=None) for word in result.words))
             segments = phrases(result)
             if result.language is not None and (segments or self._language is None):
                 self._language, self._probability = result.language, result.language_probability

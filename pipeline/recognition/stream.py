@@ -373,6 +373,7 @@ class StreamCore:
 
     def _commit(self, words: tuple[Word, ...]) -> None:
         if words:
+            words = self._as_seen(words)
             self._events.append(WordsCommitted(words, self.counts.words, self.counts.segments))
             self.counts.words += len(words)
             self._segment.extend(words)
@@ -384,8 +385,12 @@ class StreamCore:
         shown = self._agreement.shown
         texts = tuple(word.text for word in shown)
         if texts != self._shown:
-            self._events.append(Partial(shown, self.counts.segments))
+            self._events.append(Partial(self._as_seen(shown), self.counts.segments))
             self._shown = texts
+
+    def _as_seen(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        """Return the words without their language where the order says it."""
+        return words if self._options.language is None else tuple(replace(word, language=None) for word in words)
 
     def _audio_end(self, ask: WindowRequest) -> int:
         """Return where the audio of a request ends, without padding."""
