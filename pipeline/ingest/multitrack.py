@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def open_recording(
     raw: RawAudio | None = None,
     live: bool = False,
     separate: bool = False,
-    sparse: bool = False,
+    **how: Any,
 ) -> Iterator[Recording]:
     """Open what *track* names, or *raw* audio, unless the file has a header all the same. See recording().
 
@@ -58,7 +58,7 @@ def open_recording(
             yield _open_all(stack, source, limits, mixed=track == MIX)
         return
     number = track if isinstance(track, int) else None
-    with recording(source, limits, live=live, separate=separate, track=number, sparse=sparse, ledger=ledger) as audio:
+    with recording(source, limits, live=live, separate=separate, track=number, ledger=ledger, **how) as audio:
         yield audio
 
 

@@ -155,6 +155,7 @@ class Part:
             duration_s=own_s or whole_s,
             duration_stated=_states_length(self._source, container)
             and bool(own_s or (whole_s and len(container.streams) == 1)),
+            layout=first.layout.name,
             track=self._track.number,
             tracks=tuple(self._tracks),
         )

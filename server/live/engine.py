@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 
 from pipeline.audio import position
 from pipeline.events import Warned
+from pipeline.ingest.crosstalk import LIVE_AHEAD, CrosstalkGate
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.live_voices import LiveVoices
@@ -132,7 +133,9 @@ class LiveEngine:
         if not order.separate:
             return each[0]
         offsets = past.offsets
-        return MultichannelSession(each, skipped=[offsets.positions[one] - offsets.position for one in past.channels])
+        skipped = [offsets.positions[one] - offsets.position for one in past.channels]
+        gate = None if self.voice is None else CrosstalkGate(len(each), ahead=LIVE_AHEAD, together=1)
+        return MultichannelSession(each, skipped=skipped, gate=gate)
 
     def _session(self, order: Order, tenant: str, past: SessionPast, channel: int | None) -> Session:
         """Make the session of one channel, or with None of all channels together."""

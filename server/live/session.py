@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
 from pipeline.ingest.memory import MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
@@ -296,11 +297,15 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
+        copies = {} if self.resumed else self._session.copies()
+        for copy, original in copies.items():
+            self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
         audio = await self._store_recording()
         result = LiveResult(
             duration=duration,
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
+            copies=len(copies),
             audio=audio,
             speakers=None if self._speakers is None else await self._speakers.finish(),
         )

@@ -65,14 +65,6 @@ def test_marks_join_the_word_they_belong_to_and_lend_it_their_time() -> None:
     assert words[1].end == RATE
 
 
-def test_silence_heard_before_the_samples_is_no_part_of_the_times() -> None:
-    path = [(0, 0), (1, 10), (2, 50)]
-    pieces = [TextPiece(" yes", 1), TextPiece(" sir", 1)]
-    first, second = words_of(pieces, path, [0.9, 0.9], STEADY, start=RATE, lead=800, language="en", final=False)
-    assert (first.start, first.end) == (RATE, RATE + 10 * ENCODER_FRAME - 800)
-    assert (second.start, second.end) == (first.end, RATE + 50 * ENCODER_FRAME - 800)
-
-
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [

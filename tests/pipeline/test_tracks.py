@@ -36,10 +36,10 @@ def voice() -> VoiceDetector:
 
 class Heard:
     def __init__(self, isolation: Isolation, voice: VoiceDetector | None, path: Path, track: TrackChoice) -> None:
-        with chosen_track(isolation, path, ANY, voice, track=track, separate=track == SEPARATE) as (audio, notes):
-            self.probe = audio.probe
-            self.samples = np.concatenate(list(audio))
-            self.notes = (*audio.notes, *notes)
+        with chosen_track(isolation, path, ANY, voice, track=track, separate=track == SEPARATE) as heard:
+            self.probe = heard.audio.probe
+            self.samples = np.concatenate(list(heard.samples))
+            self.notes = heard.notes
 
     def is_like(self, sound: Samples) -> bool:
         return max(likeness(self.samples, sound, lag) for lag in range(-9, 10)) > 0.93
