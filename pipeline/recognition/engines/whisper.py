@@ -170,7 +170,7 @@ class WhisperEngine:
             if request.final and hypotheses[row].failed in ("repetition", "too_fast"):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         return [
-            hypothesis.with_words(without_echo(words, request.voiced) if request.final else words)
+            hypothesis.with_words(without_echo(words, request.voiced))
             for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
         ]
 
