@@ -139,7 +139,10 @@ class Uploads:
         hashed: bool,
     ) -> None:
         if not boundary:
-            raise Problem("invalid_multipart", "Content-Type names no boundary")
+            raise Problem(
+                "invalid_multipart",
+                "Content-Type names no boundary: leave this header to your HTTP client, which knows it",
+            )
         form, blob = _Form(boundary), _source_of(received)
         async with AsyncExitStack() as stack:
             file: _Incoming | None = None

@@ -28,6 +28,8 @@ Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
 
 
+NOWHERE = "there is nothing at this path; those of the API begin with one /v1/, as /v1/audio/transcriptions"
+
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
@@ -214,7 +216,7 @@ def _mark_deprecated(response: Response, deprecation: Deprecation | None) -> Res
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer requests and WebSockets for unknown paths."""
-    problem = problem_response(HTTPConnection(scope), Problem("not_found", "there is nothing at this path"))
+    problem = problem_response(HTTPConnection(scope), Problem("not_found", NOWHERE))
     await problem(scope, receive, send)
 
 

@@ -21,16 +21,24 @@ from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, 
 from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
 from server.storage.sql import handover, leases, listing, submission
-from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
+from server.storage.sql.database import (
+    Database,
+    SqlStore,
+    Transaction,
+    lookup_method,
+    read_method,
+    wait_for_due,
+    write_method,
+)
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
-from server.storage.sql.rows import job_of, read_row
+from server.storage.sql.rows import JOB_COLUMNS, job_of, read_row
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
 
 
 def _get(tx: Transaction, job_id: str) -> Job | None:
-    row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    row = tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))  # noqa: S608  a constant
     return None if row is None else job_of(row)
 
 
@@ -145,13 +153,17 @@ class JobStore(SqlStore):
 
     # --- reading ---
 
-    get = read_method(_get)
-    chunks = read_method(leases.chunks)
-    artifact = read_method(_artifact)
+    get = lookup_method(_get)
+    artifact = lookup_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
     list_to_erase = read_method(handover.list_to_erase)
     counts = read_method(_counts)
+
+    async def chunks(self, job_id: str) -> list[bytes]:
+        """The stored chunks of the job, in order."""
+        few = await self.database.look_up(lambda tx: leases.few_chunks(tx, job_id))
+        return few if few is not None else await self.database.read(lambda tx: leases.chunks(tx, job_id))
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         if which.text is None:
