@@ -142,7 +142,7 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
         names = dict.fromkeys(models.name_for(language) for language in languages)
         try:
             for name in names:
-                models.put(name)
+                models.pin(name)
         except ModelUnavailable as unavailable:
             models.close()
             if chosen.model != AUTO or len(found.models) == 1:

@@ -170,6 +170,7 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        scope["state"]["error_shape"] = self._shape  # for refusals by the layers around this
         try:
             response = await self._dispatch(request)
         except ClientDisconnect:
@@ -232,7 +233,7 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
         log.error("unexpected error", exc_info=error, extra=place)
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code
-    if shape is not None:
+    if (shape := shape or request.scope["state"].get("error_shape")) is not None:
         headers = {**problem.headers, **shape.headers(problem, request_id)}
         status = shape.statuses.get(problem.code, problem.status)
         return json_response(shape.body(problem, request_id), status, headers=headers)

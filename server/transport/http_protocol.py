@@ -50,11 +50,15 @@ NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
 class JoinedAnswer:
     """The transport of an answer. The head waits for the body's first piece, and both go out in one system call."""
 
+    __slots__ = ("_begun", "_head", "_transport")
+
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._head: bytes | None = None
         self._begun = False
-        self.is_closing = transport.is_closing
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
     def write(self, data: bytes) -> None:
         if not self._begun:

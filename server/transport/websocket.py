@@ -291,6 +291,8 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     def _follow_up(self, sent: str) -> None:
         """Do what follows from a message of the type *sent* by the route."""
         if sent == "websocket.accept":
+            for kept in (self.request, self.response):  # as long as the connection is open, 3 kB
+                kept.headers.clear()
             self._pause_if_held()  # parses what the peer sent before it was accepted
         elif sent == "websocket.close":
             self._await_close_reply()

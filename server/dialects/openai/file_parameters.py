@@ -129,8 +129,10 @@ def _order(fields: Fields, offer: Offer) -> Order:
 
 def _model(given: Sequence[object], offer: Offer) -> str:
     """The name of the model; left out, one that leaves the choice to the server. Raises Refused model_not_found."""
+    if len(set(map(str, given))) > 1:
+        raise invalid_value("model", "may be given only once")
     name = str(given[0]) if given else offer.aliases[0]
-    if len(given) > 1 or not offer.has(name):
+    if not offer.has(name):
         raise unknown_model(name, offer)
     return name
 

@@ -170,7 +170,7 @@ EMPTY = ("language", "prompt", "keywords", "model", "diarize", "max_speakers", "
     ("path", "names"),
     [
         ("/v1/audio/transcriptions", ("response_format", "temperature", "stream", "timestamp_granularities[]")),
-        ("/v1/transcribe", ("url", "output_formats", "wait", "webhook_url", "metadata", "word_timestamps")),
+        ("/v1/transcribe", ("url", "output_formats", "wait", "metadata", "word_timestamps")),
     ],
 )
 def test_a_field_that_was_not_filled_in_is_left_out(server: AppServer, path: str, names: tuple[str, ...]) -> None:
@@ -180,6 +180,16 @@ def test_a_field_that_was_not_filled_in_is_left_out(server: AppServer, path: str
         assert "scribewire-warning" not in answer.headers
         hiding = client.post(path, files={"file": wav()}, data={"redact": ""})
         assert hiding.status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/transcribe?wait=9"])
+def test_a_member_in_the_query_is_said_to_have_no_effect(server: AppServer, path: str) -> None:
+    with server.new_client() as client:
+        address = f"{path}{'&' if '?' in path else '?'}language=de&response_format=srt"
+        answer = client.post(address, files={"file": wav()}, data={"language": "undefined"})
+        assert (answer.status_code, answer.json()["text"]) == (200, "so my fellow")
+        told = ", ".join(f'ignored_parameter;param="{name}"' for name in ("language", "response_format"))
+        assert answer.headers["scribewire-warning"] == told
 
 
 def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -> None:

@@ -232,6 +232,8 @@ def test_refusals_without_a_key_are_counted_by_address_whatever_their_status(tmp
         with pytest.raises(InvalidStatus) as refused:
             connect(socket, additional_headers={"X-Forwarded-For": "203.0.113.80"}, proxy=None)
         assert refused.value.response.status_code == 429  # and no WebSocket to be told so
+        in_openais_shape = client.get("/v1/models", headers=address_limits)
+        assert (in_openais_shape.status_code, in_openais_shape.json()["error"]["code"]) == (429, "rate_limited")
         assert client.get("/healthz", headers=address_limits).status_code == 200
         assert client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.80"}).status_code == 200
 
