@@ -44,7 +44,7 @@ from pipeline.text.options import NO_CHANGES, USUAL_SETTINGS, TextOptions, TextS
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
-from pipeline.words import Chunk, Segment
+from pipeline.words import Chunk, Segment, without_language
 
 T = TypeVar("T")
 
@@ -369,6 +369,8 @@ class _GrowingChunk:
         if isinstance(item, DecodeJob):
             assert result is not None
             self._jobs_done += 1
+            if self._options.language is not None:  # it is said once, for all words
+                result = replace(result, words=without_language(result.words))
             segments = phrases(result)
             if result.language is not None and (segments or self._language is None):
                 self._language, self._probability = result.language, result.language_probability

@@ -56,7 +56,10 @@ def texts(words: tuple[Word, ...]) -> list[str]:
 
 def test_words_have_the_times_of_their_tokens_on_the_streams_clock() -> None:
     words = align_tokens([" So", " my"], [0.2, 0.5, 0.9], STEADY, start=1000, final=False)
-    assert words == (Word("So", 1000 + 3200, 1000 + 8000, 0.9), Word("my", 1000 + 8000, 1000 + 14_400, 0.9))
+    assert words == (
+        Word("So", 1000 + 3200, 1000 + 8000, 0.9, language="en"),
+        Word("my", 1000 + 8000, 1000 + 14_400, 0.9, language="en"),
+    )
 
 
 def test_marks_join_the_word_they_belong_to_and_lend_it_their_time() -> None:

@@ -80,7 +80,7 @@ def words_of(
     if final and spans:
         spans[-1] = (spans[-1][0], _extend_to_silence(spans[-1][1], loud))
     return tuple(
-        Word(word.text, start + first, start + last, round(word.probability, 3), word.spaced)
+        Word(word.text, start + first, start + last, round(word.probability, 3), word.spaced, language=language)
         for word, (first, last) in zip(spoken, _separate(spans, len(samples)), strict=True)
     )
 
