@@ -2,7 +2,6 @@
 
     .venv/bin/python -m benchmarks.corpus LibriSpeech/test-clean              # prints a line for each system
     .venv/bin/python -m benchmarks.corpus recordings --model small --language de --live
-    .venv/bin/python -m benchmarks.corpus recordings --ggml ggml-tiny.en.bin  # and whisper.cpp, by pywhispercpp
     .venv/bin/python -m benchmarks.corpus recordings --write                  # writes results/corpus.json
 
 The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt is in the folder of its .flac files, or audio
@@ -19,19 +18,16 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import soundfile
 
-from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
+from benchmarks.accuracy import by_batched, by_transcribe, by_us
 from benchmarks.choices import BUNDLED, bundled_model
-from benchmarks.file_scores import RecognitionResult
 from benchmarks.intervals import interval
 from benchmarks.latency import Bench, final_words, place_words
-from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.scoring import spoken_words, word_errors
 from benchmarks.tracks import Track
@@ -44,11 +40,8 @@ from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.timed_events import TimedEvent
 from pipeline.words import join_words
 
-OURS, LIVE, WHISPER_CPP = "ours", "ours live", "whisper.cpp"
+OURS, LIVE = "ours", "ours live"
 CHAPTER = ".trans.txt"
-GGML = b"lmgg"
-"""The first bytes of a model of whisper.cpp."""
-
 AUDIO = (".flac", ".wav", ".mp3", ".m4a", ".mp4", ".aac", ".ogg", ".oga", ".opus", ".webm", ".mka", ".mkv", ".wma")
 LAYOUTS = "LibriSpeech's SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, or audio files with a .txt of the same name"
 
@@ -66,7 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help=f"of speech: {LAYOUTS}")
     parser.add_argument("--model", help="a Whisper model's folder or name (default: the bundled tiny.en)")
-    parser.add_argument("--ggml", type=Path, metavar="PATH", help="a model of whisper.cpp; needs pywhispercpp")
     parser.add_argument("--language", help="of the speech, for comparing words (default: en for models named .en)")
     parser.add_argument("--live", action="store_true", help="also our live words; takes longer")
     parser.add_argument("--write", action="store_true", help="write results/corpus.json of this checkout")
@@ -74,10 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     clips = list(recordings_in(given.folder))
     model = given.model or bundled_model()
     language = given.language or ("en" if Path(model).name.endswith(".en") or given.model is None else None)
-    others = {} if given.ggml is None else {WHISPER_CPP: by_whisper_cpp(given.ggml)}
     seconds = sum(map(length_s, clips))
     try:
-        systems = dict(rows(clips, seconds, model, others, language=language, live=given.live))
+        systems = dict(rows(clips, seconds, model, language=language, live=given.live))
     except PipelineError as error:
         raise SystemExit(f"a recording of {given.folder} cannot be heard: {error}") from error
     if given.write:
@@ -117,12 +108,12 @@ def single(path: Path) -> Iterator[Clip]:
 
 
 def rows(
-    clips: Sequence[Clip], seconds: float, model: str, others: dict[str, Hears], *, language: str | None, live: bool
+    clips: Sequence[Clip], seconds: float, model: str, *, language: str | None, live: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Print and yield the figures of each system. Raises PipelineError for a recording that cannot be decoded."""
     paths = [clip.path for clip in clips]
     systems = {OURS: by_us, "transcribe()": by_transcribe, "batched": by_batched}  # ours loads what theirs need
-    for name, hears in ({name: by(model) for name, by in systems.items()} | others).items():
+    for name, hears in {name: by(model) for name, by in systems.items()}.items():
         began_s = time.monotonic()
         heard = hears(paths)
         speed = round(seconds / (time.monotonic() - began_s), 1)
@@ -165,30 +156,6 @@ def _track(clip: Clip, bench: Bench) -> Track:
     return Track(clip.path.name, "", samples, place_words(clip.text, bench.offline(samples)))
 
 
-def by_whisper_cpp(ggml: Path) -> Hears:
-    """Return what whisper.cpp recognises with the model in *ggml* and beam 5. Raises SystemExit without either."""
-    if not ggml.is_file() or _head(ggml) != GGML:  # whisper.cpp crashes on any other file
-        raise SystemExit(f"--ggml must be the file of a model of whisper.cpp, got {str(ggml)!r}")
-    if find_spec("pywhispercpp") is None:
-        raise SystemExit("--ggml needs whisper.cpp: .venv/bin/pip install pywhispercpp")
-
-    def hear(paths: Sequence[Path]) -> list[RecognitionResult]:
-        from pywhispercpp.model import Model  # noqa: PLC0415  few have it
-
-        whisper: Any = Model(
-            str(ggml),
-            params_sampling_strategy=1,
-            beam_search={"beam_size": 5, "patience": -1.0},
-            language="en" if ".en" in ggml.name else "auto",  # English-only models are named so
-            print_progress=False,
-            redirect_whispercpp_logs_to=None,
-        )
-        answers = (whisper.transcribe(decode_file(path)) for path in paths)
-        return [RecognitionResult([Shown(segment.text) for segment in segments], None) for segments in answers]
-
-    return hear
-
-
 def length_s(clip: Clip) -> float:
     """Return the length of a recording in seconds. Raises SystemExit if it cannot be decoded."""
     try:
@@ -204,11 +171,6 @@ def decode_file(path: Path) -> Samples:
             return np.concatenate([np.zeros(0, np.float32), *chunks])
     except PipelineError as error:
         raise SystemExit(f"{path} cannot be heard: {error}") from error
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(GGML))
 
 
 def _read(path: Path) -> str:

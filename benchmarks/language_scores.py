@@ -136,3 +136,19 @@ def compare(row: dict[str, Any], with_row: dict[str, Any]) -> dict[str, Any]:
         "difference": round((sum(ours) - sum(theirs)) / row["words"], 4),
         "difference_interval": difference(ours, theirs, [words for _, words in row["each"]]),
     }
+
+
+def chrf(pairs: Sequence[tuple[str, str]]) -> float:
+    """Return the chrF (Popović 2015: characters of 1 to 6, beta 2, without spaces) of references and hypotheses."""
+    shares = []
+    for length in range(1, 7):
+        said, heard, both = 0, 0, 0
+        for reference, hypothesis in pairs:
+            ours, theirs = (
+                Counter(text[at : at + length] for at in range(len(text) - length + 1))
+                for text in ("".join(reference.split()), "".join(hypothesis.split()))
+            )
+            said, heard, both = said + ours.total(), heard + theirs.total(), both + (ours & theirs).total()
+        precision, recall = both / max(1, heard), both / max(1, said)
+        shares.append(5 * precision * recall / (4 * precision + recall) if both else 0.0)
+    return 100 * sum(shares) / len(shares)

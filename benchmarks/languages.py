@@ -3,12 +3,14 @@
     .venv/bin/python -m benchmarks.languages                        # es fr it ru nl cs en, 80 s each
     .venv/bin/python -m benchmarks.languages es fr --seconds 300 --half judging --result languages
     .venv/bin/python -m benchmarks.languages it --ways files --show # what was said and heard, where it was wrong
+    .venv/bin/python -m benchmarks.languages es fr it --ways translated
 
 The recordings are those of benchmarks/corpora.py, which scripts/corpora fetches. Rules are chosen on the tuning half
 alone. Each clip comes alone, all clips of a language on one track with pauses, and eight utterances of four languages
 on a track. Ours hears with the models that a server without settings takes: as files and live, nothing set ("found"),
 and as files with the language told. transcribe() has base (--peer), beam 5 and the language told. Live words run on a
-clock that counts CPU time alone. Calls of the models are remembered (memo.py), with their CPU seconds.
+clock that counts CPU time alone. Translations are scored by chrF beside the
+English prompts of the same names. Calls of the models are remembered (memo.py), with their CPU seconds.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from benchmarks.language_scores import (
     SHORTEST_FOUND_S,
     Heard,
     Recording,
+    chrf,
     compare,
     errors_of_clips,
     figures,
@@ -41,8 +44,8 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.events import WordsCommitted
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import Engine
-from pipeline.recognition.engines.load import EngineSettings, find_models, load_found
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
+from pipeline.recognition.engines.load import AUTO, EngineSettings, find_models, load_found
 from pipeline.recognition.engines.windows import FULL
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.model_set import KnownModel, ModelSet
@@ -54,7 +57,8 @@ from pipeline.words import Word, join_words
 
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
 FOUND, TOLD, LIVE, THEIRS = "found", "told", "live", "transcribe()"
-WAYS = {"files": (FOUND, TOLD, THEIRS), "live": (LIVE,)}
+TRANSLATED, TRANSLATED_BY_THEM = "translated", "transcribe(task=translate)"
+WAYS = {"translated": (TRANSLATED, TRANSLATED_BY_THEM), "files": (FOUND, TOLD, THEIRS), "live": (LIVE,)}
 KINDS = ("clips", "joined", "mixed")
 PAUSES_S = (0.3, 2.5)
 MIXED = ("en", "es", "en", "fr", "es", "ru", "en", "fr")  # the languages of a mixed track
@@ -64,8 +68,8 @@ SHORTEST_S = 1.0  # of a clip
 class Ours:
     """The models of a server without settings."""
 
-    def __init__(self) -> None:
-        settings = EngineSettings(engine="whisper", device="cpu", threads=1)
+    def __init__(self, models: str = AUTO) -> None:
+        settings = EngineSettings(engine="whisper", model=models, device="cpu", threads=1)
         found = find_models(settings)
         self._engines: dict[str, Engine] = {model.name: load_found(model, settings).engine for model in found.models}
         self._known = [
@@ -82,7 +86,9 @@ class Ours:
             models.put(name)
         return models
 
-    def hear_files(self, recordings: Sequence[Recording], *, told: bool) -> Iterator[Heard]:
+    def hear_files(
+        self, recordings: Sequence[Recording], *, told: bool = False, task: str = TRANSCRIBE
+    ) -> Iterator[Heard]:
         with tempfile.TemporaryDirectory() as folder, Isolation() as isolation, ThreadPoolExecutor(1) as threads:
             for recording in recordings:
                 models, path = self._models(), Path(folder) / "recording.wav"
@@ -95,7 +101,7 @@ class Ours:
                     isolation=isolation,
                     threads=threads,
                 )
-                options = BatchOptions(tenant="files", language=recording.language if told else None)
+                options = BatchOptions(tenant="files", language=recording.language if told else None, task=task)
                 began_s = self.clock()
                 words = asyncio.run(_words_of(batch, path, options))
                 yield Heard(join_words(words), self.clock() - began_s, words)
@@ -104,31 +110,32 @@ class Ours:
         for recording in recordings:
             began_s = self.clock()
             with asyncio.Runner(loop_factory=partial(VirtualTimeLoop, self.clock)) as runner:
-                words, lags_s = runner.run(self._stream(recording.samples))
+                words, lags_s = runner.run(stream(recording.samples, LanguageRouter(self._models()), self._voice))
             yield Heard(join_words(words), self.clock() - began_s, words, lags_s)
 
-    async def _stream(self, samples: Samples) -> tuple[list[Word], list[float]]:
-        core = StreamCore(with_latency(StreamOptions(), BALANCED, patient=True))
-        recogniser = LanguageRouter(self._models())
-        session = Session(core, vad=self._voice.stream(), recogniser=recogniser, tenant="live")
-        words, lags_s = list[Word](), list[float]()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
 
-        async def read() -> None:
-            async for happened in session.events():
-                lags_s.extend(happened.lags_s)
-                if isinstance(happened.event, WordsCommitted):
-                    words.extend(happened.event.words)
+async def stream(samples: Samples, recogniser: LanguageRouter, voice: VoiceDetector) -> tuple[list[Word], list[float]]:
+    """Return the final words of a live session without settings, and how late each was. For a VirtualTimeLoop."""
+    core = StreamCore(with_latency(StreamOptions(), BALANCED, patient=True))
+    session = Session(core, vad=voice.stream(), recogniser=recogniser, tenant="live")
+    words, lags_s = list[Word](), list[float]()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
 
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(session.run())
-            tasks.create_task(read())
-            for at in range(0, len(samples), WINDOW):
-                await asyncio.sleep(began + at / RATE - loop.time())
-                await session.feed(samples[at : at + WINDOW])
-            session.finish()
-        return words, lags_s
+    async def read() -> None:
+        async for happened in session.events():
+            lags_s.extend(happened.lags_s)
+            if isinstance(happened.event, WordsCommitted):
+                words.extend(happened.event.words)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(session.run())
+        tasks.create_task(read())
+        for at in range(0, len(samples), WINDOW):
+            await asyncio.sleep(began + at / RATE - loop.time())
+            await session.feed(samples[at : at + WINDOW])
+        session.finish()
+    return words, lags_s
 
 
 async def _words_of(batch: Batch, path: Path, options: BatchOptions) -> list[Word]:
@@ -136,7 +143,7 @@ async def _words_of(batch: Batch, path: Path, options: BatchOptions) -> list[Wor
     return [word for chunk in chunks for segment in chunk.segments for word in segment.words]
 
 
-def hear_as_they(model: str, recordings: Sequence[Recording]) -> Iterator[Heard]:
+def hear_as_they(model: str, recordings: Sequence[Recording], *, task: str = TRANSCRIBE) -> Iterator[Heard]:
     """Yield what transcribe() makes of each recording, with its language told."""
     from faster_whisper import WhisperModel  # noqa: PLC0415  Ours has prepared it
 
@@ -146,7 +153,7 @@ def hear_as_they(model: str, recordings: Sequence[Recording]) -> Iterator[Heard]
     clock = clock_of([memo])
     for recording in recordings:
         began_s = clock()
-        segments, _ = whisper.transcribe(recording.samples, language=recording.language, beam_size=5)
+        segments, _ = whisper.transcribe(recording.samples, language=recording.language, beam_size=5, task=task)
         text = "".join(segment.text for segment in segments)
         yield Heard(text.strip(), clock() - began_s)
 
@@ -192,6 +199,13 @@ def mixed_tracks(clips: dict[str, list[Clip]], count: int) -> list[Recording]:
     return tracks
 
 
+def translation_score(recordings: Sequence[Recording], heard: Sequence[Heard]) -> float:
+    """Return the chrF of English text beside the English prompts of the same names; 0 for a clip without one."""
+    english = {clip.path.stem: clip.text for clip in clips_of("en")}
+    said = (" ".join(english.get(clip.path.stem, "") for _, _, clip in recording.clips) for recording in recordings)
+    return round(chrf(list(zip(said, (one.text for one in heard), strict=True))), 1)
+
+
 def show(recordings: Sequence[Recording], heard: dict[str, list[Heard]]) -> None:
     """Print what was said and what each way heard, where one of them was wrong."""
     for number, recording in enumerate(recordings):
@@ -206,14 +220,18 @@ def main() -> None:
     parser.add_argument("corpora", nargs="*", metavar="CORPUS", help=f"of {', '.join((*PROMPTS, *FISHES))}")
     parser.add_argument("--seconds", type=float, default=80.0, help="of clips of a language")
     parser.add_argument("--half", choices=("tuning", "judging", "all"), default="tuning")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=["files", "live"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of recordings")
     parser.add_argument("--mixed", type=int, default=4, help="tracks of four languages, if en es fr ru are chosen")
+    parser.add_argument("--models", default=AUTO, help="ours, as WHISPER_MODEL names them")
     parser.add_argument("--peer", default="base", help="the model of transcribe()")
     parser.add_argument("--show", action="store_true", help="print what was said and heard, where it was wrong")
     parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
     clips = {code: chosen(code, given.half, given.seconds) for code in given.corpora or CORPORA}
+    if "translated" in given.ways:  # only what has an English prompt
+        english = {clip.path.stem for clip in clips_of("en")}
+        clips = {code: [clip for clip in own if clip.path.stem in english] for code, own in clips.items()}
     groups = {
         f"{code} {kind}": recordings
         for code, own in clips.items()
@@ -225,20 +243,29 @@ def main() -> None:
     }
     if "mixed" in given.kinds and (tracks := mixed_tracks(clips, given.mixed)):
         groups["mixed"] = tracks
-    ours = Ours()
+    ours = Ours(given.models)
     systems: dict[str, Callable[[Sequence[Recording]], Iterator[Heard]]] = {
         FOUND: partial(ours.hear_files, told=False),
         TOLD: partial(ours.hear_files, told=True),
         THEIRS: partial(hear_as_they, given.peer),
         LIVE: ours.hear_live,
+        TRANSLATED: partial(ours.hear_files, task=TRANSLATE),
+        TRANSLATED_BY_THEM: partial(hear_as_they, given.peer, task=TRANSLATE),
     }
     result: dict[str, Any] = {"half": given.half, "seconds": given.seconds, "peer": given.peer}
     for group, recordings in groups.items():
         ways = [way for kind in given.ways for way in WAYS[kind] if group != "mixed" or way in (FOUND, LIVE)]
         heard = {way: list(systems[way](recordings)) for way in ways}
-        rows = {way: figures(recordings, answers, finds=way in (FOUND, LIVE)) for way, answers in heard.items()}
+        rows = {
+            way: {"chrf": translation_score(recordings, answers), "cpu_s": round(sum(one.cpu_s for one in answers), 1)}
+            if way in WAYS["translated"]
+            else figures(recordings, answers, finds=way in (FOUND, LIVE))
+            for way, answers in heard.items()
+        }
         if THEIRS in rows:
-            rows = {way: {**row, **compare(row, rows[THEIRS])} for way, row in rows.items()}
+            rows |= {
+                way: {**rows[way], **compare(rows[way], rows[THEIRS])} for way in (FOUND, TOLD, LIVE) if way in rows
+            }
         result[group] = rows
         for way, row in rows.items():
             shown = {name: value for name, value in row.items() if name not in ("each", "interval")}

@@ -16,23 +16,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from benchmarks.languages import stream
 from benchmarks.measure import write
 from benchmarks.memo import memoise_engine
 from benchmarks.virtual_time import VirtualTimeLoop
-from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.audio import RATE, Samples
 from pipeline.batch import packing_options
-from pipeline.events import WordsCommitted
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import LanguageRouter
-from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 
 LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "pl", "cs", "ru", "uk", "tr", "ar", "hi", "zh", "ja", "ko", "sv", "ro",
@@ -120,22 +116,9 @@ def by_file(engine: Engine, voice: VoiceDetector, samples: Samples, told: Sequen
 
 def live(engine: Engine, voice: VoiceDetector, samples: Samples) -> list[str]:
     """Return the final words of a live session whose language is found."""
-
-    async def stream() -> list[str]:
-        core = StreamCore(with_latency(StreamOptions(), BALANCED, patient=True))
-        recogniser = LanguageRouter(ModelSet.of(engine))
-        session = Session(core, vad=voice.stream(), recogniser=recogniser, tenant="live")
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(session.run())
-            for at in range(0, len(samples), WINDOW):
-                await session.feed(samples[at : at + WINDOW])
-                await asyncio.sleep(WINDOW / RATE)
-            session.finish()
-        events = [happened.event async for happened in session.events()]
-        return [word.text for event in events if isinstance(event, WordsCommitted) for word in event.words]
-
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(stream())
+        words, _ = runner.run(stream(samples, LanguageRouter(ModelSet.of(engine)), voice))
+    return [word.text for word in words]
 
 
 def by_engine(engine: Engine, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:

@@ -40,9 +40,20 @@ def _chance() -> bytes:
         return fetched[:CHANCE_BYTES]
 
 
-def issue_key(account_id: str, *, environment: str, name: str | None, retention: str | None = None) -> Issued:
-    """Make a key for an account; the caller stores it. *retention* is the default for jobs ordered with it."""
-    secret = make_key(environment, secrets.token_bytes(KEY_CHANCE_BYTES))
+def issue_key(
+    account_id: str,
+    *,
+    environment: str,
+    name: str | None,
+    retention: str | None = None,
+    chance: bytes | None = None,
+) -> Issued:
+    """Make a key for an account; the caller stores it.
+
+    *retention*: the default for jobs ordered with it.
+    *chance*: what the secret is made of; None: random bytes. See signed.repeatable_chance().
+    """
+    secret = make_key(environment, chance or secrets.token_bytes(KEY_CHANCE_BYTES))
     key = ApiKey(
         id=fresh_id(Prefix.KEY),
         account=account_id,

@@ -53,6 +53,11 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
         raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
 
 
+def repeatable_chance(keys: SigningKeys, request: str) -> bytes:
+    """32 bytes that nobody else can compute: the same for the same *request*, so that its answer need not be stored."""
+    return hmac.digest(keys.secrets[keys.current], f"repeatable\n{request}".encode(), "sha256")
+
+
 # --- channels ----------------------------------------------------------------------------------------------------
 
 

@@ -32,12 +32,15 @@ class Cause(StrEnum):
     LEASE_LOST = "lease lost"  # the worker died, hung or was too slow to renew
     RELEASED = "released"  # the worker handed it back: shutdown, or an error worth another attempt
     TOO_OLD = "too old"  # it waited in the queue for too long
+    UNREADABLE = "unreadable"  # its stored row cannot be read
 
 
 NEXT: Mapping[tuple[State, Cause], State] = {
     (State.QUEUED, Cause.CLAIMED): State.PROCESSING,
     (State.QUEUED, Cause.CANCELED): State.CANCELED,
     (State.QUEUED, Cause.TOO_OLD): State.FAILED,
+    (State.QUEUED, Cause.UNREADABLE): State.FAILED,
+    (State.PROCESSING, Cause.UNREADABLE): State.FAILED,
     (State.PROCESSING, Cause.FINISHED): State.COMPLETED,
     (State.PROCESSING, Cause.BROKE): State.FAILED,
     (State.PROCESSING, Cause.CANCELED): State.CANCELED,

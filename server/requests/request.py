@@ -40,7 +40,7 @@ IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
     "header",
     {"type": "string", "maxLength": 257},
-    "Makes repeats of this request answer with the same job, for 24 h",
+    "Makes repeats of this request answer with the same job or key, for 24 h or longer",
 )
 ACCEPTING_CODES = (
     "idempotency_key_reused",

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from server.accounts.addresses import anonymous_subject
 from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, day_of, month_of
-from server.accounts.signed import Scope, make_token
+from server.accounts.signed import Scope, make_token, repeatable_chance
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
@@ -21,10 +21,12 @@ from server.http.schemas import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import answers, bounds
 from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
+from server.model.errors import IdempotencyReused
 from server.model.instants import iso
+from server.model.jobs import IdempotencyKey
 from server.requests.access_control import bearer
 from server.requests.parts import RouteGroup
-from server.requests.request import own_job
+from server.requests.request import IDEMPOTENCY_KEY, idempotency_key_of, own_job
 from server.routes.estimates import estimates_of
 
 MAX_BODY = 10_000
@@ -49,8 +51,16 @@ class Accounts(RouteGroup):
                 description="Free and without a payment card. With a key, the new one joins the same account, which "
                 "may have 20 that work. A sandbox key makes sandbox keys.",
                 **json_body("KeyRequest", most=MAX_BODY, example={"name": "laptop"}),
-                answers={201: Answer("The key, shown this once", ref("NewKey"))},
-                codes=("signup_closed", "origin_not_allowed", "quota_exceeded", "invalid_key", "environment_mismatch"),
+                parameters=(IDEMPOTENCY_KEY,),
+                answers={201: Answer("The key, shown this once", ref("NewKey"), headers=("Idempotent-Replayed",))},
+                codes=(
+                    "signup_closed",
+                    "origin_not_allowed",
+                    "quota_exceeded",
+                    "invalid_key",
+                    "environment_mismatch",
+                    "idempotency_key_reused",
+                ),
             ),
             Operation(
                 Endpoint("GET", "/v1/keys", self.list_keys, "listKeys"),
@@ -118,13 +128,25 @@ class Accounts(RouteGroup):
             account = owner.require_account()[0]
             if owner.environment == "sandbox" != wanted["environment"]:
                 raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
-            issued = issue_key(account.id, **wanted)
-            await self.parts.storage.accounts.add_key(issued.key)
-            return json_response(new_key(account, issued), 201)
+            return await self._add_key(account, wanted, idempotency_key_of(request, owner))
         await self._count_signup(caller)
         account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **wanted)
         secret = account.webhook_secret_of(wanted["environment"]).current
         return json_response(new_key(account, issued, webhook_secret=secret), 201)
+
+    async def _add_key(self, account: Account, wanted: Mapping[str, Any], again: IdempotencyKey | None) -> Response:
+        """Make the key that an account wants, or show the one that the same request has made before."""
+        chance = None
+        if again is not None:
+            chance = repeatable_chance(self.parts.keys, f"{again.account}\n{again.path}\n{again.key}")
+        issued = issue_key(account.id, **wanted, chance=chance)
+        key = await self.parts.storage.accounts.add_key(issued.key)
+        if key.id == issued.key.id:
+            return json_response(new_key(account, issued), 201)
+        same = {"name": key.name, "environment": key.environment, "retention": key.retention} == wanted
+        if not same or key.revoked_at is not None or key.expires_at is not None:
+            raise IdempotencyReused("this Idempotency-Key was used before for another key, or for one that was revoked")
+        return json_response(new_key(account, replace(issued, key=key)), 201, headers={"Idempotent-Replayed": "true"})
 
     def _is_signup_token(self, credential: str) -> bool:
         token = self.parts.config.signup_token

@@ -50,12 +50,9 @@ def test_a_listed_recording_must_be_there_and_a_text_alone_is_none(folder: Path,
             list(recordings_in(folder))
 
 
-def test_a_folder_without_recordings_a_file_of_no_sound_and_a_missing_model_are_one_sentence(folder: Path) -> None:
+def test_a_folder_without_recordings_and_a_file_of_no_sound_are_one_sentence(folder: Path) -> None:
     with pytest.raises(SystemExit, match="has no recordings with words: it must hold LibriSpeech's"):
         main([str(folder / "nowhere")])
-    for name in ("ggml-none.bin", "README.txt"):
-        with pytest.raises(SystemExit, match=rf"--ggml must be the file of a model of whisper\.cpp, got '.*{name}'"):
-            main([str(folder), "--model", MODEL, "--ggml", str(folder / name)])
     (folder / "broken.m4a").write_bytes(b"no sound")
     (folder / "broken.txt").write_text("words")
     with pytest.raises(SystemExit, match=r"broken\.m4a cannot be heard: "):

@@ -46,6 +46,16 @@ def _add(tx: Transaction, key: ApiKey) -> None:
     insert(tx, "keys", **asdict(key))
 
 
+def _add_once(tx: Transaction, key: ApiKey) -> ApiKey:
+    """Store *key* as _add() does, or return the key with the same secret that was stored before."""
+    tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (key.account,))
+    row = tx.one("SELECT * FROM keys WHERE hash = ?", (key.hash,))
+    if row is not None:
+        return read_row(ApiKey, row)
+    _add(tx, key)
+    return key
+
+
 def _account(tx: Transaction, account_id: str) -> Account | None:
     row = tx.one("SELECT * FROM accounts WHERE id = ?", (account_id,))
     return None if row is None else _account_of(row)
@@ -139,7 +149,7 @@ class AccountStore(SqlStore):
         self._touched: dict[str, int] = {}
 
     create_account = write_method(_create_account)
-    add_key = write_method(_add)
+    add_key = write_method(_add_once)
     by_hash = read_method(_find_by_hash)
     account = read_method(_account)
     accounts = read_method(_accounts)

@@ -17,6 +17,7 @@ from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, laps
 from server.storage.sql.events import append, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
+from server.storage.sql.unreadable import is_readable, set_aside
 
 FENCE = (
     "SELECT * FROM jobs"
@@ -54,12 +55,13 @@ def claim(
     """
     others = f" AND account NOT IN ({marks(passing_over)})" if passing_over else ""
     for environment in environments:
-        row = tx.one(
+        query = (
             f"SELECT * FROM jobs WHERE state = 'queued' AND class = ? AND {UNFETCHED} = ? AND environment = ?"  # noqa: S608  made of constants
-            f" AND run_after <= ?{others} ORDER BY virtual_time, id LIMIT 1 FOR UPDATE SKIP LOCKED",
-            (BATCH, unfetched, environment, tx.now, *passing_over),
+            f" AND run_after <= ?{others} ORDER BY virtual_time, id LIMIT 1 FOR UPDATE SKIP LOCKED"
         )
-        if row is not None:
+        while (row := tx.one(query, (BATCH, unfetched, environment, tx.now, *passing_over))) is not None:
+            if not set_aside(tx, [row]):
+                continue
             lease = _grant(tx, row, worker, lease_s, stage="downloading" if unfetched else "transcribing")
             remember_claimed(tx, row["virtual_time"])  # last, because every claim locks this row
             return lease
@@ -182,10 +184,10 @@ def reap(tx: Transaction, *, limit: int) -> int:
         " ORDER BY lease_until LIMIT ? FOR UPDATE SKIP LOCKED",
         (tx.now, tx.now + LONGEST_LEASE_MS, limit),
     )
-    for row in expired:
+    for row in set_aside(tx, expired):
         lapse(tx, row)
     too_old = _find_overdue(tx, limit - len(expired))
-    for row in too_old:
+    for row in set_aside(tx, too_old):
         error = JobError(code="queue_timeout", message="no worker was free for 24 hours", retryable=True)
         fail(tx, row, Cause.TOO_OLD, error)
     return len(expired) + len(too_old)
@@ -210,7 +212,7 @@ def lapse_all(tx: Transaction, owner: str) -> int:
         "SELECT * FROM jobs WHERE state = 'processing' AND substr(owner, 1, length(:owner)) = :owner FOR UPDATE",
         {"owner": owner},
     )
-    for row in held:
+    for row in set_aside(tx, held):
         lapse(tx, row)
     return len(held)
 
@@ -222,7 +224,7 @@ def list_stale_live(tx: Transaction, *, limit: int) -> list[Job]:
         " ORDER BY queued_at LIMIT ?",
         (LIVE, tx.now - LIVE_GRACE_MS, tx.now + LIVE_GRACE_MS, limit),  # the clock may have been set back
     )
-    return [job_of(row) for row in rows]
+    return [job_of(row) for row in rows if is_readable(row)]  # reap() sets the others aside
 
 
 def request_cancel(tx: Transaction, job_id: str) -> Job | None:

@@ -312,3 +312,22 @@ def test_a_body_that_is_too_long_is_refused_by_its_own_word(server, client):
         )
         status, _, body = raw.answer()
         assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
+
+
+def test_a_repeated_request_for_a_key_is_answered_with_the_same_one(server):
+    again = {"Idempotency-Key": "laptop-1"}
+    with server.new_client() as owner, server.new_client() as other:
+        first = owner.post("/v1/keys", json={"name": "laptop"}, headers=again)
+        second = owner.post("/v1/keys", json={"name": "laptop"}, headers=again)
+        assert (first.status_code, second.status_code, second.json()) == (201, 201, first.json())
+        assert second.headers["idempotent-replayed"] == "true"
+        assert "idempotent-replayed" not in first.headers
+        assert len(owner.get("/v1/keys").json()["data"]) == 2
+        assert other.post("/v1/keys", json={"name": "laptop"}, headers=again).json()["key"] != first.json()["key"]
+        renamed = owner.post("/v1/keys", json={"name": "phone"}, headers=again)
+        assert (renamed.status_code, renamed.json()["code"]) == (422, "idempotency_key_reused")
+        owner.delete(f"/v1/keys/{first.json()['key_id']}")
+        assert owner.post("/v1/keys", json={"name": "laptop"}, headers=again).status_code == 422
+    with server.client() as nobody:
+        signed_up = [nobody.post("/v1/keys", json={}, headers=again).json()["key"] for _ in range(2)]
+    assert len(set(signed_up)) == 2  # a stranger may send the same Idempotency-Key

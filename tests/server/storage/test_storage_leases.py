@@ -379,3 +379,32 @@ async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those
         again = await storage.jobs.claim("server a:3/0", environments=["production"], lease_s=LEASE_S)
         assert again is not None
         assert (again.job.id, again.job.attempt) == (dead.job.id, 2)
+
+
+@in_a_loop
+@pytest.mark.parametrize(
+    ("column", "stored"),
+    [
+        ("options", '{"output_formats": 5, "live": null}'),
+        ("options", "not JSON"),
+        ("options", "{}"),
+        ("quotas", '[{"later": 1}]'),
+        ("warnings", "5"),
+    ],
+)
+async def test_a_job_that_cannot_be_read_is_set_aside_and_the_next_one_is_claimed(backend, tmp_path, column, stored):
+    async with backend.storage_in(tmp_path) as storage:
+        held, broken, sound = [await submit(storage) for _ in range(3)]
+        assert (await claim(storage, "dead")).job.id == held
+        change = f"UPDATE jobs SET {column} = ? WHERE id != ?"
+        await storage.jobs.database.write(lambda tx: tx.run(change, (stored, sound)))
+        assert (await claim(storage)).job.id == sound
+        await storage.jobs.lapse("dead")
+        for job_id in (broken, held):
+            job = await storage.jobs.get(job_id)
+            assert job is not None
+            assert job.error is not None
+            assert (job.state, job.error.code) == (State.FAILED, "internal")
+            assert column in job.error.message
+            assert (await types_of(storage, job_id))[-1] == "job.failed"
+        assert await storage.jobs.claim("w2", environments=["production"], lease_s=LEASE_S) is None
