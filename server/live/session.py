@@ -296,6 +296,8 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
+        for code, _, message in (note.partition(": ") for note in self._intake.notes):
+            self._journal.warn(code, message)
         audio = await self._store_recording()
         result = LiveResult(
             duration=duration,
