@@ -90,7 +90,7 @@ class Scores:
         self.matched += len(column)
         self.offline_matched += len(whole)
         self.lost_at_end += _count_lost_at_end(truth, column, whole, len(final))
-        shown_at = _first_shown(truth, seen, column)
+        shown_at = _find_first_times(truth, seen, column)
         for row, number in column.items():
             (at, word), known = final[number], truth[row]
             if known.end < since:
@@ -129,7 +129,7 @@ def _errors(said: Sequence[str], heard: Sequence[str], edges: tuple[int, int]) -
     return word_errors(said, without_cut_words(said, heard, edges))
 
 
-def _first_shown(truth: Sequence[Truth], seen: Sequence[Seen], column: Mapping[int, int]) -> dict[int, float]:
+def _find_first_times(truth: Sequence[Truth], seen: Sequence[Seen], column: Mapping[int, int]) -> dict[int, float]:
     """Return when each word of the reference first stood in a partial, at its place after the final words."""
     said = plain(truth)
     rows = {number: row for row, number in column.items()}

@@ -69,13 +69,13 @@ def main() -> None:
 def with_tables(page: str) -> str:
     """Return *page* with each table made anew. Raises KeyError for a name that is not in TABLES."""
 
-    def made(found: re.Match[str]) -> str:
+    def render(found: re.Match[str]) -> str:
         head, template, rows, measured = TABLES[found[1]]
         lines = (head, re.sub(r"[^|]+", " --- ", head).strip(), *(template.format_map(row) for row in rows()))
         where = (f"\nMeasured on {machine(measured)}.",) if measured else ()
         return "\n".join((f"<!-- {found[1]} -->", *(f"| {line} |" for line in lines), *where, "<!-- end -->"))
 
-    return re.sub(r"<!-- ([a-z ]+) -->\n.*?<!-- end -->", made, page, flags=re.DOTALL)
+    return re.sub(r"<!-- ([a-z ]+) -->\n.*?<!-- end -->", render, page, flags=re.DOTALL)
 
 
 @cache

@@ -22,6 +22,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.ingest.isolation import Isolation
@@ -43,7 +44,7 @@ from pipeline.text.options import NO_CHANGES, USUAL_SETTINGS, TextOptions, TextS
 from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
-from pipeline.words import Chunk, Segment
+from pipeline.words import Chunk, Segment, without_language
 
 T = TypeVar("T")
 
@@ -227,19 +228,33 @@ class Batch:
             track=options.track,
             separate=options.separate,
             raw=options.raw,
-        ) as (audio, notes):
-            numbers = range(audio.probe.channels) if options.separate else (None,)
+            language=options.language,
+        ) as heard:
+            numbers = range(heard.audio.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
-            for samples in audio:
+            for samples in self._without_copies(heard.samples, channels):
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
                     channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.finish((*audio.notes, *notes))
+                channel.finish(heard.notes)
             yield channels
+
+    def _without_copies(self, audio: Iterator[Samples], channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
+        """Yield the samples; of separate channels without what is a copy of another channel."""
+        if self._voice is None or len(channels) == 1:
+            yield from audio
+            return
+        gate = CrosstalkGate(len(channels))
+        for samples in audio:
+            if len(decided := gate.add(samples)):
+                yield decided
+        yield gate.flush()
+        for copy, original in gate.copies.items():
+            channels[copy].notes = (f"{IDENTICAL_CHANNELS}: {identical_channel(copy, original)}",)
 
     def _recogniser_of(self, model: str | None) -> FileRecogniser:
         if model is None or self._models is None:
@@ -297,7 +312,7 @@ class _Channel:
             self.diarizer.end()
         self._add(self.packer.flush())
         quiet = self.level.quiet_speech
-        self.notes = (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
+        self.notes += (*notes, f"{QUIET_INPUT}: {quiet}") if quiet else (*notes,)
 
     def _add(self, items: Iterable[Packed]) -> None:
         for item in items:
@@ -354,6 +369,8 @@ class _GrowingChunk:
         if isinstance(item, DecodeJob):
             assert result is not None
             self._jobs_done += 1
+            if self._options.language is not None:  # it is said once, for all words
+                result = replace(result, words=without_language(result.words))
             segments = phrases(result)
             if result.language is not None and (segments or self._language is None):
                 self._language, self._probability = result.language, result.language_probability

@@ -252,7 +252,9 @@ _PROFILES: Mapping[str, LanguageProfile] = MappingProxyType(
             credits=("undertexter från amara", "undertexter av", "svensktextning", "textning stina hedin")
         ),
         "th": LanguageProfile(spaced=False, columns=35, columns_per_second=20.0),
-        "tr": LanguageProfile(credits=("altyaz\u0131 m k", "izledi\u011finiz i\u00e7in te\u015fekk\u00fcrler")),
+        "tr": LanguageProfile(
+            credits=("bu dizinin betimlemesi", "altyaz\u0131 m k", "izledi\u011finiz i\u00e7in te\u015fekk\u00fcrler")
+        ),
         "uk": LanguageProfile(credits=("субтитри створив", "субтитрувальниця", "дякую за перегляд")),
         "yue": _CHINESE,
         "zh": _CHINESE,

@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 
 from pipeline.audio import WINDOW, Samples
 from pipeline.events import Finalized
+from pipeline.ingest.crosstalk import CrosstalkGate
 from pipeline.recognition.stream_options import StreamCounts
 from pipeline.session import Session, SessionStatistics
 from pipeline.timed_events import MAX_UNREAD, TimedEvent, read_events
@@ -24,13 +25,20 @@ from pipeline.waking import Changes
 class MultichannelSession:
     """Like a Session. Positions in events count from the first sample of their own channel that was not skipped."""
 
-    def __init__(self, sessions: Sequence[Session], *, skipped: Sequence[int]) -> None:
-        """*skipped* has the samples that each channel skips at first, in whole windows; for one channel that is 0."""
+    def __init__(
+        self, sessions: Sequence[Session], *, skipped: Sequence[int], gate: CrosstalkGate | None = None
+    ) -> None:
+        """Take a session for each channel.
+
+        *skipped* has the samples that each channel skips at first, in whole windows; for one channel that is 0.
+        *gate* silences what is a copy of another channel.
+        """
         if any(skip % WINDOW for skip in skipped) or min(skipped) != 0:
             raise ValueError("a channel skips whole windows, and one of them skips none")
         self._sessions = sessions
         self._skipped = skipped
-        self._received = 0
+        self._gate = gate
+        self._received = self._added = 0
         self._finalized = 0  # the position of the last finalize()
         # by position of finalize(), the channels that have not decided everything before it
         self._deciding: dict[int, set[int]] = {}
@@ -43,13 +51,22 @@ class MultichannelSession:
 
         Raises what Session.feed() raises.
         """
-        begins = self._received
         self._received += len(samples)
+        self._add(samples if self._gate is None else self._gate.add(samples))
+        await self.wait_for_room()
+
+    def _add(self, samples: Samples) -> None:
+        begins = self._added
+        self._added += len(samples)
         for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
             fresh = samples[max(0, skip - begins) :, channel]
             if len(fresh):
                 session.add(fresh)
-        await self.wait_for_room()
+
+    def _add_held(self) -> None:
+        """Add what the gate still holds."""
+        if self._gate is not None:
+            self._add(self._gate.flush())
 
     async def wait_for_room(self) -> None:
         """Wait while more than ENOUGH_BUFFERED is buffered on a channel."""
@@ -60,6 +77,7 @@ class MultichannelSession:
         """Decide all words fed so far on every channel. See Session.finalize(). One event reports that all are done."""
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
+            self._add_held()
             self._finalized = reached
             self._deciding[reached] = set()
             for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
@@ -70,6 +88,8 @@ class MultichannelSession:
 
     def finish(self) -> None:
         """End the audio. Calling it again does nothing."""
+        if not self._ended:
+            self._add_held()
         self._ended = True
         for session in self._sessions:
             session.finish()
@@ -92,6 +112,10 @@ class MultichannelSession:
             for session, skip in zip(self._sessions, self._skipped, strict=True)
             for start, end in session.redacted_spans()
         ]
+
+    def copies(self) -> Mapping[int, int]:
+        """The channels that are a copy of another one in all that was heard, and which one that is."""
+        return {} if self._gate is None else self._gate.copies
 
     def statistics(self) -> SessionStatistics:
         """The sums over all channels, and of times and waiting audio the largest."""

@@ -178,6 +178,10 @@ class Session:
             self._queue(_Command.FINALIZE)
         return self._finalized
 
+    def copies(self) -> Mapping[int, int]:
+        """No channel is a copy of another one. See MultichannelSession.copies()."""
+        return {}
+
     def finish(self) -> None:
         """End the audio. Calling it again does nothing."""
         if not self._ended:

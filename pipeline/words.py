@@ -1,7 +1,7 @@
 """The results of recognition, as values: Word, Segment, Chunk, Transcript. All times are positions (see audio.py)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,11 @@ class Word:
     heard: str | None = None  # the recognised text, if the text stage replaced it and did not redact it
     redacted: bool = False  # a label in place of what was said
     language: str | None = None  # in which it was said, where that was found; None where the order says it
+
+
+def without_language(words: Iterable[Word]) -> tuple[Word, ...]:
+    """Return words as those of an order that says the language of all."""
+    return tuple(replace(word, language=None) for word in words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class Load:
         if chance.random() < 0.5:
             events = [event["type"] async for event in self.sandbox.events(job_id)]
             check(events[-1] == "job.completed", f"{job_id} ended its events with {events[-1]}")
-        record = await self._ended(self.sandbox, job_id)
+        record = await self._wait_for_end(self.sandbox, job_id)
         check(record["text"] == self.texts[length_s], f"{job_id} heard {record['text']!r}")
         check(b"-->" in await self.sandbox.output(record, "srt"), f"{job_id} has an empty srt")
         await self._delete_or_leave(job_id, chance)
@@ -186,7 +186,7 @@ class Load:
     async def send_voice(self, _chance: random.Random) -> None:
         """Have a person's voice recognised by the real model."""
         job_id = await self._submit(self.production, SPEECH)
-        record = await self._ended(self.production, job_id)
+        record = await self._wait_for_end(self.production, job_id)
         check("country" in record["text"], f"{job_id} heard {record['text']!r}")
 
     async def speak(self, chance: random.Random) -> None:
@@ -207,7 +207,7 @@ class Load:
         read = [event["seq"] for event in await all_of(self.sandbox.events(job_id)) if "seq" in event]
         check(read == list(range(1, len(read) + 1)), f"{job_id} has gaps: {read}")
         check(told[-1]["type"] in TERMINAL_EVENTS, f"{job_id} ended its events with {told[-1]['type']}")
-        await self._ended(self.sandbox, job_id)
+        await self._wait_for_end(self.sandbox, job_id)
         await self._delete_or_leave(job_id, chance)
 
     async def ask(self, chance: random.Random) -> None:
@@ -267,7 +267,7 @@ class Load:
         self.seen.jobs[job_id] = job_id
         return job_id
 
-    async def _ended(self, client: Client, job_id: str) -> dict[str, Any]:
+    async def _wait_for_end(self, client: Client, job_id: str) -> dict[str, Any]:
         """Return the record of the job once it is over and its webhook is here, which must be within END_S."""
         async with asyncio.timeout(END_S):
             record = await client.wait(job_id)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from starlette.routing import Route, Router
-from starlette.types import ASGIApp
+from starlette.routing import Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from estimator import Estimator
 from pipeline.batch import Batch
@@ -258,8 +258,7 @@ def build_routes(
     entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
     socket_paths = [route.path for route in sockets]
     entry_points += [("WS", path) for path in socket_paths]
-    routes = [*_resources(operations, socket_paths, parts.access), *sockets]
-    return Router(routes, redirect_slashes=False, default=not_found), tuple(entry_points)
+    return _route(_resources(operations, socket_paths, parts.access), sockets), tuple(entry_points)
 
 
 def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]:
@@ -283,12 +282,29 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
     ]
 
 
-def _resources(operations: list[Operation], socket_paths: list[str], access: AccessControl) -> list[Route]:
-    """The route of every path. Those without parameters come first, because the first that fits is taken."""
+def _resources(operations: list[Operation], socket_paths: list[str], access: AccessControl) -> dict[str, Resource]:
+    """The resources by path."""
 
     def resource(path: str) -> Resource:
         rows = [row for row in operations if row.endpoint.path == path]
         return Resource(rows, access, has_socket=path in socket_paths)
 
     paths = dict.fromkeys([*(operation.endpoint.path for operation in operations), *socket_paths])
-    return [Route(path, resource(path)) for path in sorted(paths, key=lambda path: "{" in path)]
+    return {path: resource(path) for path in paths}
+
+
+def _route(resources: Mapping[str, Resource], sockets: Sequence[WebSocketRoute]) -> ASGIApp:
+    """Make the app that passes a request on by its path.
+
+    Starlette's router tries one path after the other, some 50. So it gets only requests whose path has a parameter.
+    """
+    fixed = {path: resource for path, resource in resources.items() if "{" not in path}
+    routes = [Route(path, resource) for path, resource in resources.items() if path not in fixed]
+    router = Router([*routes, *sockets], redirect_slashes=False, default=not_found)
+
+    def pass_on(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        app = fixed.get(path, router) if scope["type"] == "http" else router
+        return app(scope, receive, send)
+
+    return pass_on

@@ -18,6 +18,9 @@ from typing import ParamSpec, TypeVar
 
 from server.keyed_limits import KeyedTurns
 
+SHORT_BYTES = 8 * 1024
+"""The size of stored chunks or JSON, 200 words, up to which a computation is over in less time than a thread takes."""
+
 LONG_BYTES = 64 * 1024
 """The size of stored chunks or JSON, 1,600 words, above which a computation is long."""
 
@@ -44,8 +47,11 @@ def total_bytes(parts: Iterable[bytes]) -> int:
 async def compute(account: str, size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Call *work* on a thread and return its result. *size* is the size of its input in bytes.
 
-    Long work waits for earlier long work of the same *account*, and for that of other accounts that came before.
+    Short work is done on the event loop. Long work waits for earlier long work of the same *account*, and for that of
+    other accounts that came before.
     """
+    if size <= SHORT_BYTES:
+        return work(*given, **named)
     if size <= LONG_BYTES:
         return await asyncio.to_thread(work, *given, **named)
     loop = asyncio.get_running_loop()

@@ -30,6 +30,8 @@ from server.waiting import set_within
 LONG_POLL_S = 30
 TRIES = 6  # attempts before an error of the network is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
+MAX_PAUSE_S = 5.0  # between two tries of a live stream
+RECONNECT_S = 60.0  # for so long a live stream is tried again: as long as the server keeps its session
 LASTED_S = 10  # the end of a stream that was open for longer does not count as a failed try
 MESSAGE_BYTES = 32 * 1024  # most audio in one message
 MAX_UNSENT = 64 * MESSAGE_BYTES  # send() waits while more bytes are unsent
@@ -227,7 +229,7 @@ class LiveStream:
 
     async def run(self) -> None:
         """Send and receive until the session has ended. Client.live() calls it. Raises ServiceError, OSError."""
-        tries = 0
+        tries, lost_at = 0, time.monotonic()
         try:
             while True:
                 try:
@@ -238,9 +240,10 @@ class LiveStream:
                 except (OSError, InvalidHandshake, ConnectionClosed) as error:
                     if (refusal := _refusal(error)) is not None:
                         raise refusal from error
-                    if tries + 1 >= TRIES:
+                    lost_at = lost_at if tries else time.monotonic()
+                    if time.monotonic() - lost_at >= RECONNECT_S:
                         raise ConnectionError(str(error)) from error
-                await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
+                await asyncio.sleep(min(FIRST_PAUSE_S * 2**tries, MAX_PAUSE_S))
                 tries += 1
         finally:
             self._over = True

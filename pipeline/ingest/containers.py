@@ -213,5 +213,7 @@ class Probe:
     channels: int  # of the track; with separate tracks their number
     duration_s: float | None  # above 0; None: unknown
     duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file
+    layout: str = ""  # FFmpeg's name of the order of its channels
+    focused: bool = False  # the samples are the mix and one channel, side by side
     track: int = 1  # the one that is heard, or the first of several
     tracks: tuple[Track, ...] = ()  # all audio tracks

@@ -51,6 +51,7 @@ class DecodeOrder:
     cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
     separate: bool = False  # the channels side by side; False: all of them mixed
     track: TrackChoice = AUTO
+    focus: int | None = None  # the mix and this channel side by side
     raw: RawAudio | None = None  # what a file without a header holds
     sparse: bool = False  # leave most of a long recording out: enough to find out whether somebody speaks
 
@@ -133,6 +134,8 @@ def _probe(fields: Mapping[str, Any]) -> Probe:
         channels=int(fields["channels"]),
         duration_s=length_s,
         duration_stated=length_s is not None and bool(fields["duration_stated"]),
+        layout=str(fields["layout"])[:MAX_TEXT],
+        focused=bool(fields["focused"]),
         track=int(fields["track"]),
         tracks=tuple(map(_track, fields["tracks"])),
     )

@@ -6,6 +6,7 @@ separate process.
 
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import av.error
 import numpy as np
@@ -14,10 +15,11 @@ from av.audio.frame import AudioFrame
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.focus import focus_on
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.part import Part, opened_part
 from pipeline.ingest.pieces import cut, even_out, up_to
-from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of
+from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of, with_focus
 from pipeline.ingest.source import ByteSource, PartSource
 
 HOLE = position(0.1)
@@ -44,7 +46,14 @@ class OpenRecording:
     """
 
     def __init__(
-        self, parts: Iterator[Part], ledger: Ledger, limits: DecodeLimits, *, live: bool, separate: bool
+        self,
+        parts: Iterator[Part],
+        ledger: Ledger,
+        limits: DecodeLimits,
+        *,
+        live: bool,
+        separate: bool,
+        focus: int | None,
     ) -> None:
         """*parts* are open one at a time; the first is opened now. Raises what opening it raises."""
         self._parts = parts
@@ -52,8 +61,11 @@ class OpenRecording:
         self._ledger = ledger
         self._limits = limits
         self._live = live
-        self.probe = self._part.probe_of_all
-        self._separate = self.probe.channels if separate else None
+        probe = self._part.probe_of_all
+        self._separate = probe.channels if separate else None
+        self._focus = focus_on(probe.layout, probe.channels, focus)
+        self._columns = 2 if self._focus is not None else self._separate  # None: arrays have one dimension
+        self.probe = replace(probe, focused=self._focus is not None)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -111,12 +123,14 @@ class OpenRecording:
         if self._separate is not None:
             picks = [pick_of(channel, channels) for channel in range(self._separate)]
             return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
+        if self._focus is not None:
+            return with_focus(frame, self._focus, block=block)
         return MonoResampler(*kind_of(frame), block=block)
 
     def _silence(self, length: int) -> Iterator[Samples]:
         for at in range(0, length, RATE):
             count = min(RATE, length - at)
-            yield np.zeros(count if self._separate is None else (count, self._separate), np.float32)
+            yield np.zeros(count if self._columns is None else (count, self._columns), np.float32)
 
 
 @contextmanager
@@ -128,6 +142,7 @@ def recording(
     separate: bool = False,
     track: int | None = None,
     sparse: bool = False,
+    focus: int | None = None,
     ledger: Ledger | None = None,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
@@ -135,6 +150,8 @@ def recording(
     *live* starts after a few kilobytes instead of reading far ahead.
     *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
     *sparse* leaves out most of a long recording.
+    *focus* is a channel that comes beside the mix, or CENTRE: that of surround sound, if there is one. It needs
+    channels that are not *separate*.
     *ledger* gets what is not heard; None: one of its own.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
@@ -142,7 +159,7 @@ def recording(
     ledger = ledger or Ledger()
     with closing(_parts(source, limits, ledger, live=live, track=track, sparse=sparse)) as parts:
         try:
-            yield OpenRecording(parts, ledger, limits, live=live, separate=separate)
+            yield OpenRecording(parts, ledger, limits, live=live, separate=separate, focus=focus)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 

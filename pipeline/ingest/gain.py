@@ -116,6 +116,21 @@ class InputLevel:
         return self._loudest_speech_db >= QUIET_DB
 
     @property
+    def loudest_db(self) -> float:
+        """The level of the loudest sustained sound so far, in dBFS."""
+        return self._loudest_db
+
+    @property
+    def speech_db(self) -> float | None:
+        """The level of the loudest sustained speech so far, in dBFS; None without speech."""
+        return self._loudest_speech_db if self._spoken else None
+
+    @property
+    def spoken(self) -> int:
+        """The samples with speech so far."""
+        return self._spoken
+
+    @property
     def quiet_speech(self) -> str | None:
         """The warning about speech that is very quiet so far; None if it is not, or if there is too little of it."""
         if self._spoken < _SPOKEN or self._loudest_speech_db >= QUIET_DB:

@@ -121,14 +121,12 @@ class Isolation:
         limits: DecodeLimits,
         *,
         separate: bool = False,
-        track: TrackChoice = AUTO,
-        raw: RawAudio | None = None,
-        sparse: bool = False,
+        **how: Any,
     ) -> "Iterator[Decoding]":
         """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
         Samples have the shape (n,), or (n, channels) if the channels, or with the *track* SEPARATE the tracks, are
-        *separate*. *raw* is what a file without a header holds. *sparse* leaves out most of a long recording.
+        *separate*, or (n, 2) if Probe.focused. *how*: track, raw, sparse and focus of DecodeOrder.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack, DecodeTimeout,
         DecodersBusy, DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and
@@ -138,16 +136,7 @@ class Isolation:
             source = stack.enter_context(path.open("rb", buffering=0))
             stack.callback(self.memory.claim().release)
             cpu_s = None if limits.longest_s is None else self._spare_cpu_s + math.ceil(limits.longest_s)
-            order = DecodeOrder(
-                limits=limits,
-                live=False,
-                stall_s=self._stall_s,
-                cpu_s=cpu_s,
-                separate=separate,
-                track=track,
-                raw=raw,
-                sparse=sparse,
-            )
+            order = DecodeOrder(limits=limits, live=False, stall_s=self._stall_s, cpu_s=cpu_s, separate=separate, **how)
             process = stack.enter_context(self._start(order, source.fileno()))
             audio = Decoding(process, wait_s=self._stall_s, separate=separate)
             if not 1 <= audio.open().channels <= limits.max_channels:
@@ -236,7 +225,10 @@ class Decoding:
         return self._probe
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate."""
+        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate.
+
+        They have the shape (n, 2) if Probe.focused is true.
+        """
         probe = self.open()
         while True:
             match self._next_message():
@@ -245,12 +237,13 @@ class Decoding:
                     return
                 case Opened():
                     raise self._kill_broken()
-                case samples if not self._separate:
+                case samples if not (self._separate or probe.focused):
                     yield samples
                 case samples:
-                    if len(samples) % probe.channels:
+                    columns = 2 if probe.focused else probe.channels
+                    if len(samples) % columns:
                         raise self._kill_broken()
-                    yield samples.reshape(-1, probe.channels)
+                    yield samples.reshape(-1, columns)
 
     def kill(self) -> None:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""

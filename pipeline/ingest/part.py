@@ -40,6 +40,7 @@ from pipeline.ingest.containers import (
     mp3_states_length,
     wav_bytes_missing,
 )
+from pipeline.ingest.foreign import foreign_name
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.source import READ_BYTES, PartSource
 from pipeline.ingest.track_streams import audio_tracks, hear_alone, heard_tracks
@@ -160,6 +161,7 @@ class Part:
             duration_s=own_s or whole_s,
             duration_stated=_states_length(self._source, container)
             and bool(own_s or (whole_s and len(container.streams) == 1)),
+            layout=first.layout.name,
             track=self._track.number,
             tracks=tuple(self._tracks),
         )
@@ -293,7 +295,9 @@ def _open(source: PartSource, *, live: bool) -> InputContainer:
             raise EmptyAudio("the file has no bytes") from None
         if has_signature(source.head):
             raise InvalidAudio("the file is broken or cut off before its first audio frame") from error
-        raise UndecodableAudio("these bytes are no audio container we know") from error
+        foreign = foreign_name(source.head)
+        said = "these bytes are no audio container we know" + (f", but {foreign}" if foreign else "")
+        raise UndecodableAudio(said) from error
 
 
 def _refuse(*_: object) -> NoReturn:

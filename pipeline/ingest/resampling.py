@@ -178,6 +178,12 @@ class ChannelResampler:
         return np.stack([channel.flush() for channel in self._channels], axis=1)
 
 
+def with_focus(frame: AudioFrame, focus: int, *, block: int) -> ChannelResampler:
+    """Return what makes the mix and the channel *focus*, side by side, of *frame* and those of its kind."""
+    picks = (None, pick_of(focus, frame.layout.nb_channels))
+    return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
+
+
 def kind_of(frame: AudioFrame) -> tuple[str, str, int]:
     return frame.format.name, frame.layout.name, frame.sample_rate
 

@@ -1,29 +1,34 @@
-"""Chooses the audio track of a file that is heard: the usual one if somebody speaks on it, else the first with speech.
+"""Chooses what is heard of a file: the usual track if somebody speaks on it, else the first with speech.
 
-A file with one track costs nothing more. Of several tracks each is decoded until somebody has spoken for a second, and
-of the later part of a long recording only a sixth, so that a film is not decoded once for each of its tracks.
+Of surround sound a single channel may be heard rather than the mix: the centre, or one that the mix drowns. A file with
+one track in mono or stereo costs nothing more, unless nobody speaks in the mix of stereo. Otherwise each track is
+decoded until somebody has spoken for a second, and of the later part of a long recording only a sixth, so that a film
+is not decoded once for each of its tracks.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW
+from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import AudioTooLong, DecodeTimeout, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.encodings import RawAudio
+from pipeline.ingest.focus import IS_SPEECH, MIXED_WELL, centre_of, heard_focus
 from pipeline.ingest.framer import Framer
 from pipeline.ingest.isolation import Decoding, Isolation
-from pipeline.ingest.tracks import AUTO, OTHER_TRACKS, UNDECODABLE_TRACK, TrackChoice, by_preference
+from pipeline.ingest.tracks import ALL_TRACKS, AUTO, OTHER_TRACKS, UNDECODABLE_TRACK, TrackChoice, by_preference
 from pipeline.ingest.vad import VoiceDetector
 
 SPEAKS = RATE
 """The samples with speech after which somebody speaks on a track: more than a voice detector finds in music."""
 
-IS_SPEECH = 0.5
+PATIENCE = 120 * RATE
+"""The samples of stereo after which each of its channels is listened to, if nobody has spoken in the mix."""
 
 SILENT = 3e-4
 """A second whose samples are all below this, -70 dBFS, is not looked at: it costs more than decoding it."""
@@ -31,10 +36,35 @@ SILENT = 3e-4
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The track that is heard, and notes about the others for readers of the transcript."""
+    """What is heard of a recording, and notes about the rest for readers of the transcript."""
 
     track: TrackChoice
+    focus: int | None = None  # the channel that is heard while somebody speaks there, instead of the mix
     notes: tuple[str, ...] = ()
+    spoken: Mapping[int, int | None] = field(default_factory=dict)
+    """The samples with speech on each track that was looked at, up to a few more than SPEAKS; None: undecodable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How much somebody speaks on a track, in samples, and the channel that should be heard. Counting stops early."""
+
+    samples: int
+    focus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A recording that is being decoded, with notes for readers of its transcript."""
+
+    audio: Decoding
+    samples: Iterator[Samples]  # of shape (n,), or (n, channels) if the channels are separate
+    choice: Choice
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All notes. They are complete after the last sample."""
+        return (*self.audio.notes, *self.choice.notes)
 
 
 @contextmanager
@@ -47,66 +77,131 @@ def chosen_track(
     track: TrackChoice = AUTO,
     separate: bool = False,
     raw: RawAudio | None = None,
-) -> "Iterator[tuple[Decoding, tuple[str, ...]]]":
-    """Decode the *track* of a file, and return notes about the tracks that are not heard. See Isolation.decoding().
+    language: str | None = None,
+) -> "Iterator[Heard]":
+    """Decode the *track* of a file; of surround sound the centre while somebody speaks there, else the mix.
 
-    It blocks. Without *voice* AUTO is the track that players choose.
+    It blocks. See Isolation.decoding(). Without *voice* AUTO is the track that players choose, and all channels are
+    mixed. A track in the *language* that is spoken is tried before others.
     """
     with ExitStack() as stack:
         audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track, raw=raw))
-        notes: tuple[str, ...] = ()
-        if track == AUTO and voice is not None and len(audio.probe.tracks) > 1:
+        choice = Choice(track)
+        several = track == AUTO and len(audio.probe.tracks) > 1
+        begun: list[Samples] = []  # of stereo: what was decoded until somebody spoke in the mix
+        drowned = False
+        if voice is not None and raw is None and track not in ALL_TRACKS and not separate and not several:
+            drowned = audio.probe.channels > MIXED_WELL
+            if audio.probe.channels == MIXED_WELL:
+                drowned = not _begins_with_speech(audio, voice, begun)
+        if voice is not None and (several or drowned):
             stack.close()  # one decoder at a time, because their memory is shared
-            choice = choose_track(isolation, path, limits, voice, audio.probe)
-            notes = choice.notes
-            audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=choice.track))
-        yield audio, notes
+            choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, language, several=several)
+            focus = None if separate else choice.focus
+            decoding = isolation.decoding(path, limits, separate=separate, track=choice.track, focus=focus)
+            audio = stack.enter_context(decoding)
+            begun = []
+        focused = voice is not None and audio.probe.focused
+        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else chain(begun, audio), choice)
 
 
-def choose_track(isolation: Isolation, path: Path, limits: DecodeLimits, voice: VoiceDetector, probe: Probe) -> Choice:
-    """Listen to the tracks of a file that has several. Raises what Isolation.decoding() raises."""
-    spoken = speech_by_track(isolation, path, limits, voice, probe)
-    heard = {number: count for number, count in spoken.items() if count is not None}
+def _begins_with_speech(audio: Iterable[Samples], voice: VoiceDetector, begun: list[Samples]) -> bool:
+    """Return whether somebody speaks in the first PATIENCE samples. Those that are read are added to *begun*."""
+    counts, length = _Counts(voice, 1), 0
+    for samples in audio:
+        begun.append(samples)
+        length += len(samples)
+        counts.add(samples[:, np.newaxis])
+        if counts.spoken[0] >= SPEAKS:
+            return True
+        if length >= PATIENCE:
+            break
+    return False
+
+
+def _choose(listener: "_Listener", probe: Probe, language: str | None, *, several: bool) -> Choice:
+    """Listen to all tracks if there are *several*, else to that of the *probe*."""
+    tracks = by_preference(probe.tracks, language) if several else [probe.tracks[probe.track - 1]]
+    spoken = {track.number: listener.hear(track.number) for track in tracks}
+    heard = {number: speech for number, speech in spoken.items() if speech is not None}
     if not heard:
-        return Choice(AUTO)
-    chosen = next((number for number, count in heard.items() if count >= SPEAKS), None)
+        return Choice(probe.track, spoken=dict.fromkeys(spoken))
+    chosen = next((number for number, speech in heard.items() if speech.samples >= SPEAKS), None)
     if chosen is None:
-        chosen = max(heard, key=lambda number: heard[number])  # of equals the first
-    names = {track.number: track.name for track in probe.tracks}
-    damaged = [f"{UNDECODABLE_TRACK}: Track {names[one]} cannot be decoded." for one in spoken if one not in heard]
-    others = sorted(number for number, count in heard.items() if count >= SPEAKS and number != chosen)
-    if not others:
-        return Choice(chosen, tuple(damaged))
-    listed = ", ".join(names[number] for number in others)
-    told = f"Track {names[chosen]} was heard. Somebody also speaks on track {listed}: give track to hear another one"
-    return Choice(chosen, (*damaged, f"{OTHER_TRACKS}: {told}, or all of them with mix or separate."))
+        chosen = max(heard, key=lambda number: heard[number].samples)  # of equals the first
+    names = {track.number: track.name for track in tracks}
+    notes = [f"{UNDECODABLE_TRACK}: Track {names[one]} cannot be decoded." for one in spoken if one not in heard]
+    others = sorted(number for number, speech in heard.items() if speech.samples >= SPEAKS and number != chosen)
+    if others:
+        listed = ", ".join(names[number] for number in others)
+        told = f"Track {names[chosen]} was heard. Somebody also speaks on track {listed}: give track to hear another"
+        notes.append(f"{OTHER_TRACKS}: {told} one, or all of them with mix or separate.")
+    counts = {number: None if speech is None else speech.samples for number, speech in spoken.items()}
+    return Choice(chosen, heard[chosen].focus, tuple(notes), counts)
 
 
-def speech_by_track(
-    isolation: Isolation, path: Path, limits: DecodeLimits, voice: VoiceDetector, probe: Probe
-) -> Mapping[int, int | None]:
-    """Return, by the number of each track, in the order of preference, how much speech it has, in samples.
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """Listens to the tracks of one file until somebody has spoken."""
 
-    Counting ends with SPEAKS. None: the track cannot be decoded.
-    """
-    return {
-        track.number: _speech_on(isolation, path, limits, voice, track.number) for track in by_preference(probe.tracks)
-    }
+    isolation: Isolation
+    path: Path
+    limits: DecodeLimits
+    voice: VoiceDetector
+
+    def hear(self, number: int) -> Speech | None:
+        """Return how much somebody speaks on track *number*; None: it cannot be decoded."""
+        try:
+            with self._decoding(number, separate=False) as audio:
+                channels = audio.probe.channels
+                if channels <= MIXED_WELL:
+                    counts = _Counts(self.voice, 1)
+                    for samples in audio:
+                        counts.add(samples[:, np.newaxis])
+                        if counts.spoken[0] >= SPEAKS:
+                            break
+                    if counts.spoken[0] >= SPEAKS or channels == 1:
+                        return Speech(counts.spoken[0])
+            with self._decoding(number, separate=True) as audio:
+                return self._hear_channels(audio)
+        except AudioTooLong:
+            return Speech(0)
+        except (InvalidAudio, UndecodableAudio, DecodeTimeout):
+            return None
+
+    def _decoding(self, number: int, *, separate: bool) -> AbstractContextManager[Decoding]:
+        return self.isolation.decoding(self.path, self.limits, track=number, separate=separate, sparse=True)
+
+    def _hear_channels(self, audio: Decoding) -> Speech:
+        """Listen to each channel and to the mix, until somebody has spoken in the centre, or without one in the mix.
+
+        Where that never happens, the channel with by far the most speech is heard, if the mix drowns it.
+        """
+        channels, centre = audio.probe.channels, centre_of(audio.probe.layout)
+        counts = _Counts(self.voice, channels + 1)
+        mix, decides = channels, channels if centre is None else centre
+        for samples in audio:
+            counts.add(np.concatenate((samples, samples.mean(axis=1, keepdims=True)), axis=1))
+            if counts.spoken[decides] >= SPEAKS:
+                return Speech(counts.spoken[decides], centre)
+            if centre is None and max(counts.spoken) >= 5 * SPEAKS:
+                break
+        best = max(range(channels), key=lambda channel: counts.spoken[channel])
+        drowned = counts.spoken[best] >= max(SPEAKS, 2 * counts.spoken[mix])
+        return Speech(max(counts.spoken), best if drowned else centre)
 
 
-def _speech_on(isolation: Isolation, path: Path, limits: DecodeLimits, voice: VoiceDetector, number: int) -> int | None:
-    detect, framer, spoken = voice.stream(), Framer(), 0
-    try:
-        with isolation.decoding(path, limits, track=number, sparse=True) as audio:
-            for samples in audio:
-                if float(np.abs(samples).max()) < SILENT:
-                    continue
-                windows = framer.windows_of(samples)
-                spoken += WINDOW * sum(probability >= IS_SPEECH for probability in detect(windows))
-                if spoken >= SPEAKS:
-                    break
-    except AudioTooLong:
-        return spoken
-    except (InvalidAudio, UndecodableAudio, DecodeTimeout):
-        return None
-    return spoken
+class _Counts:
+    """Counts the samples with speech of several sounds side by side."""
+
+    def __init__(self, voice: VoiceDetector, sounds: int) -> None:
+        self._each = [(Framer(), voice.stream()) for _ in range(sounds)]
+        self.spoken = [0] * sounds
+
+    def add(self, samples: Samples) -> None:
+        """Take the next samples, of shape (n, sounds). Sounds that are silent are passed over."""
+        for sound, (framer, detect) in enumerate(self._each):
+            own = np.ascontiguousarray(samples[:, sound])
+            if float(np.abs(own).max()) >= SILENT:
+                speech = detect(framer.windows_of(own))
+                self.spoken[sound] += WINDOW * sum(probability >= IS_SPEECH for probability in speech)

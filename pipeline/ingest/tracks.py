@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pipeline.language_names import language_named
+
 AUTO, MIX, SEPARATE = "auto", "mix", "separate"
 TRACK_MODES = (AUTO, MIX, SEPARATE)
 ALL_TRACKS = (MIX, SEPARATE)
@@ -52,10 +54,18 @@ def is_aside(title: str | None) -> bool:
     return title is not None and _ASIDE.search(title) is not None
 
 
-def by_preference(tracks: Sequence[Track]) -> list[Track]:
-    """Return the tracks that can be decoded, in the order in which players would choose them."""
+def by_preference(tracks: Sequence[Track], language: str | None = None) -> list[Track]:
+    """Return the tracks that can be decoded, in the order in which players would choose them.
+
+    Those in *language*, the code of the one that is spoken, come first.
+    """
     usable = [track for track in tracks if track.codec is not None]
-    return sorted(usable, key=lambda track: (track.aside, not track.default, track.number))
+    return sorted(usable, key=lambda one: (one.aside, not _is_in(one, language), not one.default, one.number))
+
+
+def _is_in(track: Track, language: str | None) -> bool:
+    named = language_named(track.language or "")
+    return language is not None and named is not None and named.code == language
 
 
 def unknown_track(number: int, tracks: Sequence[Track]) -> str:

@@ -11,7 +11,7 @@ If the audio to recognise again began there, its first word would get that time 
 People pause between the groups of a number, so a stretch shorter than UNHEARD is joined with its neighbour, however
 long the pause between them. Longer stretches are recognised one by one, because the model may leave out the same
 sentence again if it gets several. whisper.py calls missed_speech() for files and finals, stream_requests.py for
-partials and finals. merging.py joins the two answers.
+partials and finals. with_missed() joins the two answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from pipeline.audio import RATE, position
 from pipeline.recognition.merging import Span
-from pipeline.recognition.spoken_form import longest_time, usual_time
+from pipeline.recognition.spoken_form import longest_time, plain, usual_time
 from pipeline.words import Word
 
 UNHEARD = position(0.8)
@@ -82,17 +82,26 @@ def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
     return ended
 
 
-def possible_times(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
-    """Return *words* with times in which they can have been said, to compare them with another hypothesis.
+def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) -> tuple[tuple[Word, ...], int]:
+    """Return *words* and those of *missed* whose middle lies in *stretch*, in order, and where the last of them begins.
 
-    A model may place a word before a pause that it was said after. So a word in whose time nobody speaks is extended to
-    the start of the next one.
+    *missed* is a second answer about *stretch* and a little audio around it, in which the first word or the last may
+    be one that *words* have already. If it has none of *stretch*, the place is the end of that: it was heard in vain.
     """
-    times = _end_in_pauses(words, voiced)
-    for at, (word, following) in enumerate(pairwise(times)):
-        if not any(start < word.end and word.start < end for start, end in voiced):
-            times[at] = replace(word, end=max(word.end, following.start))
-    return times
+    found = [word for word in missed if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
+    before = [word for word in words if word.start < stretch[0]]
+    after = list(words[len(before) :])
+    if found and before and plain(found[0].text) == plain(before[-1].text):
+        found = found[1:]
+    if found and after and plain(found[-1].text) == plain(after[0].text):
+        found = found[:-1]
+    placed: list[Word] = []
+    for word in (*before, *found, *after):
+        if placed and placed[-1].end > word.start:
+            placed[-1] = replace(placed[-1], end=max(placed[-1].start, word.start))
+        start = max(word.start, placed[-1].end if placed else 0)
+        placed.append(replace(word, start=start, end=max(word.end, start)))
+    return tuple(placed), max(found[-1].start, stretch[0] + UNHEARD) if found else stretch[1]
 
 
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:

@@ -69,10 +69,10 @@ class ModelSet:
     def of(cls, engine: Engine) -> "ModelSet":
         """Return a set of one engine, which is loaded already."""
         models = cls([KnownModel(engine.model, frozenset(engine.languages))], lambda _: engine)
-        models.put(engine.model)
+        models.pin(engine.model)
         return models
 
-    def put(self, name: str) -> None:
+    def pin(self, name: str) -> None:
         """Load the model called *name* now, on this thread, and keep it loaded when it is idle.
 
         Raises ModelUnavailable.

@@ -4,10 +4,10 @@ Sessions and files send their windows here. A window of a known language goes st
 
 Theory. A model that knows one language shows by itself whether that language is spoken: it is not sure of the words
 that it makes of another one. So where such a model hears the language of the utterance before, that language is
-assumed, which costs nothing, and only an utterance with improbable words is looked at. A model of many languages is
+assumed, which costs nothing, and only a window with improbable words is looked at. A model of many languages is
 sure of its words even where it translates them in silence, so with it the language of each utterance is detected
-first, on the speech of that utterance alone. A short utterance sounds alike in many languages: it keeps the language
-of its neighbours unless the detection is plain. Of two answers in two languages the surer one is taken.
+first, on the speech of that utterance alone (languages.py). Where it seems to differ from its neighbours' and that is
+not certain, or the words are improbable, it is heard in both, and the surer answer is taken.
 """
 
 from collections import Counter

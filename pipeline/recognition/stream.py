@@ -41,7 +41,7 @@ from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
-from pipeline.words import Word, join_words
+from pipeline.words import Word, join_words, without_language
 
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
@@ -68,6 +68,7 @@ class StreamCore:
         self._agreement.settle(options.settled)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
+        self._seen = without_language if options.language else tuple  # the language of an order is said once
         self._language = options.language or options.before  # that is known to be spoken
         self._heard = self._language  # the language of the newest answer, which may be wrong
         self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected
@@ -373,17 +374,16 @@ class StreamCore:
 
     def _commit(self, words: tuple[Word, ...]) -> None:
         if words:
-            self._events.append(WordsCommitted(words, self.counts.words, self.counts.segments))
+            self._events.append(WordsCommitted(self._seen(words), self.counts.words, self.counts.segments))
             self.counts.words += len(words)
-            self._segment.extend(words)
+            self._segment.extend(self._seen(words))
             self._checks.note_word(words[-1].end)
             self._shown = ()
 
     def _report_pending(self) -> None:
         """Report the pending words that are shown, if they have changed."""
-        shown = self._agreement.shown
-        texts = tuple(word.text for word in shown)
-        if texts != self._shown:
+        shown = self._seen(self._agreement.shown)
+        if (texts := tuple(word.text for word in shown)) != self._shown:
             self._events.append(Partial(shown, self.counts.segments))
             self._shown = texts
 
@@ -394,8 +394,8 @@ class StreamCore:
     def _select_spoken(self, ask: WindowRequest, result: RecognitionResult) -> tuple[Word, ...]:
         """Return the words of *result* at places where somebody spoke, moved to the time of the speech."""
         start = max(self._starts.newest, self._window.start)
-        if self._options.translates:
-            return self._starts.select_of_turn(result.words)  # their times only show roughly where they were said
+        if self._options.translates:  # the times of the words only show roughly where they were said
+            return self._starts.select_of_turn(result.words)
         voicing = Voicing(start, [one >= self._options.speech for one in self._window.speech(start, ask.end)])
         words = tuple(voicing.place(result.words))
         self.counts.unvoiced += len(result.words) - len(words)

@@ -139,7 +139,10 @@ class Uploads:
         hashed: bool,
     ) -> None:
         if not boundary:
-            raise Problem("invalid_multipart", "Content-Type names no boundary")
+            raise Problem(
+                "invalid_multipart",
+                "Content-Type names no boundary: leave this header to your HTTP client, which knows it",
+            )
         form, blob = _Form(boundary), _source_of(received)
         async with AsyncExitStack() as stack:
             file: _Incoming | None = None
@@ -409,7 +412,8 @@ def _from_urlencoded(body: bytes) -> dict[str, list[object]]:
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError as error:
-        raise Problem("invalid_multipart", f"the body is no valid form: {error}") from None
+        text = f"the body is no form with an address: {error}. Send a recording as the field file of {MULTIPART}"
+        raise Problem("invalid_multipart", text) from None
     fields: dict[str, list[object]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)

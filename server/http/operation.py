@@ -28,6 +28,8 @@ Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
 
 
+NOWHERE = "there is nothing at this path; those of the API begin with one /v1/, as /v1/audio/transcriptions"
+
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
 
@@ -168,6 +170,7 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        scope["state"]["error_shape"] = self._shape  # for refusals by the layers around this
         try:
             response = await self._dispatch(request)
         except ClientDisconnect:
@@ -214,7 +217,7 @@ def _mark_deprecated(response: Response, deprecation: Deprecation | None) -> Res
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer requests and WebSockets for unknown paths."""
-    problem = problem_response(HTTPConnection(scope), Problem("not_found", "there is nothing at this path"))
+    problem = problem_response(HTTPConnection(scope), Problem("not_found", NOWHERE))
     await problem(scope, receive, send)
 
 
@@ -230,7 +233,7 @@ def problem_response(request: HTTPConnection, error: Exception, *, shape: ErrorS
         log.error("unexpected error", exc_info=error, extra=place)
         problem = Problem("internal", "the server failed to answer this request; it has been logged")
     request.state.code = problem.code
-    if shape is not None:
+    if (shape := shape or request.scope["state"].get("error_shape")) is not None:
         headers = {**problem.headers, **shape.headers(problem, request_id)}
         status = shape.statuses.get(problem.code, problem.status)
         return json_response(shape.body(problem, request_id), status, headers=headers)

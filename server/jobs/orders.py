@@ -13,7 +13,7 @@ from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
-from server.jobs.known_speakers import known_speakers, without_brackets
+from server.jobs.known_speakers import known_speakers, plain_fields
 from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
 from server.jobs.spoken import spoken_languages
 from server.jobs.text_members import text_options
@@ -38,7 +38,7 @@ class ParsedRequest:
 
 def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) -> ParsedRequest:
     """Parse a request for a file's transcription. Raises Refused: missing_input, ambiguous_input, invalid_parameter."""
-    fields = without_brackets(fields)
+    fields = plain_fields(fields)
     members = Members(fields)
     url, twin = members.get(declared.URL), members.get(declared.AUDIO_URL)
     given = members.has(declared.URL.name) + members.has(declared.AUDIO_URL.name) + has_file
@@ -70,7 +70,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
 
 def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     """Parse a request for a live session. Raises Refused invalid_parameter."""
-    fields = without_brackets(fields)
+    fields = plain_fields(fields)
     members = Members(fields)
     encoding = members.get(declared.ENCODING)
     channels, separate = _live_channels(members)

@@ -15,6 +15,7 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_event
 from pipeline.documents.stored import unpack_chunk
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
 from pipeline.words import Chunk, Transcript
 from server.background import compute, total_bytes
 from server.egress.fetch import Fetcher
@@ -92,7 +93,7 @@ class TranscriptionAttempt(JobAttempt):
         transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model="")
         transcript = replace(transcript, model=order.model or self._batch.model_of(transcript.language))
         artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
-        channels = len({chunk.channel for chunk in chunks})
+        channels = len({chunk.channel for chunk in chunks}) - sum(map(is_copy, chunks))
         events: tuple[NewEvent, ...] = ()
         if order.diarize and order.word_timestamps:
             events = await compute(account, size, final_speakers, chunks)
@@ -148,6 +149,11 @@ class TranscriptionAttempt(JobAttempt):
         self.held.check()
         epoch, blobs = self.held.lease.epoch, self._tools.blobs
         return await write_output(name, transcript, self._job, size=size, epoch=epoch, blobs=blobs)
+
+
+def is_copy(chunk: Chunk) -> bool:
+    """Whether a chunk is the last one of a channel that held the same as another one, and was not heard."""
+    return any(note.startswith(IDENTICAL_CHANNELS) for note in chunk.notes)
 
 
 class Stopped(Exception):

@@ -7,8 +7,11 @@ from pipeline.language_names import NamedLanguage, language_named, unknown_langu
 from server.jobs.members import FORM_LIST, InvalidValue, Member, Members, Parser, string, texts
 from server.model.offers import Offer
 
-ANY = ("auto", "multi")
-"""Names that stand for any language: the one that is spoken is found for each utterance, as without a name."""
+ANY = ("auto", "multi", "none", "null", "undefined")
+"""Names that stand for any language: the one that is spoken is found for each utterance, as without a name.
+
+The last three are what programs write for a value that they do not have.
+"""
 
 LANGUAGE = Member(
     "language",

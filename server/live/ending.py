@@ -44,6 +44,7 @@ class LiveResult:
     duration: int
     received_bytes: int | None = None  # None: no longer known
     warnings: Sequence[Mapping[str, str]] = ()
+    copies: int = 0  # separate channels that held the same as others, which do not count
     audio: Artifact | None = None
     speakers: FinalSpeakers | None = None  # None: not ordered, or stored before
 
@@ -67,7 +68,7 @@ class Endings:
         outputs = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
         if result.audio is not None:
             outputs.append(result.audio)
-        heard_s = _heard_s(held, result.duration)
+        heard_s = _heard_s(held, result.duration, copies=result.copies)
         warnings = result.warnings
         outcome = await compute(
             job.account, size, completed_outcome, transcript, outputs, warnings=warnings, heard_s=heard_s
@@ -152,10 +153,10 @@ class Endings:
             log.warning("recordings of voices cannot be deleted yet: %s", error, extra={"job": job_id})
 
 
-def _heard_s(held: HeldLease, duration: int) -> float | None:
+def _heard_s(held: HeldLease, duration: int, *, copies: int = 0) -> float | None:
     """The seconds of audio that count as used: the duration for each separate channel. None: the duration alone."""
     order = held.job.order
-    return seconds(duration) * len(order.live_channels) if order.separate else None
+    return seconds(duration) * (len(order.live_channels) - copies) if order.separate else None
 
 
 def _speakers_chunk(bodies: Sequence[bytes], turns: tuple[SpeakerTurn, ...], duration: int, order: Order) -> Chunk:

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
 from pipeline.ingest.memory import MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
@@ -298,11 +299,15 @@ class LiveSession:
             self._journal.warn(broken.code, str(broken))
         for code, _, message in (note.partition(": ") for note in self._intake.notes):
             self._journal.warn(code, message)
+        copies = {} if self.resumed else self._session.copies()
+        for copy, original in copies.items():
+            self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
         audio = await self._store_recording()
         result = LiveResult(
             duration=duration,
             received_bytes=received_bytes,
             warnings=tuple(self._journal.warnings.values()),
+            copies=len(copies),
             audio=audio,
             speakers=None if self._speakers is None else await self._speakers.finish(),
         )
@@ -357,11 +362,11 @@ class LiveSession:
             if await self._held.renew() is Renewal.LOST:
                 return Verdict.LEASE_LOST
             self._renew_at = now + self.rules.renew_s
-        job = await self._storage.jobs.get(self.job.id)
-        if job is None:
+        canceled = await self._storage.jobs.is_canceled(self.job.id)
+        if canceled is None:
             self.ended_by = Refused("job_not_found", "the job was deleted")
             return Verdict.LEASE_LOST
-        return None if job.cancel_requested_at is None else Verdict.CANCELED
+        return Verdict.CANCELED if canceled else None
 
     def _finish_if_due(self) -> None:
         """End the session if it is too old or has waited too long for its writer."""

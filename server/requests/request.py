@@ -13,6 +13,7 @@ from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.jobs.erasing import Eraser
+from server.jobs.orders import MAX_WARNINGS
 from server.model.errors import Refused, invalid_member
 from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
@@ -64,10 +65,17 @@ def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | Non
     return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
 
 
-def check_query(request: Request) -> None:
-    """Raise Refused if the query asks for redaction. For operations that read members only from the body."""
-    if request.scope["query_string"] and not {"redact", "redact[]"}.isdisjoint(request.query_params):
+def misplaced_members(request: Request) -> tuple[Mapping[str, str], ...]:
+    """A warning for each member in the query of an operation that reads them only from the body, but for `wait`.
+
+    Raises Refused if the query asks for redaction.
+    """
+    names = dict.fromkeys(request.query_params) if request.scope["query_string"] else {}
+    if not {"redact", "redact[]"}.isdisjoint(names):
         raise invalid_member("redact", "misplaced", "belongs into the body; the query redacts nothing")
+    text = "belongs into the body; in the query it has no effect"
+    misplaced = [name for name in names if name != WAIT.name][:MAX_WARNINGS]
+    return tuple({"code": "ignored_parameter", "param": name[:100], "message": text} for name in misplaced)
 
 
 # --- the job -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Receives the bodies of requests that make a job of a file or an address."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
@@ -16,7 +16,7 @@ from server.model.ids import Prefix
 from server.model.jobs import IdempotencyKey, Submitted
 from server.model.received import Received
 from server.requests.parts import RouteParts
-from server.requests.request import ACCEPTING_CODES, check_query, idempotency_key_of
+from server.requests.request import ACCEPTING_CODES, idempotency_key_of, misplaced_members
 
 FILE_CODES = (
     *ACCEPTING_CODES,
@@ -37,9 +37,11 @@ class UploadBody:
     acceptance: Acceptance
     caller: Caller
     key: IdempotencyKey | None
+    warnings: tuple[Mapping[str, str], ...] = ()
 
     async def accept(self, parsed: ParsedRequest) -> Submitted:
         """Make the job. Raises what Acceptance.accept() raises."""
+        parsed = replace(parsed, warnings=(*parsed.warnings, *self.warnings))
         return await self.acceptance.accept(self.caller.customer, parsed, self.received, self.key)
 
 
@@ -54,8 +56,7 @@ async def receive_upload(
     """
     if parts.closing.is_set():
         raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
-    if not raw:
-        check_query(request)
+    warnings = () if raw else misplaced_members(request)
     customer, key = caller.customer, idempotency_key_of(request, caller)
     async with (
         parts.acceptance.open_upload(customer, key),
@@ -67,4 +68,4 @@ async def receive_upload(
             raw=raw,
         ) as received,
     ):
-        yield UploadBody(received, parts.acceptance, caller, key)
+        yield UploadBody(received, parts.acceptance, caller, key, warnings)

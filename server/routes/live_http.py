@@ -3,6 +3,8 @@
 A session is a job, so the routes of jobs serve its record, events and outputs, cancel it and delete it.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -32,10 +34,10 @@ from server.requests.request import (
     IDEMPOTENCY_KEY,
     JOB,
     READER_CODES,
-    check_query,
     deliver_results,
     idempotency_key_of,
     live_job,
+    misplaced_members,
     no_such_job,
     query_switch,
 )
@@ -111,10 +113,10 @@ class LiveRequests(RouteGroup):
     # --- making one --------------------------------------------------------------------------------------------------
 
     async def create(self, request: Request, caller: Caller) -> Response:
-        check_query(request)
+        misplaced = misplaced_members(request)
         self.parts.session_registry.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
-        submitted = await self._submit(request, caller)
+        submitted = await self._submit(request, caller, misplaced)
         job = submitted.job
         expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.parts.session_registry.rules.margin_s)
         await self.parts.eraser.settle(job.id)
@@ -131,10 +133,11 @@ class LiveRequests(RouteGroup):
         answer = json_response(shown, 201, headers=headers)
         return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
 
-    async def _submit(self, request: Request, caller: Caller) -> Submitted:
-        """Make the job, and show it on the channel that the request names."""
+    async def _submit(self, request: Request, caller: Caller, warnings: tuple[Mapping[str, str], ...]) -> Submitted:
+        """Make the job with further *warnings*, and show it on the channel that the request names."""
         async with self.parts.uploads.body_without_file(request, most=MAX_BODY) as body:
             parsed = await off_loop(len(body), _parse, body, self.parts.acceptance.offers[caller.environment])
+            parsed = replace(parsed, warnings=(*parsed.warnings, *warnings))
             channel = await self._channel(caller, parsed.order)
             key = idempotency_key_of(request, caller)
             async with self.parts.acceptance.reserve(key):

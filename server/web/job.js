@@ -126,6 +126,7 @@ async function result(record) {
   find("#job-result").hidden = false;
   find("#job-downloads").replaceChildren(...Object.entries(record.formats).map(download));
   find("#job-warnings").replaceChildren(...warningItems(record));
+  find("#job-track").hidden = !record.warnings.some(({ code }) => code === "other_tracks");
   find("#job-listen").hidden = record.status !== "completed";
   find("#job-price").hidden = find("#job-find").hidden = !record.text;
   if (record.status === "failed") throw new Said(`This job failed: ${record.error.message}`);
@@ -150,6 +151,12 @@ function download([format, link]) {
   return make("a", attributes, name);
 }
 
+find("#job-track").addEventListener("click", () => {
+  const choice = find("#files-order select[name=track]");
+  choice.closest("details").open = true;
+  addEventListener("hashchange", () => choice.focus(), { once: true }); // after the view has its own focus
+  location.hash = "#files";
+});
 find("#job-end").addEventListener("click", guarded(problem, async () => {
   const { path, done } = endingOf(shown);
   await ask(path, { method: "POST" });

@@ -47,9 +47,26 @@ export function tell(box, error) {
   }
 }
 
-/** Make list items of the warnings of a job. */
+const WHAT_TO_DO = {
+  other_tracks: "Choose the audio track, then upload the file again.",
+  undecodable_track: "Export the recording again if something is missing.",
+  identical_channels: "It was heard and counted once.",
+  quiet_input: "Record nearer to the microphone if words are missing.",
+  audio_truncated: "Upload the whole file again if its end is missing.",
+  frames_skipped: "Upload an undamaged copy if words are missing.",
+  bytes_not_heard: "Upload that part as a file of its own if words are missing.",
+  language_doubtful: "Name the languages that are spoken, then upload the file again.",
+  fallback_model: "Ask the operator of the server to repair its model.",
+  webhook_disabled: "Redeliver the webhooks once their address answers again.",
+};
+
+/** Make list items of the warnings of a job, each with what to do. */
 export const warningItems = ({ warnings }) =>
-  warnings.map(({ message, code, param }) => make("li", {}, message ?? `${code}: ${param}`));
+  warnings.map(({ message, code, param }) => {
+    const said = message ?? [code.replaceAll("_", " "), param].filter(Boolean).join(": ");
+    const full = /[.?!]$/.test(said) ? said : `${said}.`;
+    return make("li", { "data-code": code }, [full[0].toUpperCase() + full.slice(1), WHAT_TO_DO[code]].filter(Boolean).join(" "));
+  });
 
 /** Make a listener of *work* that shows its errors in *box*. */
 export const guarded = (box, work) => async (event) => {

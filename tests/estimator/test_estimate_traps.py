@@ -85,11 +85,6 @@ def test_a_missing_batch_price_is_said_not_replaced(estimator: Estimator) -> Non
     assert "batch_cache_at_standard_price" in codes(row_of(estimator, "gpt-4.1")["notes"])
 
 
-def test_a_misspelt_member_is_warned_of(estimator: Estimator) -> None:
-    answer = ask(estimator, agent_turn=50)
-    assert [(note["code"], note["param"]) for note in answer["warnings"]] == [("unknown_parameter", "agent_turn")]
-
-
 def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator: Estimator) -> None:
     """With 100 tokens more a turn, 781 tokens reach the minimum of 1024 too late; with 250 the third call is cached."""
     asked = {"prompt": "a" + " a" * 780, "agent_turns": 4, "output_tokens": 1, "reasoning": "off", "complexity": "low"}

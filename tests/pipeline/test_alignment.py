@@ -56,21 +56,16 @@ def texts(words: tuple[Word, ...]) -> list[str]:
 
 def test_words_have_the_times_of_their_tokens_on_the_streams_clock() -> None:
     words = align_tokens([" So", " my"], [0.2, 0.5, 0.9], STEADY, start=1000, final=False)
-    assert words == (Word("So", 1000 + 3200, 1000 + 8000, 0.9), Word("my", 1000 + 8000, 1000 + 14_400, 0.9))
+    assert words == (
+        Word("So", 1000 + 3200, 1000 + 8000, 0.9, language="en"),
+        Word("my", 1000 + 8000, 1000 + 14_400, 0.9, language="en"),
+    )
 
 
 def test_marks_join_the_word_they_belong_to_and_lend_it_their_time() -> None:
     words = align_tokens([" ¿", "Dónde", " está", "?"], [0.1, 0.2, 0.5, 0.8, 1.0], STEADY, language="es", final=False)
     assert texts(words) == ["¿Dónde", "está?"]
     assert words[1].end == RATE
-
-
-def test_silence_heard_before_the_samples_is_no_part_of_the_times() -> None:
-    path = [(0, 0), (1, 10), (2, 50)]
-    pieces = [TextPiece(" yes", 1), TextPiece(" sir", 1)]
-    first, second = words_of(pieces, path, [0.9, 0.9], STEADY, start=RATE, lead=800, language="en", final=False)
-    assert (first.start, first.end) == (RATE, RATE + 10 * ENCODER_FRAME - 800)
-    assert (second.start, second.end) == (first.end, RATE + 50 * ENCODER_FRAME - 800)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Tests of coverage.py: which speech without words is found, and which is left alone."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.coverage import UNHEARD, missed_speech, possible_times
-from pipeline.words import Word
+from pipeline.recognition.coverage import UNHEARD, missed_speech, with_missed
+from pipeline.words import Word, join_words
 
 
 def timed_words(*words: tuple[str, float, float]) -> tuple[Word, ...]:
@@ -51,18 +53,29 @@ def test_a_number_that_is_drawn_over_a_sentence_ends_in_the_pause_before_it() ->
     assert missed_speech(timed_words(("97.22.526-018.", 0.0, 4.0)), voiced) == []
 
 
-def test_a_word_in_a_silence_may_be_said_anywhere_up_to_the_next_one() -> None:
-    words = timed_words(("We", 0.1, 0.4), ("have", 3.0, 3.3), ("to", 3.3, 3.5))
-    [we, *others] = possible_times(words, spans((1.4, 2.3), (2.9, 4.0)))
-    assert (we.start, we.end) == (position(0.1), position(3.0))
-    assert tuple(others) == words[1:]
+def with_missed_text(missed: list[tuple[str, float, float]]) -> str:
+    words = timed_words(("This", 0.2, 0.6), ("is,", 0.6, 1.2), ("and", 4.0, 4.4))
+    placed, _ = with_missed(words, timed_words(*missed), (position(1.2), position(4.0)))
+    assert all(one.start <= one.end <= two.start for one, two in pairwise(placed))
+    return join_words(placed)
 
 
-def test_only_speech_after_a_place_is_sought() -> None:
-    voiced = spans((0.0, 2.0), (3.0, 5.0))
-    assert missed_speech((), voiced, since=position(1.9)) == list(spans((3.0, 5.0)))
-    assert missed_speech((), voiced, since=position(3.5)) == list(spans((3.5, 5.0)))
-    assert missed_speech((), voiced, since=position(4.5)) == []
+def test_words_of_missed_speech_come_between_those_that_were_there() -> None:
+    assert with_missed_text([("my", 1.5, 2.0), ("song", 2.0, 3.0)]) == "This is, my song and"
+    assert with_missed_text([("my", 1.1, 2.0), ("song", 2.0, 4.2)]) == "This is, my song and", "times reach too far"
+    assert with_missed_text([]) == "This is, and"
+
+
+def test_words_around_the_missed_speech_are_not_written_twice() -> None:
+    assert with_missed_text([("is", 1.1, 1.4), ("my", 1.5, 2.0), ("And", 3.7, 4.2)]) == "This is, my and"
+    assert with_missed_text([("this", 0.2, 0.6), ("is", 0.7, 1.1)]) == "This is, and"
+
+
+def test_what_comes_after_the_words_that_were_found_is_sought_again() -> None:
+    voiced = spans((0.0, 9.0))
+    words, reached = with_missed((), timed_words(("my", 0.2, 1.0), ("song", 1.0, 1.5)), (0, position(9)))
+    assert missed_speech(words, voiced, since=reached) == list(spans((1.5, 9.0)))
+    assert missed_speech((), voiced, since=with_missed((), (), (0, position(9)))[1]) == []
 
 
 def test_a_word_put_too_early_is_sought_where_the_voice_begins() -> None:

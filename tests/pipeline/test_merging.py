@@ -1,6 +1,4 @@
-"""Tests of merging.py: what is heard twice is told once, and nothing that one hearing alone has is lost."""
-
-from itertools import pairwise
+"""Tests of merging.py: what is heard twice is told once, and what is new is found, within a number too."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -8,105 +6,10 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.merging import find_new_words, merge
+from pipeline.recognition.merging import find_new_words
 from pipeline.words import Word, join_words
 from tests.pipeline.respelling import Respelling, dictations, respell, units_in
 from tests.pipeline.scripted_streams import perfect, result_of, stream, timed_words, voice
-
-
-def span(start: float, end: float) -> tuple[int, int]:
-    return position(start), position(end)
-
-
-def merge_text(first, again, start: float, end: float) -> str:
-    return join_words(merge(timed_words(*first), timed_words(*again), span(start, end)))
-
-
-@pytest.mark.parametrize(
-    ("first", "again", "text"),
-    [
-        ([("$450,000", 0.6, 3.0), ("today.", 3.0, 3.4)], [("$50,000", 1.2, 2.9)], "$450,000 today."),
-        ([("861930274918.", 0.2, 5.4)], [("302", 2.2, 3.0), ("749", 3.1, 4.0), ("918", 4.2, 5.0)], "861930274918."),
-        ([("8,", 0.3, 0.9), ("the", 0.9, 1.1), ("press", 1.1, 1.5)], [("The", 0.9, 1.1), ("press.", 1.2, 1.6)], "8, the press"),  # noqa: E501
-        ([("526-1590", 0.5, 5)], [("one", 3.2, 3.5), ("five", 3.6, 4), ("nine", 4, 4.4), ("zero", 4.5, 5)], "526-1590"),
-    ],
-)  # fmt: skip
-def test_what_both_hearings_have_is_told_once_however_it_is_written(first, again, text):
-    assert merge_text(first, again, 1.2, 5.0) == text
-
-
-def test_what_the_second_hearing_alone_has_fills_the_gap():
-    first = [("526", 0.6, 1.5), ("1590.", 4.0, 5.0), ("after", 5.0, 5.3)]
-    again = [("six", 1.3, 1.5), ("oh", 2.0, 2.3), ("one", 2.5, 3.0), ("eight", 3.0, 3.5), ("one", 4.0, 4.2)]
-    assert merge_text(first, again, 1.6, 3.9) == "526 oh one eight 1590. after"
-
-
-def test_a_number_with_a_gap_is_replaced_by_the_whole_number():
-    first = [("number", 0.0, 0.5), ("526-1590.", 0.6, 5.0), ("after", 5.0, 5.3)]
-    again = [("526-018-1590", 0.6, 4.9), ("after", 5.0, 5.2)]
-    assert merge_text(first, again, 2.0, 4.7) == "number 526-018-1590 after"
-
-
-def test_of_two_words_at_the_same_time_the_first_hearing_has_the_right_one():
-    first = [("fellow", 0.5, 1.0), ("Americans", 1.0, 1.8), ("ask", 2.5, 2.8)]
-    assert merge_text(first, [("a", 1.0, 1.1), ("marigold", 1.1, 1.8)], 1.5, 2.4) == "fellow Americans ask"
-
-
-def test_words_that_people_repeat_stay():
-    first = [("no", 0.6, 0.9), ("no", 1.0, 1.3), ("stop", 4.0, 5.0)]
-    again = [("no", 1.0, 1.3), ("no", 1.6, 1.9), ("no", 2.2, 2.5)]
-    assert merge_text(first, again, 1.4, 3.2) == "no no no no stop"
-
-
-def test_a_silence_without_words_around_it_takes_all_that_is_heard_in_it():
-    assert (
-        merge_text([("early", 0.1, 0.5)], [("late", 9.2, 9.6), ("words", 9.6, 10.0)], 9.0, 10.1) == "early late words"
-    )
-    assert merge_text([], [("late", 9.2, 9.6)], 9.0, 10.1) == "late"
-    assert merge_text([("early", 0.1, 0.5)], [], 9.0, 10.1) == "early"
-
-
-def test_the_end_of_a_sentence_that_was_put_after_what_it_left_out_is_told_once_and_before_it():
-    first = [("I", 0.46, 0.9), ("would", 7.7, 7.74), ("like", 7.74, 7.78), ("to", 7.78, 7.86), ("pay", 7.86, 7.9)]
-    first += [("my", 7.9, 8.04), ("card.", 8.04, 8.53)]
-    again = [("Pay", 1.11, 1.3), ("my", 1.3, 1.56), ("card,", 1.56, 1.81), ("that", 2.3, 2.48), ("is", 2.48, 2.7)]
-    again += [("0854178722340773.", 2.7, 7.9)]
-    assert merge_text(first, again, 1.31, 7.7) == "I would like to pay my card. that is 0854178722340773."
-
-
-def test_a_first_word_that_begins_before_the_voice_detector_hears_it_is_kept():
-    again = [("My", 1.55, 1.75), ("song", 1.75, 2.0), ("ends", 2.0, 2.9)]
-    assert merge_text([("this,", 0.8, 1.2)], again, 1.73, 2.9) == "this, My song ends"
-    assert merge_text([("this,", 0.8, 1.75)], again, 1.73, 2.9) == "this, song ends"
-
-
-def test_a_number_without_time_that_is_heard_otherwise_is_told_once():
-    first = [("It", 0.54, 0.72), ("was", 0.72, 2.4), ("$575", 2.4, 2.44), ("in", 2.44, 3.02), ("the", 3.02, 3.22)]
-    assert merge_text(first, [("$175", 1.2, 2.34)], 1.39, 2.4) == "It was $575 in the"
-
-
-def test_a_figure_that_only_the_second_hearing_has_comes_behind_the_one_that_both_have():
-    assert merge_text([("zero", 0.0, 0.2)], [("0.1", 0.0, 0.4)], 0.2, 0.4) == "zero 1"
-
-
-def test_figures_that_come_again_in_a_long_number_are_compared_with_those_at_their_place():
-    assert merge_text([("1.2.3.0.1.2.3", 0.2, 1.6)], [("0.1", 0.0, 0.4)], 0.0, 0.2) == "0 1.2.3.0.1.2.3"
-
-
-@given(
-    words=dictations(),
-    lost=st.tuples(st.integers(0, 29), st.integers(0, 12)),
-    seeds=st.tuples(st.integers(), st.integers()),
-)
-def test_whatever_is_heard_again_nothing_is_told_twice_and_the_gap_is_filled(words, lost, seeds):
-    """The first hearing leaves a run of words out; the second hears it again with what is around it."""
-    begin, end = lost[0] % len(words), min(lost[0] % len(words) + lost[1], len(words))
-    gap = (words[begin].start, words[end - 1].end if end > begin else words[begin].end)
-    around = [word for word in words if word.end > gap[0] - position(0.2) and word.start < gap[1] + position(0.2)]
-    first = (*respell(words[:begin], seeds[0]), *respell(words[end:], seeds[1]))
-    result = merge(first, respell(around, seeds[1]), gap)
-    assert units_in(result) == units_in(words)
-    assert all(one.start <= one.end <= two.start for one, two in pairwise(result))
 
 
 @given(words=dictations(), count=st.integers(0, 30), seeds=st.tuples(st.integers(), st.integers()))

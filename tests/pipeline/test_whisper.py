@@ -229,17 +229,6 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
     assert heard[0].words
 
 
-def test_a_doubtful_final_is_heard_anew(engine: WhisperEngine) -> None:
-    """If it is cut at this sample, the first word is wrong; the second look, a moment later, gets it right."""
-    rest = clip("espeak/es_11.flac")[round(6.721 * RATE) : round(8.14 * RATE)]
-    (heard,) = engine.recognise([request(rest, language="es")])
-    assert join_words(heard.words) == "¿Es frío esta noche?"
-    truth = [(0.11, 0.294), (0.294, 0.573), (0.573, 0.845), (0.845, 1.259)]
-    for word, (start, end) in zip(heard.words, truth, strict=True):
-        assert abs(word.start / RATE - start) < 0.25
-        assert abs(word.end / RATE - end) < 0.25
-
-
 def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
     asked = request(samples, hint="engine, orange")

@@ -179,29 +179,6 @@ def test_memory_is_flat_while_200_megabytes_arrive(server):
     assert max(sizes) - sizes[1] < 24 * 1024 * 1024
 
 
-@pytest.mark.parametrize("declared", [True, False])
-def test_too_many_bytes_are_413_whether_declared_or_not_and_leave_nothing(server, declared):
-    with server.new_client("free", upload_mib=1) as client:
-        body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(3 * 1024 * 1024)
-        response = client.post(
-            "/v1/transcribe",
-            content=body if declared else iter([body]),
-            headers={"Content-Type": "multipart/form-data; boundary=b"},
-        )
-    assert (response.status_code, response.json()["code"], response.json()["limit"]) == (
-        413, "payload_too_large", 1024 * 1024,
-    )  # fmt: skip
-    assert server.wait(leftovers(server)) == []
-
-
-async def leftovers(server: AppServer) -> list[str]:
-    """Return the bytes in the data folder that belong to no job."""
-    folder = server.storage.blobs._incoming  # type: ignore[attr-defined]  # of the embedded store
-    prefixes = [prefix for prefix, _ in await server.storage.blobs.prefixes()]
-    address_limits = [prefix for prefix in prefixes if await server.storage.jobs.get(prefix) is None]
-    return [*address_limits, *(path.name for path in folder.iterdir())]
-
-
 def test_the_sandbox_is_there_with_and_without_its_slash(server: AppServer):
     answers = [
         httpx.get(server.base + path, headers={"Accept": "application/json"}) for path in ("/sandbox", "/sandbox/")

@@ -112,7 +112,11 @@ def test_a_cut_wire_loses_no_word_and_repeats_none(small_server: Server) -> None
     asyncio.run(body())
 
 
-def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(tmp_path: Path) -> None:
+def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.client.MAX_PAUSE_S", 0.02)  # so it is tried more often than in 60 s
+
     async def body() -> None:
         port = free_port()
         server = Server(tmp_path, {"ENGINE": "scripted", "PORT": str(port)}).start()
@@ -188,6 +192,7 @@ def test_what_the_service_refuses_is_said_once_and_clearly(server: Server, tmp_p
 
 def test_a_server_that_does_not_come_back_is_said_in_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.client.FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("server.client.RECONNECT_S", 1)
 
     async def body(server: Server) -> None:
         async with Client(server.base, server.new_key("pro")) as client, client.live() as stream:

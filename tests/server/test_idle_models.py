@@ -57,7 +57,7 @@ async def run_until(idle: IdleModels, condition: Callable[[], bool]) -> None:
 @in_a_loop
 async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_at_the_start() -> None:
     models = model_set()
-    models.put("first")
+    models.pin("first")
     await models.load("second")
     await run_until(IdleModels(models, unload_s=0.05), lambda: [*models.schedulers()] == ["first"])
     models.close()
@@ -66,7 +66,7 @@ async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_
 @in_a_loop
 async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_warned_of() -> None:
     models, measurement = model_set(), Measurement()
-    models.put("first")
+    models.pin("first")
     idle = IdleModels(models, unload_s=0, unmeasured=["first"])
     idle.note("first", measurement)
     await run_until(idle, lambda: not idle.unmeasured)
@@ -77,7 +77,7 @@ async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_wa
 @in_a_loop
 async def test_a_measurement_that_fails_is_not_repeated_before_the_next_load() -> None:
     models, measurement = model_set(), Measurement(fails=True)
-    models.put("first")
+    models.pin("first")
     idle = IdleModels(models, unload_s=0)
     idle.note("first", measurement)
     await run_until(idle, lambda: not idle._measurements)

@@ -12,6 +12,7 @@ import pytest
 import soundfile
 from selenium.webdriver.common.keys import Keys
 
+from tests.pipeline.sounds import Sound, tracks_in
 from tests.server.receiving import host_folder
 from tests.server.running import SPEECH, Server, long_recording
 from tests.web.browsing import CLIP, NARROW, SAID, Page
@@ -63,6 +64,23 @@ def test_what_becomes_of_the_text_is_chosen_in_a_folded_group(page: Page, key: s
         "replace": ["engine:motor, old", "simple: plain"],
         "search": ["motor"],
     }
+
+
+def test_a_warning_says_what_to_do_and_leads_to_the_choice_of_the_track(page: Page, key: str, tmp_path: Path) -> None:
+    clips = [soundfile.read(SPEECH / "espeak" / name, dtype="float32")[0] for name in ("en_02.flac", "en_00.flac")]
+    film = tmp_path / "film.mov"
+    film.write_bytes(tracks_in("mov", *(Sound(clip, codec="pcm_s16le", rate=16_000) for clip in clips)))
+    page.open("#files", key=key)
+    upload(page, film)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
+    warned = "Somebody also speaks on track 2.*Choose the audio track, then upload the file again."
+    page.until_text("#job-warnings", warned)
+    page.all("#job-track")[0].click()
+    page.until(lambda: page.script("return document.activeElement.name") == "track", "the choice of the track")
+    page.script("document.activeElement.value = '2'")
+    upload(page, film)
+    page.until_text("#job-view .transcript", "We heard a quiet sugar", max_s=40)
+    assert not page.all("#job-warnings li")
 
 
 def test_every_download_is_what_it_says(page: Page, key: str) -> None:

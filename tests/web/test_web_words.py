@@ -162,7 +162,7 @@ def mixed_events(rows: list[tuple[str, str, str, bool]]) -> list[dict[str, objec
     return events
 
 
-def languages_shown(page: Page, events: list[dict[str, object]]) -> list[list[list[str]]]:
+def read_languages(page: Page, events: list[dict[str, object]]) -> list[list[list[str]]]:
     page.open("#speak")
     shown: list[list[list[str]]] = page.script(
         f"return (async (...arguments) => {{ {LANGUAGES} }})(arguments[0])", events
@@ -171,7 +171,7 @@ def languages_shown(page: Page, events: list[dict[str, object]]) -> list[list[li
 
 
 def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page: Page) -> None:
-    shown = languages_shown(page, mixed_events(MIXED))
+    shown = read_languages(page, mixed_events(MIXED))
     assert shown[0] == [["en", "ltr", "none"]], "one language needs no name"
     assert shown[-2] == [
         ["en", "ltr", "English"], ["ar", "rtl", "Arabic"], ["ja", "ltr", "Japanese"], ["en", "ltr", "English"],
@@ -180,7 +180,7 @@ def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page: P
 
 
 def test_a_session_whose_language_is_known_names_none(page: Page) -> None:
-    shown = languages_shown(page, [{"type": "word", "index": 0, "word": "שלום", "start": 0.1, "end": 0.4}])
+    shown = read_languages(page, [{"type": "word", "index": 0, "word": "שלום", "start": 0.1, "end": 0.4}])
     assert shown[0] == [["", "rtl", "none"]]
 
 

@@ -63,13 +63,11 @@ def words_of(
     start: int,
     language: str,
     final: bool,
-    lead: int = 0,
 ) -> tuple[Word, ...]:
     """Return the words of one window: in order, inside it, none empty, with punctuation joined to its word.
 
     *path*: pairs (token, frame). Neither ever decreases, and the last pair is that of the token after the text.
     *start*: the position of samples[0].
-    *lead*: how many samples of silence the encoder had before them.
     *final*: the last word lasts until the sound stops. In a partial it may end earlier, because the next word may have
     begun.
 
@@ -77,15 +75,12 @@ def words_of(
     """
     spoken = _join(pieces, _first_frames(path), probabilities, unspaced=language in UNSPACED)
     loud = loud_steps(samples)
-    spans = [
-        _trim(max(0, word.start * ENCODER_FRAME - lead), max(0, word.end * ENCODER_FRAME - lead), loud)
-        for word in spoken
-    ]
+    spans = [_trim(word.start * ENCODER_FRAME, word.end * ENCODER_FRAME, loud) for word in spoken]
     spans = _split_at_silence(spans, loud, [may_pause(word.text) for word in spoken])
     if final and spans:
         spans[-1] = (spans[-1][0], _extend_to_silence(spans[-1][1], loud))
     return tuple(
-        Word(word.text, start + first, start + last, round(word.probability, 3), word.spaced)
+        Word(word.text, start + first, start + last, round(word.probability, 3), word.spaced, language=language)
         for word, (first, last) in zip(spoken, _separate(spans, len(samples)), strict=True)
     )
 

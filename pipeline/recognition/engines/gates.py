@@ -11,23 +11,19 @@ from unicodedata import east_asian_width
 
 from pipeline.audio import RATE
 from pipeline.language_profiles import CREDITS, comparable
-from pipeline.recognition.engines.repeats import FIGURE, LONGEST, repeated_figures, without_repeated_figures
-from pipeline.recognition.spoken_form import FASTEST, is_number, units_of
+from pipeline.recognition.spoken_form import plain
 from pipeline.words import Word
 
 NO_SPEECH = 0.6  # the model's own probability of no speech must be above this ...
 UNLIKELY = -1.0  # ... and the mean log-probability below this, to count as no speech (openai/whisper)
-FEW_LETTERS = 12  # noise and music give a word or two: for so short a text ...
-NO_SPEECH_IN_FEW, UNLIKELY_FEW = 0.5, -0.5  # ... these two are used: noise got -0.5 to -1.4, and 0.58 to 0.99 ...
-VOICE_S = 0.4  # ... unless the voice detector found this much speech
+VOICE_S = 0.4  # if the voice detector found fewer seconds of speech than this ...
+UNDETECTED = 0.3  # ... the probability of no speech may not be above this: noises and melodies got 0.5 to 0.99
+FEW_LETTERS = 12  # so short a text may be as fast as it likes
 REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisper)
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
-HURRIED = 16.0  # letters for each second of speech: people repeated a phrase with at most 15, the model with 17 to 350
-MANY = 8  # nobody says a word or a figure so often in a row
-ECHO = 3  # units of a phrase that begins anew at the end of an answer
-CREDIT_HURRIED = 24.0  # letters for each second of speech: credits that are read aloud have fewer
+HURRIED = 24.0  # letters for each second of speech: people have fewer, in phrases that they repeat as well
+ECHO = 3  # words of a phrase that begins anew at the end of an answer
 CREDIT_SHARE = 0.3  # of the text: who speaks of subtitles says more than the credit
-DOUBT = -0.4  # a mean log-probability below this is worth a second look; at -0.3 three times as many for hardly less
 
 
 def compression_ratio(text: str) -> float:
@@ -53,69 +49,59 @@ def failed_gate(
     """
     if not _letters(text):
         return "no_words"
-    if is_no_speech(text, avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
+    if is_no_speech(avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
         return "no_speech"
-    if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < CREDIT_HURRIED * voiced_s < _letters(text)):
+    if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < HURRIED * voiced_s < _letters(text)):
         return "credit"
-    once = without_repeated_figures(text)  # repeats.py finds out how many of them were said
-    if (cut_off and once == text) or compression_ratio(once) > REPETITION:
+    fits = _letters(text) <= HURRIED * voiced_s  # people do repeat phrases
+    if cut_off or (not fits and compression_ratio(text) > REPETITION):
         return "repetition"
-    if _letters(once) > LETTERS_PER_S * seconds + FEW_LETTERS:
+    if _letters(text) > LETTERS_PER_S * seconds + FEW_LETTERS:
         return "too_fast"
     return None
 
 
-def without_echo(words: Sequence[str], *, voiced_s: float, audio_s: float) -> int:
-    """Return how many of *words* to keep so that the last sentence is not repeated. Words are without case and marks.
+def without_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) -> tuple[Word, ...]:
+    """Return *words* without the rounds of a repeated phrase that nobody said.
 
-    After a short utterance Whisper may repeat the last sentence until its window is full.
-
-    *voiced_s*: seconds of speech; if they are long enough for all words, all are kept.
-    *audio_s*: seconds of audio; if they are long enough, a single repeated word is kept, because people do repeat words
-    and the voice detector misses some.
+    People repeat phrases, and Whisper writes each where it is said. But it may go on until its window is full, or begin
+    its last phrase anew. The times show that: surplus rounds have hardly any. If the speech in *voiced* at the times of
+    all rounds, or without any the time itself, is too short for those that are left, the first one stays. A single word
+    may be repeated as fast as its time allows, because the voice detector misses some.
     """
-    letters = sum(map(_letters, words))
-    if letters <= HURRIED * voiced_s:
-        return len(words)
-    count = len(words)
-    one_word = letters > HURRIED * audio_s
-    for size in range(1 if one_word else 2, len(words) // 2 + 1):
-        tail = size  # how many words at the end repeat with this period
-        while tail < len(words) and words[-tail - 1] == words[-tail - 1 + size]:
-            tail += 1
-        one = len(set(words[-tail:])) == 1 and not one_word
-        figures = all(map(is_number, words[-tail:]))  # repeats.py shortens them
-        if tail >= 2 * size and not one and not figures and sum(map(_letters, words[-tail:])) > FEW_LETTERS:
-            count = min(count, len(words) - tail + size)
-    return count
+    texts = [plain(word.text) for word in words]
+    kept: list[Word] = []
+    at = 0
+    while at < len(words):
+        size, stop = _repeated_run(texts, at)
+        rounds = [words[first : min(first + size, stop)] for first in range(at, stop, size)]
+        rounds[1:] = [one for one in rounds[1:] if size == 1 or _count_letters(one) <= LETTERS_PER_S * _seconds(one)]
+        spans = voiced if voiced and size > 1 else [(words[at].start, words[stop - 1].end)]
+        voice = sum(max(0, min(words[stop - 1].end, end) - max(words[at].start, start)) for start, end in spans)
+        if sum(map(_count_letters, rounds)) > max(HURRIED * voice / RATE, FEW_LETTERS):
+            del rounds[1:]
+        kept += [word for one in rounds for word in one]
+        at = stop
+    return tuple(kept)
 
 
-def count_before_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) -> int:
-    """Return how many of *words* to keep so that the last phrase is there only once.
+def _repeated_run(texts: Sequence[str], at: int) -> tuple[int, int]:
+    """Return the length of the phrase that begins at *at* and is repeated, and where its rounds end; else one text."""
+    for size in range(1, len(texts) - at):
+        stop = at + size
+        while stop < len(texts) and texts[stop] == texts[stop - size]:
+            stop += 1
+        if stop - at >= 2 * size or (stop == len(texts) and stop - at >= size + ECHO):
+            return size, stop
+    return 1, at + 1
 
-    At the end of short audio Whisper may begin its last phrase again: "for the budget review, for the budget". Both
-    then share the time in which the phrase was said once. All words are kept if *voiced* has enough speech for both.
-    """
-    units = units_of(words)
-    rows = list(repeated_figures(units))  # repeats.py shortens them
-    for size in range(2, len(units)):
-        again = 0  # how many units at the end are those of a round before
-        while again < len(units) - size and units[-again - 1].text == units[-again - 1 - size].text:
-            again += 1
-        rounds = units[-again - size :]
-        in_row = any(row[-1] + 1 == len(units) and (size <= LONGEST or len(row) >= len(rounds)) for row in rows)
-        if again < min(size, ECHO) or in_row:
-            continue
-        start, end = rounds[0].start, rounds[-1].end
-        spans = [(max(start, first), min(end, last)) for first, last in voiced or [(start, end)]]
-        voice = sum(max(0, last - first) for first, last in spans)
-        several = len({unit.text for unit in rounds}) > 1  # one word may be repeated where the voice detector missed it
-        letters = several * sum(_letters(unit.text) for unit in rounds)
-        fastest = sum(FIGURE if unit.is_figure else FASTEST for unit in rounds)
-        too_fast = letters > max(HURRIED * voice / RATE, FEW_LETTERS) or fastest > max(voice, RATE)
-        if too_fast or (not several and len(rounds) >= MANY):
-            return units[-again].word
-    return len(words)
+
+def _count_letters(words: Sequence[Word]) -> int:
+    return sum(_letters(word.text) for word in words)
+
+
+def _seconds(words: Sequence[Word]) -> float:
+    return (words[-1].end - words[0].start) / RATE
 
 
 def is_credit(text: str) -> bool:
@@ -124,11 +110,11 @@ def is_credit(text: str) -> bool:
     return any(credit in found and len(credit) > CREDIT_SHARE * len(found) for credit in CREDITS)
 
 
-def is_no_speech(text: str, *, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
-    """Return whether the model finds it likely that nobody spoke, and its own text unlikely."""
-    few = _letters(text) <= FEW_LETTERS and voiced_s < VOICE_S
-    max_no_speech, min_logprob = (NO_SPEECH_IN_FEW, UNLIKELY_FEW) if few else (NO_SPEECH, UNLIKELY)
-    return no_speech_prob > max_no_speech and avg_logprob < min_logprob
+def is_no_speech(*, avg_logprob: float, no_speech_prob: float, voiced_s: float = 0.0) -> bool:
+    """Return whether nobody spoke: the model finds that likely, and its text unlikely or no speech was detected."""
+    if voiced_s < VOICE_S:
+        return no_speech_prob > UNDETECTED
+    return no_speech_prob > NO_SPEECH and avg_logprob < UNLIKELY
 
 
 def _letters(text: str) -> int:

@@ -1,7 +1,7 @@
 """The Whisper engine: runs a model with CTranslate2, in windows no longer than needed, several of them in one call.
 
-One call computes log-mel features, encodes them, detects languages, generates text and checks it with gates. If a gate
-is in doubt, the window is decoded a second time. Words are aligned with the same encoder output. faster-whisper only
+One call computes log-mel features, encodes them, detects languages, generates text and checks it with gates. If the
+text is a loop, the window is decoded a second time. Words are aligned with the same encoder output. faster-whisper only
 loads the model and the tokenizer; its transcribe() is not used. Call bootstrap.prepare() before importing this module.
 """
 
@@ -22,7 +22,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
 from pipeline.language_profiles import UNSPACED
-from pipeline.recognition.coverage import UNHEARD, missed_speech, possible_times
+from pipeline.recognition.coverage import missed_speech, with_missed
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.alignment import TextPiece, with_whole_characters, words_of
 from pipeline.recognition.engines.bootstrap import (
@@ -33,16 +33,13 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import count_before_echo, failed_gate, without_echo
-from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis, better, needs_second_look
+from pipeline.recognition.engines.gates import failed_gate, without_echo
+from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.prompts import WINDOWS_S, Shape, hint_tokens, max_length, window_for
-from pipeline.recognition.engines.repeats import better_repeats, fit_figures, has_repeats, with_surroundings
+from pipeline.recognition.engines.prompts import Shape, hint_tokens, max_length, window_for
 from pipeline.recognition.engines.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
-from pipeline.recognition.merging import merge
-from pipeline.recognition.spoken_form import plain
 from pipeline.words import Word
 
 log = logging.getLogger(__name__)
@@ -50,14 +47,12 @@ log = logging.getLogger(__name__)
 USUAL_TYPE = {"cpu": "int8", "cuda": "float16"}  # CTranslate2's number type, by device
 _ENGLISH = "en"  # the language of every translation
 _SECOND_S = 20  # the shortest window of a second look; in 30 s it is no better and costs a fifth more
-_LONGEST_S = WINDOWS_S[-1]
 _BEAM = 5  # of finals, and of partials with a call of their own: greedy ones err a third more, for 15 % less CPU
-_MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
+_GPU_BATCH = 24  # on a CPU, where windows that share a call cost as much as alone and wait for each other, it is 1
 _CACHED_TEXTS = 1024  # encoded hints and decided texts that are kept: the scheduler and the decoder ask for each
 _NO_REPEAT = 4  # a second look at a loop in the same window may not repeat this many tokens
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding in which the end of the last word may be found
 _MARGIN = RATE // 5  # samples before and after speech without words that are recognised with it
-_MOMENT = RATE // 20  # samples of silence before a second look: they shift the audio in the encoder's frames
 
 
 def choose_device(device: str | None) -> str:
@@ -92,19 +87,21 @@ class WhisperEngine:
         device: str | None = None,
         compute_type: str | None = None,
         threads: int | None = None,
+        gpu_batch: int | None = None,
         sizes: WindowSizes = FULL,
     ) -> None:
         """Load the model in *folder*. Raises ModelUnavailable if it is not a Whisper model.
 
         *compute_type*: None chooses int8 on a CPU and float16 on CUDA.
         *threads*: of one call; None chooses them by the size of the model.
+        *gpu_batch*: the most windows in one call on CUDA; None chooses it.
         *sizes*: the windows that suit the model. Full ones suit every Whisper model.
         """
         self.model = model
         self.sizes = sizes
         self.device = choose_device(device)
         self.compute_type = compute_type or USUAL_TYPE[self.device]
-        self.max_batch = _MAX_BATCH[self.device]
+        self.max_batch = 1 if self.device == "cpu" else gpu_batch or _GPU_BATCH
         try:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
             on_cpu = self.device == "cpu"
@@ -151,7 +148,7 @@ class WhisperEngine:
     def recognise(
         self, requests: Sequence[DecodeRequest], *, sizes: WindowSizes | None = None
     ) -> list[RecognitionResult]:
-        """See Engine. Finals that fail a gate or are doubtful are decoded once more, and so is speech without words.
+        """See Engine. Finals that are a loop are decoded once more, and so is speech without words.
 
         *sizes* gives the windows; None uses those that suit the model.
         """
@@ -170,15 +167,12 @@ class WhisperEngine:
         shape = max((self._shape(request, sizes) for request in requests), key=lambda shape: shape.window_s)
         hypotheses = self._decode(requests, shape)
         for row, request in enumerate(requests):
-            if request.final and needs_second_look(hypotheses[row]):
+            if request.final and hypotheses[row].failed in ("repetition", "too_fast"):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
-        words = self._align(requests, hypotheses)
-        for row, request in enumerate(requests):
-            words[row] = self._with_repeats(request, hypotheses[row], words[row])
-            count = count_before_echo(words[row], request.voiced) if request.final else len(words[row])
-            if count < len(words[row]):
-                words[row] = self._without_loop(request, hypotheses[row], shape) or words[row][:count]
-        return [hypothesis.with_words(own) for hypothesis, own in zip(hypotheses, words, strict=True)]
+        return [
+            hypothesis.with_words(without_echo(words, request.voiced) if request.final else words)
+            for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
+        ]
 
     def _fill_gaps(self, request: DecodeRequest, result: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
         """Recognise speech without words in *result* once more by itself, and return *result* with the words found.
@@ -190,17 +184,14 @@ class WhisperEngine:
             return result
         searched_to = request.start
         while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to)), None):
-            searched_to = stretch[1]
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
             part = _between(replace(request, language=result.language or request.language), first, last)
             [missed] = self._recognise([part], sizes)
-            known = possible_times(result.words, request.voiced)
-            words = merge(known, missed.words, stretch)
-            fresh = [word for word in words if word not in known]
-            if fresh:
+            words, reached = with_missed(result.words, missed.words, stretch)
+            searched_to = stretch[1] if translated else reached
+            if len(words) > len(result.words):
                 result = replace(result, words=words, rejected=None)
-                searched_to = stretch[1] if translated else max(fresh[-1].end, stretch[0] + UNHEARD)
         return result
 
     def detect_language(self, windows: Sequence[Samples]) -> dict[str, float]:
@@ -221,10 +212,8 @@ class WhisperEngine:
         """See Engine."""
         self._model.unload_model()
 
-    def _decode(
-        self, requests: Sequence[DecodeRequest], shape: Shape, *, lead: int = 0, **search: int
-    ) -> list[Hypothesis]:
-        encoded = self._encode([_raise_level(request) for request in requests], shape.window_s, lead)
+    def _decode(self, requests: Sequence[DecodeRequest], shape: Shape, **search: int) -> list[Hypothesis]:
+        encoded = self._encode([_raise_level(request) for request in requests], shape.window_s)
         languages = self._languages_of(requests, encoded)
         prompts = [
             [
@@ -258,7 +247,7 @@ class WhisperEngine:
     ) -> Hypothesis:
         sequence = result.sequences_ids[0]  # includes the given tokens with which it begins
         written = tuple(token for token in sequence if token < self._tokenizer.eot)
-        tokens = self._without_echo(with_whole_characters(written, self._tokenizer.decode), request)
+        tokens = with_whole_characters(written, self._tokenizer.decode)
         text = self._tokenizer.decode(tokens)
         # CTranslate2 divides by the number of tokens without the end token, which counts too (as in faster-whisper).
         avg_logprob = result.scores[0] * len(sequence) / (len(sequence) + 1)
@@ -273,57 +262,14 @@ class WhisperEngine:
         task = self._task(request, language[0])
         return Hypothesis(tokens, text, *language, task, avg_logprob, result.no_speech_prob, failed, *place)
 
-    def _without_echo(self, tokens: tuple[int, ...], request: DecodeRequest) -> tuple[int, ...]:
-        """Return *tokens* without repetitions of the last phrase for which there was too little speech."""
-        voiced_s = request.voiced_s if request.voiced else len(request.samples) / RATE
-        texts, parts = self._tokenizer.split_to_word_tokens([*tokens, self._tokenizer.eot])
-        words = [plain(text) for text in texts[:-1]]
-        at = [index for index, word in enumerate(words) if word]  # the tokenizer splits off marks as words, too
-        audio_s = len(request.samples) / RATE
-        count = without_echo([words[index] for index in at], voiced_s=voiced_s, audio_s=audio_s)
-        if count == len(at):
-            return tokens
-        return tuple(token for part in parts[: at[count]] for token in part)
-
     def _second_look(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> Hypothesis:
-        """Decode the request again, a moment later and without the hint, and return the better of both hypotheses.
+        """Decode a request whose answer *first* is a loop again, in a longer window and without the hint.
 
-        The window is longer, unless the first was the longest. If *first* is a loop in a window of the same length, the
-        second answer may not repeat itself. If *first* is only doubtful it may, because people do repeat words.
+        If there is no longer window, the second answer may not repeat itself. Return *first* if it is no better.
         """
-        length = len(request.samples)
-        unaided = Shape(max(shape.window_s, window_for(length, _SECOND_S)), 0, final=True)
-        lead = min(_MOMENT, unaided.window_s * RATE - length)
-        cure = {"no_repeat_ngram_size": _NO_REPEAT} if shape == unaided and first.failed else {}
-        if shape == unaided and not lead and not cure:
-            return first  # the second would be the same
-        [second] = self._decode([request], unaided, lead=lead, **cure)
-        return better(first, second, request.voiced_s)
-
-    def _without_loop(self, request: DecodeRequest, first: Hypothesis, shape: Shape) -> tuple[Word, ...]:
-        """Decode a request whose answer *first* is a loop again, and return the words; none if they loop, too."""
-        second = self._second_look(request, replace(first, failed="repetition"), shape)
-        [words] = self._align([request], [second])
-        return words if count_before_echo(words, request.voiced) == len(words) else ()
-
-    def _with_repeats(self, request: DecodeRequest, first: Hypothesis, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        """Return *words*, those of *first*, with as many repeated figures as can have been said.
-
-        A final is decoded again in the longest window, where Whisper repeats less often, and around the figures.
-        """
-        if not has_repeats(words):
-            return words
-        if request.final and first.encoded.window_s < _LONGEST_S:
-            longest = Shape(_LONGEST_S, len(self._hint_tokens(request)), final=True)
-            [again] = self._align([request], self._decode([request], longest))
-            words = again if better_repeats(words, again, request.voiced) else words
-        words = fit_figures(words, request.voiced)
-
-        def between(start: int, end: int) -> tuple[Word, ...]:
-            part = _between(replace(request, language=first.language), start, end)
-            return self._align([part], self._decode([part], self._shape(part, self.sizes)))[0]
-
-        return with_surroundings(words, request.voiced, between) if request.final else words
+        unaided = Shape(max(shape.window_s, window_for(len(request.samples), _SECOND_S)), 0, final=True)
+        [second] = self._decode([request], unaided, no_repeat_ngram_size=_NO_REPEAT if shape == unaided else 0)
+        return first if second.failed else second
 
     def _align(self, requests: Sequence[DecodeRequest], hypotheses: Sequence[Hypothesis]) -> list[tuple[Word, ...]]:
         """Return the words of each hypothesis; none for those that fail a gate.
@@ -342,7 +288,7 @@ class WhisperEngine:
             for index in members:
                 row = hypotheses[index].row
                 tokens[row] = hypotheses[index].tokens
-                content = -(-(encoded.lead + len(requests[index].samples)) // HOP) + _ALIGN_BEYOND
+                content = -(-len(requests[index].samples) // HOP) + _ALIGN_BEYOND
                 frames[row] = min(content, encoded.window_s * FRAMES_PER_S)
             results = self._model.align(encoded.states, self._tokenizers[language, task].sot_sequence, tokens, frames)
             for index in members:
@@ -360,16 +306,15 @@ class WhisperEngine:
             aligned.text_token_probs,
             request.samples,
             start=request.start,
-            lead=hypothesis.encoded.lead,
             language=text_language,
             final=request.final,
         )
 
-    def _encode(self, windows: Sequence[Samples], window_s: int, lead: int = 0) -> Encoded:
+    def _encode(self, windows: Sequence[Samples], window_s: int) -> Encoded:
         frames = window_s * FRAMES_PER_S
-        features = np.stack([self._mel(np.pad(samples, (lead, 0)), frames) for samples in windows])
+        features = np.stack([self._mel(samples, frames) for samples in windows])
         states = self._model.encode(ctranslate2.StorageView.from_array(features))
-        return Encoded(states, window_s, lead, len(windows))
+        return Encoded(states, window_s, len(windows))
 
     def _languages_of(self, requests: Sequence[DecodeRequest], encoded: Encoded) -> list[tuple[str, float]]:
         """Return for each request its language with probability 1, or the detected language."""

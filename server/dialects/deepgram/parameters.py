@@ -16,6 +16,7 @@ from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
+from server.jobs.known_speakers import plain_name
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
 from server.jobs.order_members import EAGERNESS, TRACK
 from server.jobs.orders import raw_audio, unknown_members
@@ -167,7 +168,7 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
 def _members(query: QueryParams) -> Members:
     fields: dict[str, list[object]] = {}
     for key, value in query.multi_items():
-        name = key.removesuffix("[]")
+        name = plain_name(key)
         if value or name == REDACT:
             fields.setdefault(name, []).append(value)
     return Members(fields)

@@ -18,9 +18,9 @@ from server.requests.parts import RouteParts
 
 _FILE: Mapping[str, Any] = {
     "file": {"type": "string", "format": "binary"},
-    "model": {"type": "string", "examples": ["whisper-1"]},
 }
 _MEMBERS: Mapping[str, Any] = {
+    "model": {"type": "string", "examples": ["whisper-1"], "description": "Left out: the server chooses"},
     **form_properties(*COMMON, NAMES, REFERENCES),
     "response_format": {"enum": [*RESPONSE_FORMATS], "default": "json"},
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "description": "Accepted and not used"},

@@ -3,7 +3,8 @@
 Members without effect here, such as chunking_strategy and include, get a warning.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,8 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
-from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, without_brackets
-from server.jobs.members import Member, Members
+from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, plain_fields
+from server.jobs.members import Fields, Member, Members, boolean
 from server.jobs.order_members import (
     CHANNEL_MODE,
     DIARIZE,
@@ -73,70 +74,75 @@ class ResponseOptions:
 
     def read(self, received: Received, offer: Offer) -> ParsedRequest:
         """Parse the request. Raises Refused: missing_input, empty_file, model_not_found, invalid_parameter."""
-        fields = received.fields
+        fields = plain_fields(received.fields)
         if received.file is None:
             raise Problem("missing_input", "give the audio as the multipart part file")
         if received.file.bytes == 0:
             raise Problem("empty_file", "the file has no bytes")
-        _check_model(fields.get("model", []), offer)
-        chosen = offer.model_named(str(fields["model"][0]))
+        model = _model(fields.get("model", ()), offer)
+        chosen = offer.model_named(model)
         offer = offer.of(chosen)
         formats = RESPONSE_FORMATS if self.translating else (*RESPONSE_FORMATS, DIARIZED)
         self.response_format = _choice(fields, "response_format", formats, "json")
-        given = _values_of(fields, "timestamp_granularities")
-        for value in given:
-            if value not in GRANULARITIES:
-                raise invalid_value("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
-        self.granularities = tuple(map(str, given)) or ("segment",)
+        self.granularities = _granularities(fields.get("timestamp_granularities", ())) or ("segment",)
         _check_temperature(fields.get("temperature", ["0"])[0])
         if self.translating:
             _check_translation(offer)
         else:
-            self.stream = _choice(fields, "stream", ("true", "false", "True", "False"), "false").lower() == "true"
+            members = Members(fields)
+            self.stream = members.take("stream", boolean, False)
+            members.check()
         order = replace(_order(fields, offer), task=self.task, model=chosen)
-        if _wants_speakers(fields["model"], offer) or (self.diarized and offer.speakers and not order.separate):
+        if _wants_speakers(model, offer) or (self.diarized and offer.speakers and not order.separate):
             order = replace(order, diarize=True)
         output = FILE_FORMATS.get(self.response_format, "json")
-        given_names = {name.removesuffix("[]"): values for name, values in fields.items()}
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
-        warnings = Members(given_names).shortened_prompt(PROMPT) + ignored_speakers(order)
-        warnings += unknown_members(given_names, KNOWN | KNOWN_SPEAKERS)
+        warnings = Members(fields).shortened_prompt(PROMPT) + ignored_speakers(order)
+        warnings += unknown_members(fields, KNOWN | KNOWN_SPEAKERS)
         return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 
-def _people(fields: Mapping[str, list[object]], order: Order) -> Mapping[str, bytes]:
-    members = Members(without_brackets(fields))
+def _people(fields: Fields, order: Order) -> Mapping[str, bytes]:
+    members = Members(fields)
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     return people
 
 
-def _wants_speakers(model: list[object], offer: Offer) -> bool:
+def _wants_speakers(model: str, offer: Offer) -> bool:
     """Whether the name of the model asks for speakers. Raises Refused if this server cannot label them."""
-    if model != [DIARIZING_MODEL] or offer.model == DIARIZING_MODEL:
+    if model != DIARIZING_MODEL or offer.model == DIARIZING_MODEL:
         return False
     if not offer.speakers:
         raise invalid_member("model", "not_offered", NOT_INSTALLED)
     return True
 
 
-def _order(fields: Mapping[str, list[object]], offer: Offer) -> Order:
-    members = Members({name: values for name in COMMON_NAMES if (values := _values_of(fields, name))})
+def _order(fields: Fields, offer: Offer) -> Order:
+    members = Members({name: fields[name] for name in COMMON_NAMES if name in fields})
     order = common_order(members, offer=offer, word_timestamps=True)
     audio = audio_order(members)
     members.check()
     return replace(order, **audio)
 
 
-def _values_of(fields: Mapping[str, list[object]], name: str) -> list[object]:
-    """All values of a member whose name may end in []."""
-    return [*fields.get(f"{name}[]", ()), *fields.get(name, ())]
+def _model(given: Sequence[object], offer: Offer) -> str:
+    """The name of the model; left out, one that leaves the choice to the server. Raises Refused model_not_found."""
+    if len(set(map(str, given))) > 1:
+        raise invalid_value("model", "may be given only once")
+    name = str(given[0]) if given else offer.aliases[0]
+    if not offer.has(name):
+        raise unknown_model(name, offer)
+    return name
 
 
-def _check_model(given: list[object], offer: Offer) -> None:
-    if len(given) != 1 or not offer.has(str(given[0])):
-        raise unknown_model(str(given[0]) if given else "", offer)
+def _granularities(given: Sequence[object]) -> tuple[str, ...]:
+    """The granularities: repeated, with commas, as a JSON array or as other languages print a list."""
+    names = [name for value in given for name in re.split(r"[][\s,\"']+", str(value).lower()) if name]
+    if not set(names) <= set(GRANULARITIES):
+        raise invalid_value("timestamp_granularities", f"must be of {', '.join(GRANULARITIES)}")
+    return tuple(dict.fromkeys(names))
 
 
 def _check_translation(offer: Offer) -> None:
@@ -154,8 +160,8 @@ def _check_temperature(given: object) -> None:
         raise invalid_value("temperature", "must be a number from 0 to 1")
 
 
-def _choice(fields: Mapping[str, list[object]], name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = fields.get(name, [default])[0]
+def _choice(fields: Fields, name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = str(fields.get(name, [default])[0]).strip().lower()
     if value not in allowed:
         raise invalid_value(name, f"must be one of {', '.join(allowed)}")
-    return str(value)
+    return value

@@ -101,6 +101,8 @@ class PostgresDatabase:
         self._check()
         return await _wait_for_answer(self._readers.submit(self._read, function), StorageAway)
 
+    look_up = read
+
     async def scrub(self) -> bool:
         """PostgreSQL overwrites deleted rows in its own time (autovacuum), so there is nothing to do here."""
         return True

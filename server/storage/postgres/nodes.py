@@ -5,18 +5,17 @@ import base64
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
 
 import orjson
+from msgspec.json import decode
 
 from server.model.accounts import WindowUse
 from server.model.errors import StorageError
-from server.model.offers import Offer, OfferedModel
+from server.model.offers import Offer
 from server.storage.postgres.committing import MAX_PAYLOAD_BYTES
 from server.storage.postgres.database import PostgresDatabase
 from server.storage.postgres.listening import RELAY_CHANNEL
 from server.storage.sql.database import SqlStore, Transaction, write_method
-from server.storage.sql.rows import make
 
 ENVIRONMENT = "production"  # the sandbox offers the same on every node
 MINUTE_S = 60
@@ -46,12 +45,7 @@ class PostgresOffers:
 
 def offer_of(text: str) -> Offer:
     """Read the offer that publish() wrote, perhaps on a node of another version: unknown members are ignored."""
-    members: dict[str, Any] = orjson.loads(text)
-    models = [
-        make(OfferedModel, {**one, "languages": frozenset(one["languages"]), "hears": frozenset(one["hears"])})
-        for one in members.get("models", ())
-    ]
-    return make(Offer, {**members, "languages": frozenset(members["languages"]), "models": models})
+    return decode(text, type=Offer)
 
 
 def _hit(tx: Transaction, subject: str, *, limit: int) -> WindowUse:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import orjson
+from msgspec.json import Decoder
 
 from server.model.accounts import Account, ApiKey, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
@@ -15,6 +16,7 @@ from server.storage.sql.database import (
     SqlStore,
     Transaction,
     insert,
+    lookup_method,
     read_method,
     select_number,
     write_method,
@@ -22,6 +24,7 @@ from server.storage.sql.database import (
 from server.storage.sql.rows import UNBOUNDED, SqlRow, read_row, text_of
 
 TOUCH_EVERY_MS = 60_000  # the last use is stored to the minute: one commit a minute, not one per request
+_SECRET = Decoder(WebhookSecret)
 MAX_TOUCHED = 10_000  # keys whose last write is in memory; then all are dropped and each is written once more
 
 
@@ -62,14 +65,14 @@ def _account(tx: Transaction, account_id: str) -> Account | None:
 
 
 def _account_of(row: SqlRow) -> Account:
-    secret = WebhookSecret(**orjson.loads(row["webhook_secret"]))
+    secret = _SECRET.decode(row["webhook_secret"])
     sandbox = row["sandbox_webhook_secret"]
     return Account(
         id=row["id"],
         plan=row["plan"],
         created_at=row["created_at"],
         webhook_secret=secret,
-        sandbox_webhook_secret=_for_sandbox(secret) if sandbox is None else WebhookSecret(**orjson.loads(sandbox)),
+        sandbox_webhook_secret=_for_sandbox(secret) if sandbox is None else _SECRET.decode(sandbox),
         limits=orjson.loads(row["limits"]),
     )
 
@@ -96,9 +99,14 @@ def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
 
 def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
     """The key with this SHA-256, and its account. The caller checks whether the key is revoked or expired."""
-    row = tx.one("SELECT * FROM keys WHERE hash = ?", (digest,))
-    account = None if row is None else _account(tx, row["account"])
-    return None if row is None or account is None else (read_row(ApiKey, row), account)
+    row = tx.one(
+        "SELECT keys.*, plan, limits, webhook_secret, sandbox_webhook_secret, accounts.created_at AS since"
+        " FROM keys JOIN accounts ON accounts.id = keys.account WHERE hash = ?",
+        (digest,),
+    )
+    if row is None:
+        return None
+    return read_row(ApiKey, row), _account_of({**row, "id": row["account"], "created_at": row["since"]})
 
 
 def _accounts(tx: Transaction) -> list[Account]:
@@ -150,8 +158,8 @@ class AccountStore(SqlStore):
 
     create_account = write_method(_create_account)
     add_key = write_method(_add_once)
-    by_hash = read_method(_find_by_hash)
-    account = read_method(_account)
+    by_hash = lookup_method(_find_by_hash)
+    account = lookup_method(_account)
     accounts = read_method(_accounts)
     keys = read_method(_keys)
     revoke = write_method(_revoke)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from server.model.accounts import Count, Quota
-from server.storage.sql.database import SqlStore, Transaction, read_method, write_method
+from server.storage.sql.database import SqlStore, Transaction, lookup_method, write_method
 from server.storage.sql.rows import UNBOUNDED
 
 
@@ -55,4 +55,4 @@ class Counter(SqlStore):
 
     spend = write_method(spend)
     give_back = write_method(lambda tx, subject, quota: change(tx, subject, quota, -quota.amount))
-    amounts_used = read_method(_amounts_used)
+    amounts_used = lookup_method(_amounts_used)

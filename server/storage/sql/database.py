@@ -68,6 +68,12 @@ class Database(Protocol):
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run *function* on all committed data. It cannot write."""
 
+    async def look_up(self, function: Callable[[Transaction], T]) -> T:
+        """Run *function* as read() does, on the event loop if the database is in this process.
+
+        So it may only read a few small rows by their keys. Each of its statements sees what was committed before it.
+        """
+
     async def scrub(self) -> bool:
         """See Upkeep.scrub()."""
 
@@ -97,6 +103,17 @@ def read_method(
         return store.database.read(lambda tx: function(tx, *values, **named))
 
     return read
+
+
+def lookup_method(
+    function: Callable[Concatenate[Transaction, P], T],
+) -> Callable[Concatenate[SqlStore, P], Coroutine[Any, Any, T]]:
+    """A method of a store that runs *function* with Database.look_up()."""
+
+    def look_up(store: SqlStore, /, *values: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+        return store.database.look_up(lambda tx: function(tx, *values, **named))
+
+    return look_up
 
 
 def write_method(

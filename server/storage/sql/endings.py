@@ -120,7 +120,7 @@ def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
 def lapse(tx: Transaction, row: SqlRow) -> None:
     """End an expired lease. The job goes back into the queue, or ends if it was canceled or has no attempt left."""
     if row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
-        last = error_of(row["last_error"])
+        last = None if row["last_error"] is None else error_of(row["last_error"])
         message = f"the engine stopped answering; {row['attempt']} attempts were made"
         message += f", an earlier one said: {last.message}" if last else ""
         fail(tx, row, Cause.BROKE, JobError(code="engine_error", message=message, retryable=True))

@@ -8,7 +8,7 @@ when a lease ends. Instants are milliseconds since 1970 UTC.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack
@@ -21,17 +21,33 @@ from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, 
 from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
 from server.storage.sql import handover, leases, listing, submission
-from server.storage.sql.database import Database, SqlStore, Transaction, read_method, wait_for_due, write_method
+from server.storage.sql.database import (
+    Database,
+    SqlStore,
+    Transaction,
+    lookup_method,
+    marks,
+    read_method,
+    wait_for_due,
+    write_method,
+)
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
-from server.storage.sql.rows import job_of, read_row
+from server.storage.sql.rows import JOB_COLUMNS, job_of, read_row
+from server.storage.sql.shared_reads import SharedReads
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
 
 
 def _get(tx: Transaction, job_id: str) -> Job | None:
-    row = tx.one("SELECT * FROM jobs WHERE id = ?", (job_id,))
+    row = tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))  # noqa: S608  a constant
     return None if row is None else job_of(row)
+
+
+def _cancel_requests(tx: Transaction, job_ids: Collection[str]) -> dict[str, bool]:
+    """Whether each job is to be canceled. Jobs that do not exist are left out."""
+    rows = tx.all(f"SELECT id, cancel_requested_at FROM jobs WHERE id IN ({marks(job_ids)})", (*job_ids,))  # noqa: S608  marks only
+    return {row["id"]: row["cancel_requested_at"] is not None for row in rows}
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -80,6 +96,7 @@ class JobStore(SqlStore):
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
         self._turns = KeyedTurns()  # of accounts that search
+        self._looks = SharedReads(self._cancel_requests)
 
     # --- acceptance ---
 
@@ -145,13 +162,22 @@ class JobStore(SqlStore):
 
     # --- reading ---
 
-    get = read_method(_get)
-    chunks = read_method(leases.chunks)
-    artifact = read_method(_artifact)
+    get = lookup_method(_get)
+    _cancel_requests = read_method(_cancel_requests)
+    artifact = lookup_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
     list_to_erase = read_method(handover.list_to_erase)
     counts = read_method(_counts)
+
+    async def is_canceled(self, job_id: str) -> bool | None:
+        """Whether the job is to be canceled; None if there is none. Many jobs share a read, a moment later."""
+        return await self._looks.get(job_id)
+
+    async def chunks(self, job_id: str) -> list[bytes]:
+        """The stored chunks of the job, in order."""
+        few = await self.database.look_up(lambda tx: leases.few_chunks(tx, job_id))
+        return few if few is not None else await self.database.read(lambda tx: leases.chunks(tx, job_id))
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         if which.text is None:

@@ -31,6 +31,7 @@ UNFETCHED = "(blob IS NULL AND json_extract(source, '$.type') = 'url')"
 """Whether the job's audio must be downloaded before it can be transcribed; written as in the index jobs_queue."""
 
 QUEUE_BOUND_MS = 24 * 60 * 60 * 1000  # older jobs fail: the answer comes too late
+FEW = 10  # chunks of a job that are read on the event loop, some 50 kB: five minutes of speech
 CAUSES = {State.COMPLETED: Cause.FINISHED, State.FAILED: Cause.BROKE, State.CANCELED: Cause.CANCELED}
 
 
@@ -272,6 +273,12 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float, *, stage: 
 
 def chunks(tx: Transaction, job_id: str) -> list[bytes]:
     return [row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,))]
+
+
+def few_chunks(tx: Transaction, job_id: str) -> list[bytes] | None:
+    """The chunks if there are no more than FEW, else None."""
+    rows = tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx LIMIT ?", (job_id, FEW + 1))
+    return [row["body"] for row in rows] if len(rows) <= FEW else None
 
 
 def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:

@@ -1,30 +1,19 @@
 """Sets jobs aside whose rows cannot be read, because one damaged row must not stop the work on all others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
-
-import orjson
 
 from server.logs import log
 from server.model.jobs import Cause, JobError
 from server.model.orders import LiveOptions, Order, Source
 from server.storage.sql.database import Transaction
 from server.storage.sql.endings import fail
-from server.storage.sql.rows import LIVE, SqlRow, error_of, job_of, make, order_of, quotas_of, text_of
+from server.storage.sql.rows import LIVE, READERS, SqlRow, job_of, quotas_of, text_of
 
 BROKEN = (ValueError, KeyError, TypeError, AttributeError)
 """What the readers of rows.py raise for values that they cannot read."""
 
-READERS: Mapping[str, Callable[[str], object]] = {
-    "options": order_of,
-    "source": lambda text: make(Source, orjson.loads(text)),
-    "warnings": lambda text: [*map(dict, orjson.loads(text))],
-    "quotas": quotas_of,
-    "error": error_of,
-    "languages": orjson.loads,
-    "speakers": orjson.loads,
-}
-"""The columns with stored values, and what reads them."""
+_READERS = {**READERS, "quotas": quotas_of}
 
 
 def is_readable(row: SqlRow) -> bool:
@@ -54,7 +43,7 @@ def _broken_columns(row: SqlRow) -> list[str]:
         job_of(row)
         quotas_of(row["quotas"])
     except BROKEN:
-        return [name for name, read in READERS.items() if row[name] is not None and not _can_read(read, row[name])]
+        return [name for name, read in _READERS.items() if row[name] is not None and not _can_read(read, row[name])]
     return []
 
 

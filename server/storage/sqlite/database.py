@@ -1,7 +1,8 @@
 """SQLite with one thread that writes and a few that read. No other file uses sqlite3.
 
 A commit costs an fsync, so all writes that wait at one moment share one commit. Each write has a savepoint of its own,
-so one that fails does not undo the others. Several processes may open the folder. A waiting task wakes at once after a
+so one that fails does not undo the others. Single rows are looked up on the event loop, because a thread's turn costs
+ten times as much. Several processes may open the folder. A waiting task wakes at once after a
 commit of this process, and within POLL_S after one of another process.
 """
 
@@ -22,10 +23,11 @@ from server.logs import log
 from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
 from server.model.events import Event
 from server.storage.scratch import PRIVATE_FILE
+from server.storage.sql.rows import SqlRow
 from server.storage.sqlite.schema import MIGRATIONS, OLDEST
 from server.storage.sqlite.scrubbing import Scrubber
 from server.storage.vital import start_vital
-from server.storage.watching import Announced, Watch, Watches, announce
+from server.storage.watching import Announced, Watch, Watches, announce, call_all
 
 Clock: TypeAlias = Callable[[], int]
 """Returns milliseconds since 1970 UTC."""
@@ -59,12 +61,15 @@ class SqliteTransaction:
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self._connection.executemany(sql, rows)
 
-    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = self._connection.execute(_without_locks(sql), parameters).fetchone()
-        return row
+    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> SqlRow | None:
+        cursor = self._connection.execute(_without_locks(sql), parameters)
+        row = cursor.fetchone()
+        return None if row is None else dict(zip(_columns(cursor), row, strict=True))
 
-    def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
-        return self._connection.execute(_without_locks(sql), parameters).fetchall()
+    def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[SqlRow]:
+        cursor = self._connection.execute(_without_locks(sql), parameters)
+        names = _columns(cursor)
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def announce(self, topic: str, events: Sequence[Event] = ()) -> None:
         if topic not in self.announced:
@@ -82,14 +87,20 @@ def _without_locks(sql: str) -> str:
     return sql.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR UPDATE", "")
 
 
+def _columns(cursor: sqlite3.Cursor) -> list[str]:
+    return [column[0] for column in cursor.description]
+
+
 class _Write(Generic[T]):
-    """A function that waits for the writing thread, and the future for its result."""
+    """A function that waits for the writing thread, and the future of its caller for its result."""
 
     __slots__ = ("_failure", "_function", "_result", "announced", "future")
 
     def __init__(self, function: Callable[[SqliteTransaction], T]) -> None:
         self._function = function
-        self.future: Future[T] = Future()
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._failure: Exception | None = None
+        self.announced: Announced = {}
 
     def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
         """Run the function in a savepoint and keep its result or error for settle().
@@ -99,19 +110,25 @@ class _Write(Generic[T]):
         connection.execute("SAVEPOINT one")
         transaction = SqliteTransaction(connection, clock())
         try:
-            self._result = self._function(transaction)
+            result = self._function(transaction)
         except Exception as error:
             if not connection.in_transaction:  # a full disk may have undone everything, not only this
                 raise
             connection.execute("ROLLBACK TO one")
-            self._failure: Exception | None = error
-            self.announced: Announced = {}
+            self.fail(error)
         else:
-            self._failure = None
+            self._failure, self._result = None, result
             self.announced = transaction.announced
         connection.execute("RELEASE one")
 
+    def fail(self, error: Exception) -> None:
+        """Keep *error* for settle() in place of a result."""
+        self._failure, self.announced = error, {}
+
     def settle(self) -> None:
+        """Pass on the result or the error, in the event loop."""
+        if self.future.done():
+            return  # its caller was canceled
         if self._failure is None:
             self.future.set_result(self._result)
         else:
@@ -149,7 +166,6 @@ class SqliteDatabase:
         self._watches = Watches()
         self._local = threading.local()
         self._open(path)
-        self._seen_version = -1
         self._unclaimed = [*self._reading]  # no thread has used them yet
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
@@ -163,6 +179,9 @@ class SqliteDatabase:
                 _migrate(self._writing, path)
                 # All at once, so that a process that can open no more files still looks up keys.
                 self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
+                self._lookups = stack.enter_context(closing(_connect_to_read(path)))
+                self._lookups.execute("PRAGMA busy_timeout = 0")
+                (self._seen_version,) = self._writing.execute("PRAGMA data_version").fetchone()
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
                 self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
@@ -175,7 +194,7 @@ class SqliteDatabase:
             raise StorageError("the database is closed")
         write = _Write(function)
         self._queue.put(write)
-        return await asyncio.wrap_future(write.future)
+        return await write.future
 
     write_together = write  # all writes of one moment share a commit
 
@@ -184,6 +203,15 @@ class SqliteDatabase:
         if self._closing:
             raise StorageError("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
+
+    async def look_up(self, function: Callable[[SqliteTransaction], T]) -> T:
+        """Run *function* on the event loop, which costs a tenth of a thread's turn."""
+        if self._closing:
+            raise StorageError("the database is closed")
+        try:
+            return function(SqliteTransaction(self._lookups, self._clock()))
+        except sqlite3.Error:  # perhaps another process works on the file as a whole; a thread can wait
+            return await self.read(function)
 
     async def scrub(self) -> bool:
         """Overwrite all bytes of deleted rows in the database's files. Returns False if another process prevented it.
@@ -218,7 +246,7 @@ class SqliteDatabase:
     def _join(self) -> None:
         self._writer.join()
         self._readers.shutdown()
-        for connection in (*self._reading, self._writing):
+        for connection in (*self._reading, self._lookups, self._writing):
             connection.close()
         self._scrubber.close()
 
@@ -266,7 +294,7 @@ class SqliteDatabase:
             while True:
                 if isinstance(item, _Chore):
                     self._chores.append(item)
-                elif item is not None and item.future.set_running_or_notify_cancel():
+                elif item is not None and not item.future.cancelled():
                     batch.append(item)
                 if len(batch) == MAX_IN_ONE_COMMIT:
                     break
@@ -280,7 +308,8 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             for write in batch:
-                write.future.set_exception(_translate(error))
+                write.fail(error)
+            self._settle(batch)
             return
         try:
             for write in batch:
@@ -294,9 +323,9 @@ class SqliteDatabase:
         self._settle(batch)
 
     def _settle(self, batch: Sequence[_Write[Any]]) -> None:
-        for write in batch:
-            write.settle()
-            self._watches.wake(write.announced)
+        """Wake the callers of *batch* and the watches of what it announced."""
+        settled = [(write.future.get_loop(), write.settle) for write in batch]
+        call_all([*settled, *self._watches.wakes(*(write.announced for write in batch))])
 
     def _roll_back(self) -> None:
         if self._writing.in_transaction:
@@ -305,7 +334,8 @@ class SqliteDatabase:
     def _retry_alone(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
         """Commit each write alone: perhaps only the largest of them did not fit on the disk."""
         if len(batch) == 1:
-            batch[0].future.set_exception(_translate(error))
+            batch[0].fail(error)
+            self._settle(batch)
         else:
             for write in batch:
                 self._commit([write])
@@ -324,8 +354,8 @@ class SqliteDatabase:
             return
         self._seen_version = version
         if rows:
-            self._seen_revision = rows[-1]["revision"]
-            self._watches.wake({row["topic"]: None for row in rows})
+            self._seen_revision, _ = rows[-1]
+            self._watches.wake({topic: None for _, topic in rows})
 
 
 def _create_private(path: Path) -> None:
@@ -340,7 +370,6 @@ def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=limit_s, isolation_level=None, check_same_thread=False)
     with ExitStack() as stack:
         stack.callback(connection.close)
-        connection.row_factory = sqlite3.Row
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StorageError(

@@ -73,11 +73,6 @@ def test_an_older_signing_key_is_believed_while_it_is_kept():
         check(made, keys=SigningKeys({"2": b"second secret"}, "2"))
 
 
-def test_a_token_of_another_server_is_refused():
-    with pytest.raises(Refused, match="this is no"):
-        check(token(), keys=OTHERS)
-
-
 @given(st.data())
 def test_one_changed_character_makes_a_token_malformed(data):
     made = token()
@@ -97,12 +92,6 @@ def test_any_other_text_is_a_malformed_token(text, prefix):
 def test_a_token_has_one_spelling(ending):
     with pytest.raises(Refused, match="this is no"):
         check(token() + ending)
-
-
-@given(st.binary(max_size=100))
-def test_any_bytes_in_the_right_clothes_are_a_malformed_token(data):
-    with pytest.raises(Refused, match="this is no"):
-        check("st_" + base64.urlsafe_b64encode(data).rstrip(b"=").decode())
 
 
 # Download links
@@ -191,15 +180,6 @@ def test_a_foreign_cursor_is_invalid(keys, owner):
 def test_any_other_text_is_an_invalid_cursor(text):
     with pytest.raises(Refused, match="invalid_cursor"):
         read_cursor(KEYS, text, owner="acct_1")
-
-
-@given(st.data())
-def test_one_changed_character_makes_a_cursor_invalid(data):
-    cursor = make_cursor(KEYS, owner="acct_1", created_at=NOW, job_id=JOB)
-    place = data.draw(st.integers(0, len(cursor) - 1))
-    character = data.draw(st.characters(exclude_characters=cursor[place]))
-    with pytest.raises(Refused, match="invalid_cursor"):
-        read_cursor(KEYS, cursor[:place] + character + cursor[place + 1 :], owner="acct_1")
 
 
 # None passes for another

@@ -1,15 +1,20 @@
 """A recording with several audio tracks at every door that takes files, with the model of the installation."""
 
+import io
 from collections.abc import Iterator
 
 import httpx
 import numpy as np
 import openai
 import pytest
+import soundfile
 
+from pipeline.audio import RATE
+from server.client import Client
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
 from tests.server.receiving import receiver
 from tests.server.running import Server
+from tests.server.storing import in_a_loop
 
 CLIP, OTHER = (read(SPEECH / "human" / name) for name in ("LJ001-0002.flac", "LJ001-0004.flac"))
 TWO = tracks_in("mp4", Sound(CLIP), Sound(OTHER))
@@ -44,6 +49,32 @@ def test_separate_tracks_have_their_speakers_and_count_as_recordings(client: htt
     assert {(word["channel"], word["speaker"]) for word in both["words"]} == {(0, "S1"), (1, "S2")}
     assert used_s(client) - before == pytest.approx(2 * both["duration"], abs=1)
     assert both["warnings"] == []
+
+
+def test_channels_that_hold_the_same_are_heard_and_counted_once(client: httpx.Client) -> None:
+    before = used_s(client)
+    sound = io.BytesIO()
+    soundfile.write(sound, np.stack((CLIP, -0.9 * CLIP), axis=1), RATE, format="WAV")
+    job = post(client, sound.getvalue(), channels="separate", word_timestamps="true").json()
+    assert {word["channel"] for word in job["words"]} == {0}
+    assert [word["word"] for word in job["words"]].count("modern.") == 1
+    assert [warning["code"] for warning in job["warnings"]] == ["identical_channels"]
+    assert used_s(client) - before == pytest.approx(job["duration"], abs=1)
+
+
+@in_a_loop
+async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.Client, bundled_server: Server) -> None:
+    before = used_s(client)
+    sides = np.stack((CLIP, 0.9 * CLIP), axis=1)
+    sound = (np.concatenate((sides, np.zeros((RATE, 2)))) * 32767).astype("<i2").tobytes()
+    async with Client(bundled_server.base, client.headers["Authorization"].removeprefix("Bearer ")) as ours:
+        async with ours.live(channels="separate") as stream:
+            await stream.send(sound)
+        record = await ours.complete(stream.job_id)
+    assert record["text"].endswith("modern.")
+    assert {word["channel"] for word in record["words"]} == {0}
+    assert [warning["code"] for warning in record["warnings"]] == ["identical_channels"]
+    assert used_s(client) - before == pytest.approx(record["duration"], abs=1)
 
 
 def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.Client, bundled_server: Server) -> None:

@@ -145,6 +145,53 @@ def test_our_own_api_takes_keywords_as_a_list_or_as_text(server: AppServer) -> N
             assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, "keywords")
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        [("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")],
+        [("timestamp_granularities", '["word"]')],
+        [("timestamp_granularities", "['word', 'segment']")],
+        [("timestamp_granularities", "[word]")],
+        [("timestamp_granularities", "word,segment")],
+        [("timestamp_granularities[0]", "segment"), ("timestamp_granularities[1]", "word")],
+    ],
+)
+def test_a_list_may_be_written_as_the_clients_of_any_language_write_it(server: AppServer, form: list) -> None:
+    parts = [(name, (None, value)) for name, value in [*form, ("response_format", "VERBOSE_JSON"), ("stream", "0")]]
+    with server.new_client() as client:
+        answer = client.post("/v1/audio/transcriptions", files=[("file", ("a.wav", wav())), *parts])
+    assert [word["word"] for word in answer.json()["words"]] == ["so", "my", "fellow"]
+
+
+EMPTY = ("language", "prompt", "keywords", "model", "diarize", "max_speakers", "channels", "numerals")
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/v1/audio/transcriptions", ("response_format", "temperature", "stream", "timestamp_granularities[]")),
+        ("/v1/transcribe", ("url", "output_formats", "wait", "metadata", "word_timestamps")),
+    ],
+)
+def test_a_field_that_was_not_filled_in_is_left_out(server: AppServer, path: str, names: tuple[str, ...]) -> None:
+    with server.new_client() as client:
+        answer = client.post(path, files={"file": wav()}, data=dict.fromkeys((*EMPTY, *names), ""))
+        assert (answer.status_code, answer.json()["text"]) == (200, "so my fellow")
+        assert "scribewire-warning" not in answer.headers
+        hiding = client.post(path, files={"file": wav()}, data={"redact": ""})
+        assert hiding.status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/transcribe?wait=9"])
+def test_a_member_in_the_query_is_said_to_have_no_effect(server: AppServer, path: str) -> None:
+    with server.new_client() as client:
+        address = f"{path}{'&' if '?' in path else '?'}language=de&response_format=srt"
+        answer = client.post(address, files={"file": wav()}, data={"language": "undefined"})
+        assert (answer.status_code, answer.json()["text"]) == (200, "so my fellow")
+        told = ", ".join(f'ignored_parameter;param="{name}"' for name in ("language", "response_format"))
+        assert answer.headers["scribewire-warning"] == told
+
+
 def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -> None:
     assert transcribe(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
     raw = client.audio.transcriptions.with_raw_response.create(

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import tracemalloc
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -380,24 +379,3 @@ async def test_a_file_is_refused_where_the_last_of_the_disk_is_kept(tmp_path):
             raise AssertionError("this should have been refused")
     assert files_of(tmp_path) == []
     await blobs.close()
-
-
-@in_a_loop
-async def test_memory_does_not_grow_with_the_file(tmp_path):
-    """64 MB come in pieces as uvicorn gives them. Memory holds one piece and what is not written yet."""
-    async with open_blobs(tmp_path) as blobs:
-        piece = bytes(65_536)
-
-        def body() -> Iterable[bytes]:
-            yield form(part("file", b"", filename="a"))[: -len(f"\r\n--{BOUNDARY}--\r\n")]
-            for _ in range(1024):
-                yield piece
-            yield f"\r\n--{BOUNDARY}--\r\n".encode()
-
-        tracemalloc.start()
-        async with receive(blobs, body(), most=10**9) as it:
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            assert it.file is not None
-            assert it.file.bytes == 64 * 1024 * 1024
-        assert peak < 4 * 1024 * 1024

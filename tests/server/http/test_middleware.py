@@ -81,6 +81,18 @@ def test_the_metrics_count_routes_not_paths_and_no_invented_methods(server):
     assert "job_1" not in page
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs/", "//v1/jobs", "/sandbox//v1/jobs//", "/v1//jobs"])
+def test_a_slash_too_many_makes_no_difference(server, path):
+    sandbox = "sandbox" in path
+    with server.client(server.key(environment="sandbox" if sandbox else "production")) as client:
+        assert httpx.get(f"{server.base}{path}", headers=client.headers).json()["data"] == []
+
+
+def test_a_path_without_its_version_is_told_so(server):
+    for path in ("/audio/transcriptions", "/v1/v1/audio/transcriptions"):
+        assert "/v1/audio/transcriptions" in httpx.post(f"{server.base}{path}").json()["detail"]
+
+
 # --- CORS ----------------------------------------------------------------------------------------------------------
 
 

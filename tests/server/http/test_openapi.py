@@ -151,8 +151,8 @@ def test_what_is_described_is_what_is_served(server, document):
             assert allow - {"options", "head"} == described, path
 
 
-@pytest.mark.parametrize("path", ["/v1", "//", "/healthz/", "/v1/jobs/", "/v1/jobs//outputs/srt", "//v1/jobs"])
-def test_other_paths_and_slashes_too_many_are_nobodys(server, path):
+@pytest.mark.parametrize("path", ["/v1", "//", "/healthz/", "/v1/jobs//outputs/srt"])
+def test_other_paths_are_nobodys(server, path):
     with server.client() as client:
         assert client.get(f"{server.base}{path}").status_code == 404
 

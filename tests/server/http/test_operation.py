@@ -15,7 +15,6 @@ from server.http.operation import (
     Answer,
     Deprecation,
     Endpoint,
-    ErrorShape,
     Handler,
     Operation,
     Resource,
@@ -88,14 +87,6 @@ def ask(*operations: Operation, method: str = "GET") -> httpx.Response:
     return asyncio.run(main())
 
 
-def test_a_path_answers_its_methods_and_tells_them():
-    post = at("POST", good)
-    assert ask(THING, post).json() == {"ok": True}
-    assert ask(THING, post, method="OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS, POST"
-    refusal = ask(THING, method="DELETE")
-    assert (refusal.status_code, refusal.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
-
-
 def test_the_door_is_told_how_it_ended():
     assert ask(THING).headers["x-refused"] == "NoneType"
     assert ask(at("GET", refuse)).headers["x-refused"] == "Problem"
@@ -105,21 +96,6 @@ def test_the_door_is_told_how_it_ended():
         "internal",
         "ZeroDivisionError",
     )
-
-
-OTHER = ErrorShape(
-    schema="Other",
-    body=lambda problem, _request_id: {"error": problem.code},
-    headers=lambda problem, _request_id: {"x-why": problem.detail},
-)
-
-
-def test_errors_can_have_the_shape_that_a_client_knows():
-    shaped = ask(replace(at("GET", refuse), errors_as=OTHER))
-    assert (shaped.status_code, shaped.headers["content-type"], shaped.json()) == (
-        409, "application/json", {"error": "job_active"},
-    )  # fmt: skip
-    assert shaped.headers["x-why"]
 
 
 def test_a_route_that_is_given_up_says_since_when_until_when_and_where_to_go():

@@ -82,7 +82,6 @@ def test_a_switch_is_true_false_1_or_0(value, meant):
     ("name", "value", "code"),
     [
         ("output_formats", "doc", "unknown_value"),
-        ("output_formats", "", "empty"),
         ("output_formats", 7, "invalid_type"),
         ("word_timestamps", "maybe", "invalid_type"),
         ("word_timestamps", 2, "invalid_type"),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-import pytest
 
 from pipeline.errors import EngineFailed, UndecodableAudio
 from pipeline.words import Chunk
@@ -368,14 +367,3 @@ async def test_a_lease_that_cannot_be_written_longer_is_handed_back_uncounted(tm
             await asyncio.wait_for(gate.left.wait(), MOST_S)
             job = await it.until(job_id, lambda job: job.state is State.QUEUED)
         assert job.attempt == 0
-
-
-@pytest.mark.parametrize(("scenario", "state"), [("fail", State.FAILED), ("canceled", State.CANCELED)])
-def test_a_scenario_ends_the_job_as_ordered(tmp_path, scenario, state):
-    async def main() -> None:
-        async with shop(tmp_path) as it:
-            job_id = await it.submit(order=Order(scenario=scenario))
-            async with it.run_workers():
-                assert (await it.wait_for_end(job_id)).state is state
-
-    asyncio.run(main())

@@ -85,7 +85,7 @@ async def at_once(database: SqliteDatabase, *functions) -> list[object]:
 async def test_every_commit_reaches_the_disk(tmp_path):
     async with open_database(tmp_path) as database:
         pragmas = ("journal_mode", "synchronous", "foreign_keys")
-        values = await database.write(lambda tx: [tx.all(f"PRAGMA {name}")[0][0] for name in pragmas])
+        values = await database.write(lambda tx: [tx.one(f"PRAGMA {name}")[name] for name in pragmas])
         assert values == ["wal", 2, 1]  # 2 is FULL
 
 
@@ -125,7 +125,7 @@ async def test_a_write_that_does_not_fit_fails_alone_and_the_database_goes_on(tm
         await database.write(insert("big", 1_000_000))
         assert [name[:3] for name in await database.read(names)] == ["a", "b", "big"]
         (check,) = await database.read(lambda tx: tx.all("PRAGMA integrity_check"))
-        assert check[0] == "ok"
+        assert check == {"integrity_check": "ok"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
@@ -146,7 +146,7 @@ async def test_a_process_that_can_open_no_file_still_reads_on_each_thread(tmp_pa
 async def limit_pages(database: SqliteDatabase, more: int) -> None:
     def limit(tx: SqliteTransaction) -> None:
         (count,) = tx.all("PRAGMA page_count")
-        tx.all(f"PRAGMA max_page_count = {count[0] + more}")
+        tx.all(f"PRAGMA max_page_count = {count['page_count'] + more}")
 
     await database.write(limit)
 
@@ -257,6 +257,13 @@ def test_a_file_that_is_no_database_is_refused_by_name(tmp_path):
     (tmp_path / "test.db").write_bytes(b"these are not the pages you are looking for" * 100)
     with pytest.raises(StorageError, match=r"test\.db: file is not a database"):
         SqliteDatabase(tmp_path / "test.db", ManualClock())
+
+
+@in_a_loop
+async def test_a_look_up_on_the_event_loop_fails_like_other_reading(tmp_path):
+    async with open_database(tmp_path) as database:
+        with pytest.raises(StorageError, match="no such table"):
+            await database.look_up(lambda tx: tx.one("SELECT * FROM missing"))
 
 
 @in_a_loop

@@ -67,7 +67,7 @@ async def test_a_follower_in_the_process_that_commits_reads_nothing_back(backend
         lease = await claim(storage)
         tail = storage.events.tail(job_id, after=0)
         seen = [(await anext(tail)).seq, (await anext(tail)).seq]
-        monkeypatch.setattr(storage.events.database, "read", None)  # whoever reads now fails
+        monkeypatch.setattr(storage.events.database, "read", None)  # any reading fails from here on
         for _ in range(3):
             await storage.jobs.log(lease, [WORD] * 2)
         await checkpoint(storage, lease)

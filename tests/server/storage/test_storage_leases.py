@@ -266,16 +266,20 @@ async def test_a_renewal_never_shortens_a_lease(backend, tmp_path):
         assert await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.OK
 
 
+@pytest.mark.parametrize("number", [1, 12])
 @in_a_loop
-async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path):
+async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path, number):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
-        await submit(storage)
-        await checkpoint(storage, await claim(storage))
+        job_id, first = await submit(storage), await claim(storage)
+        chunks = [b"chunk %d" % index for index in range(number)]
+        for index in range(number):
+            await checkpoint(storage, first, index)
+        assert await storage.jobs.chunks(job_id) == chunks
         clock.advance(s=LEASE_S)
         assert await storage.jobs.reap(limit=10) == 1
         lease = await claim(storage, "w2")
-        assert (lease.chunks, lease.epoch, lease.job.attempt, lease.job.progress) == ((b"chunk 0",), 2, 2, 0.5)
+        assert (lease.chunks, lease.epoch, lease.job.attempt, lease.job.progress) == ((*chunks,), 2, 2, 0.5)
         assert lease.job.started_at == NOON  # when its first worker took it
 
 
@@ -387,7 +391,6 @@ async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those
     [
         ("options", '{"output_formats": 5, "live": null}'),
         ("options", "not JSON"),
-        ("options", "{}"),
         ("quotas", '[{"later": 1}]'),
         ("warnings", "5"),
     ],

@@ -96,7 +96,7 @@ async def assert_intact(storage: Storage) -> None:
     if not isinstance(storage._database, SqliteDatabase):
         return  # PostgreSQL checks its own files
     (check,) = await storage._database.read(lambda tx: tx.all("PRAGMA integrity_check"))
-    assert check[0] == "ok"
+    assert check == {"integrity_check": "ok"}
     assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 

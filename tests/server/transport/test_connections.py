@@ -16,7 +16,6 @@ import pytest
 from server.accounts.limits import Limits
 from server.config import ConfigError
 from server.transport.descriptors import MAX_CONNECTIONS, connection_limits
-from tests.processes import output_of
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, run_server
 from tests.server.serving import LIMITS, AppServer, chunk, config, serve, wav
@@ -320,16 +319,6 @@ def test_bodies_without_a_key_that_stand_still_make_room_for_others(tmp_path, he
 
 
 # --- descriptors -----------------------------------------------------------------------------------------------------
-
-
-def test_the_limit_of_open_files_is_raised_to_the_hard_one():
-    program = """
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
-from server.transport.descriptors import raise_descriptor_limit
-print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
-"""
-    assert output_of(program) == "900 900 900"
 
 
 def test_a_server_raises_its_limit_when_it_starts(server):

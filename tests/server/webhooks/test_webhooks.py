@@ -236,28 +236,6 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
 
 
 @in_a_loop
-async def test_one_success_starts_the_count_of_exhausted_deliveries_anew(tmp_path):
-    replies = answer_in_turn(answer(500), answer(200), answer(500), answer(500))
-    async with office(tmp_path, delays_s=(), exhausted_before_disable=2) as it, peer(replies) as target:
-        async with deliver(it):
-            states = [(await it.wait_for_attempts(await it.end_job(target.url))).state for _ in range(3)]
-        assert states == ["failed", "delivered", "failed"]
-        assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
-
-
-@in_a_loop
-async def test_410_disables_the_address_at_once_and_redelivery_can_still_succeed(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(410), answer(200))) as target, deliver(it):
-        job_id = await it.end_job(target.url)
-        gone = await it.wait_for_attempts(job_id)
-        assert (gone.state, gone.next_at) == ("disabled", None)
-        await it.wait_until_disabled(target.url)
-        await it.storage.outbox.redeliver(job_id, gone.id)
-        again = await it.wait_for_attempts(job_id, 2)
-        assert (again.state, again.webhook_id) == ("delivered", gone.webhook_id)
-
-
-@in_a_loop
 async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tmp_path):
     """But not for an outage of some minutes, however many deliveries fail in it."""
     async with office(tmp_path) as it:

@@ -1,0 +1,66 @@
+"""Tests of what people say several times over: it is written as often, by tiny.en, as a file and live."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.scoring import spoken_words
+from pipeline.audio import RATE, Samples
+from pipeline.batch import packing_options
+from pipeline.ingest.packing import DecodeJob
+from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.vad import VoiceDetector
+from pipeline.recognition.engine import DecodeRequest, Engine
+from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
+from pipeline.session import Session
+from pipeline.words import Word
+from tests.pipeline.sessions import committed_words, run_session
+from tests.pipeline.sounds import SPEECH, read
+
+
+@pytest.fixture(scope="module")
+def engine(bundled_model: Path) -> Iterator[Engine]:
+    engine = load(EngineSettings(model=str(bundled_model)))
+    yield engine
+    engine.close()
+
+
+def said_again(times: int, gap_s: float) -> Samples:
+    said = read(SPEECH / "human/jfk.flac")[round(0.3 * RATE) : round(2.3 * RATE)]  # And so my fellow Americans
+    return np.tile(np.concatenate((said, np.zeros(round(gap_s * RATE), np.float32))), times)
+
+
+def as_file(engine: Engine, samples: Samples) -> tuple[Word, ...]:
+    jobs = speech_jobs([samples], VoiceDetector().stream(), packing_options(engine))
+    requests = (
+        DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced)
+        for job in jobs
+        if isinstance(job, DecodeJob)
+    )
+    return tuple(chain.from_iterable(engine.recognise([request])[0].words for request in requests))
+
+
+def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
+    async def run() -> tuple[Word, ...]:
+        scheduler = Scheduler(engine)
+        options = StreamOptions(language="en")
+        session = Session(StreamCore(options), vad=VoiceDetector().stream(), recogniser=scheduler, tenant="acct")
+        happened = await run_session(session, lambda session: session.feed(samples))
+        scheduler.close()
+        return committed_words(happened)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("hear", [as_file, live])
+@pytest.mark.parametrize(("times", "gap_s"), [(5, 0.3), (8, 0.2)])
+def test_what_is_said_several_times_is_written_as_often(engine: Engine, hear, times: int, gap_s: float) -> None:
+    words = spoken_words(" ".join(word.text for word in hear(engine, said_again(times, gap_s))))
+    assert abs(words.count("fellow") - times) <= 1
