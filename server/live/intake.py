@@ -5,7 +5,7 @@ intake.received_bytes    # all bytes that were ever taken
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeAlias, cast
@@ -33,6 +33,10 @@ class Intake(Protocol):
 
     @property
     def received_bytes(self) -> int: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """What of the audio was not heard: "code: message". Complete when run() has returned."""
+        ...
 
     async def write(self, data: bytes) -> None: ...
 
@@ -100,6 +104,7 @@ class RawIntake:
         self._closed = False
         self._ended = asyncio.Event()
         self.received_bytes = received_bytes
+        self.notes: Sequence[str] = ()
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
@@ -144,6 +149,7 @@ class ContainerIntake:
         self._reading: Future[Samples | None] | None = None
         self._closed = False
         self.received_bytes = 0
+        self.notes: Sequence[str] = ()
 
     async def write(self, data: bytes) -> None:
         await self._opened.wait()
@@ -174,6 +180,7 @@ class ContainerIntake:
             items = iter(self._decoding)
             while (samples := await self._next(items)) is not None:
                 await self._sink(samples)
+            self.notes = self._decoding.notes
         finally:
             self._decoding = None
             self._opened.set()

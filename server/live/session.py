@@ -297,6 +297,8 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
+        for code, _, message in (note.partition(": ") for note in self._intake.notes):
+            self._journal.warn(code, message)
         copies = {} if self.resumed else self._session.copies()
         for copy, original in copies.items():
             self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
