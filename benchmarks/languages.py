@@ -83,7 +83,7 @@ class Ours:
     def _models(self) -> ModelSet:
         models = ModelSet(self._known, self._engines.__getitem__, routes=self._routes)
         for name in models.names:
-            models.put(name)
+            models.pin(name)
         return models
 
     def hear_files(
