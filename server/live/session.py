@@ -12,6 +12,7 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
 from pipeline.ingest.memory import MemoryPart
+from pipeline.ingest.tracks import OTHER_TRACKS
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
@@ -98,6 +99,7 @@ class LiveSession:
             backpressure=self._wait_until_caught_up,
             position=self._heard,
             part=part,
+            voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
         )
         self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
 
@@ -297,6 +299,8 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
+        if self._intake.unheard_tracks is not None:
+            self._journal.warn(OTHER_TRACKS, self._intake.unheard_tracks)
         copies = {} if self.resumed else self._session.copies()
         for copy, original in copies.items():
             self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
