@@ -5,7 +5,7 @@ intake.received_bytes    # all bytes that were ever taken
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeAlias, cast
@@ -17,7 +17,7 @@ from pipeline.ingest.focus import CENTRE, heard_focus
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.pcm import PcmDecoder
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.tracks import AUTO, OTHER_TRACKS, TrackChoice
 from pipeline.ingest.vad import VoiceDetector
 from server.model.orders import CONTAINER, LiveOptions, Order
 
@@ -34,11 +34,12 @@ Backpressure: TypeAlias = Callable[[], Awaitable[None]]
 class Intake(Protocol):
     """Takes a session's bytes, from one caller at a time."""
 
-    unheard_tracks: str | None
-    """What to tell about tracks of a container that nobody chose; None: there are none."""
-
     @property
     def received_bytes(self) -> int: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """What of the audio was not heard: "code: message". Complete when run() has returned."""
+        ...
 
     async def write(self, data: bytes) -> None: ...
 
@@ -106,10 +107,10 @@ class RawIntake:
         self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
         self._sink = sink
         self._backpressure = backpressure
-        self.unheard_tracks: str | None = None
         self._closed = False
         self._ended = asyncio.Event()
         self.received_bytes = received_bytes
+        self.notes: Sequence[str] = ()
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), self._piece):
@@ -153,7 +154,6 @@ class ContainerIntake:
         self._part = part
         self._track = track
         self._voice = voice
-        self.unheard_tracks: str | None = None
         self._isolation = isolation
         self._sink = sink
         self._separate = separate
@@ -164,6 +164,7 @@ class ContainerIntake:
         self._reading: Future[Samples | None] | None = None
         self._closed = False
         self.received_bytes = 0
+        self.notes: Sequence[str] = ()
 
     async def write(self, data: bytes) -> None:
         await self._opened.wait()
@@ -197,6 +198,7 @@ class ContainerIntake:
             items = self._heard(self._decoding)
             while (samples := await self._next(items)) is not None:
                 await self._sink(samples)
+            self.notes = (*self.notes, *self._decoding.notes)
         finally:
             self._decoding = None
             self._opened.set()
@@ -211,10 +213,9 @@ class ContainerIntake:
         """Yield the samples, of surround sound those of the centre while somebody speaks there. It runs on a thread."""
         probe = decoding.open()
         if self._track == AUTO and len(probe.tracks) > 1:
-            self.unheard_tracks = (
-                f"Track {probe.tracks[probe.track - 1].name} of {len(probe.tracks)} was heard: give track to hear "
-                "another one."
-            )
+            name = probe.tracks[probe.track - 1].name
+            told = f"Track {name} of {len(probe.tracks)} was heard: give track to hear another one."
+            self.notes = (f"{OTHER_TRACKS}: {told}",)
         focused = probe.focused and self._voice is not None
         yield from heard_focus(decoding, self._voice.stream()) if focused and self._voice else decoding
 

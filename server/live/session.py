@@ -12,7 +12,6 @@ from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
 from pipeline.ingest.memory import MemoryPart
-from pipeline.ingest.tracks import OTHER_TRACKS
 from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
@@ -299,8 +298,8 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
-        if self._intake.unheard_tracks is not None:
-            self._journal.warn(OTHER_TRACKS, self._intake.unheard_tracks)
+        for code, _, message in (note.partition(": ") for note in self._intake.notes):
+            self._journal.warn(code, message)
         copies = {} if self.resumed else self._session.copies()
         for copy, original in copies.items():
             self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
