@@ -364,11 +364,11 @@ class LiveSession:
             if await self._held.renew() is Renewal.LOST:
                 return Verdict.LEASE_LOST
             self._renew_at = now + self.rules.renew_s
-        job = await self._storage.jobs.get(self.job.id)
-        if job is None:
+        canceled = await self._storage.jobs.is_canceled(self.job.id)
+        if canceled is None:
             self.ended_by = Refused("job_not_found", "the job was deleted")
             return Verdict.LEASE_LOST
-        return None if job.cancel_requested_at is None else Verdict.CANCELED
+        return Verdict.CANCELED if canceled else None
 
     def _finish_if_due(self) -> None:
         """End the session if it is too old or has waited too long for its writer."""

@@ -40,6 +40,7 @@ class EngineSettings:
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one call of the model
+    gpu_batch: int = 0  # the most windows in one call on a GPU
     windows: Literal["auto", "full"] | WindowSizes = "auto"  # auto: what is known to suit the model, or full ones
     download_wait_s: float = 900.0
     cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
@@ -181,6 +182,7 @@ def load_found(model: FoundModel, settings: EngineSettings) -> Loaded:
         device=model.device,
         compute_type=None if settings.compute_type == AUTO else settings.compute_type,
         threads=settings.threads or None,
+        gpu_batch=settings.gpu_batch or None,
     )
     sizes = model.sizes or _known_sizes(model.folder, model.device, settings)
     engine.sizes = sizes or FULL
