@@ -10,7 +10,7 @@ If the audio to recognise again began there, its first word would get that time 
 
 People pause between the groups of a number, so a stretch shorter than UNHEARD is joined with its neighbour, however
 long the pause between them. Longer stretches are recognised one by one, because the model may leave out the same
-sentence again if it gets several. whisper.py calls missed_speech() for files and finals, stream_requests.py for
+sentence again if it gets several. The Whisper engine calls missed_speech() for files and finals, stream_requests.py for
 partials and finals. with_missed() joins the two answers.
 """
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.engines.gates import compression_ratio, failed_gate, without_echo
+from pipeline.recognition.engines.whisper.gates import compression_ratio, failed_gate, without_echo
 from pipeline.words import Word
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."

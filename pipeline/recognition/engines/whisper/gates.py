@@ -1,4 +1,4 @@
-"""Decides whether the text that Whisper answers can have been spoken in the audio. whisper.py calls these functions.
+"""Decides whether the text that Whisper answers can have been spoken in the audio. engine.py calls these functions.
 
 In silence, noise and music Whisper writes subtitles that it was trained on ("Thank you."), and it may repeat itself
 without end. Each gate tests one simple property of an answer. Of 120 files and sessions of noise, hum, breath and
