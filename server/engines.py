@@ -17,7 +17,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.load import AUTO, EngineSettings, FoundModels, find_models, load_found
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL
+from pipeline.recognition.engines.whisper.windows import FULL
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import SchedulerStatistics

@@ -24,9 +24,9 @@ from pipeline.ingest.part import missing_demuxers
 from pipeline.recognition import turn_end
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import find_models, load_found
 from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.whisper.fitting import bundled_speech
 from pipeline.speakers.options import INSTALL
 from pipeline.weights import INSTALLED, SEGMENTATION
 from server.capacity import measure, sessions_of_one_core, write

@@ -24,7 +24,6 @@ from pipeline.ingest.gain import raise_level
 from pipeline.language_profiles import UNSPACED
 from pipeline.recognition.coverage import missed_speech, with_missed
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.alignment import TextPiece, with_whole_characters, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
@@ -33,12 +32,13 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import failed_gate, without_echo
-from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis
-from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.prompts import Shape, hint_tokens, max_length, window_for
-from pipeline.recognition.engines.windows import FULL, WindowSizes
+from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
+from pipeline.recognition.engines.whisper.gates import failed_gate, without_echo
+from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
+from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
+from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, window_for
+from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.words import Word
 
@@ -170,7 +170,7 @@ class WhisperEngine:
             if request.final and hypotheses[row].failed in ("repetition", "too_fast"):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         return [
-            hypothesis.with_words(without_echo(words, request.voiced) if request.final else words)
+            hypothesis.with_words(without_echo(words, request.voiced))
             for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
         ]
 
