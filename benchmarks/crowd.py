@@ -8,7 +8,8 @@ Each session has its own WebSocket, which sends 200 ms of a person's speech at a
 what comes. The speakers are raw sockets in processes of their own, so that their cost is not the server's; sent_late_s
 says how late they were themselves, and where that is large the machine was too small for the speakers. A word is late
 by the time from its end in the audio to its arrival. With --kill the server is killed while all speak and is started
-again on the same data: events_lost are those that a reader had seen and that are gone.
+again on the same data, the speakers go on where it has their audio, and words_wrong counts the words of the script that
+did not come once and in order.
 """
 
 import argparse
@@ -22,12 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 import numpy as np
@@ -37,18 +38,25 @@ from benchmarks.floods import two_nodes
 from benchmarks.measure import cpu_s, rss_mb, write
 from benchmarks.serving import Serving, replaced_limits, serving
 from benchmarks.tracks import PEOPLE, clips
+from pipeline.audio import RATE
+from pipeline.recognition.engines.scripted import WORD_LENGTH, WORD_STEP
 
 FRAME_S = 0.2
+BYTES_A_SECOND = 2 * RATE
+FRAME_BYTES = round(FRAME_S * BYTES_A_SECOND)
 EACH = 125  # sessions of one process of speakers
 OPENED_AT_ONCE = 20
 WARM_UP_S = 5.0  # before anything counts
-SETTLE_S = 20.0  # for a server that was killed, to show its events again
+SETTLE_S = 30.0  # how long sessions go on after the server was killed
+RESTART_S = 60.0  # within which a server that was killed must answer again
+ENDING_S = 300.0  # within which a session must end, also on a machine that has fallen behind
 LIMITS = {
-    "live_sessions = 100\n": "live_sessions = 10000\n",
+    "live_sessions = 1000 ": "live_sessions = 10000 ",
     "requests_per_minute = 3000": "requests_per_minute = 1000000",
 }
 SETTINGS = {"MAX_CONNECTIONS_PER_ADDRESS": "100000"}
-WORD, END, NUMBER = b'"type":"word"', re.compile(rb'"end":([0-9.]+)'), re.compile(rb'"seq":([0-9]+)')
+WORD, COMPLETED = b'"type":"word"', b'"type":"job.completed"'
+END, NUMBER, INDEX = (re.compile(rb'"%b":([0-9.]+)' % name) for name in (b"end", b"seq", b"index"))
 
 
 # --- speakers, in processes of their own -----------------------------------------------------------------------------
@@ -60,106 +68,167 @@ class Heard:
 
     late_s: list[float] = field(default_factory=list)  # of words
     sent_late_s: list[float] = field(default_factory=list)
-    seen: dict[str, int] = field(default_factory=dict)  # the last event of each job, by number
     dropped: int = 0  # connections that ended before their time
+    resumed: int = 0  # sessions whose server was killed, and that went on
+    words_wrong: int = 0  # that are missing, came twice or changed; counted if sessions are spoken to their end
 
 
-@dataclass(frozen=True)
-class Connection:
-    """The WebSocket of one session."""
+class Speaker:
+    """One live session: a WebSocket that sends speech in real time and reads what comes."""
 
-    job: str
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    def __init__(self, heard: Heard, address: SplitResult, key: str, job: str, pcm: bytes) -> None:
+        self._heard = heard
+        self._address = address
+        self._key = key
+        self._job = job
+        self._pcm = pcm
+        self._sent = 0  # bytes
+        self._seen = 0  # the number of the last event
+        self._words: list[bytes] = []
+        self._began = 0.0
+        self._ended = False  # the job is completed
+
+    async def connect(self) -> None:
+        """Open the WebSocket, or open it again and go on where the server has the audio."""
+        self._reader, self._writer = await asyncio.open_connection(
+            self._address.hostname, self._address.port, limit=2**20
+        )
+        self._writer.write(
+            f"GET /v1/jobs/{self._job}/audio?last_event_id={self._seen} HTTP/1.1\r\nHost: {self._address.netloc}\r\n"
+            f"Authorization: Bearer {self._key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+        )
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        if not answer.startswith(b"HTTP/1.1 101"):
+            raise ConnectionError(f"a session was refused: {answer[:400]!r}")
+        started = json.loads(await self._message())
+        if started["type"] != "session.started":
+            raise ConnectionError(f"a session was refused: {started}")
+        self._sent = started["received_bytes"]
+
+    async def speak(self, *, delay_s: float, seconds: float, survives: bool) -> None:
+        """Speak for *seconds*. If it *survives*, go on after the connection breaks, and speak to the session's end."""
+        loop = asyncio.get_running_loop()
+        self._began = loop.time() + delay_s
+        while True:
+            reading = asyncio.create_task(self._read())
+            with suppress(ConnectionError):
+                await self._send(reading, seconds)
+                if survives and not reading.done():
+                    self._writer.write(_frame(0x81, b'{"type":"close"}'))
+                    await asyncio.wait({reading}, timeout=ENDING_S)
+            broken = not self._ended and (reading.done() or self._writer.is_closing())
+            reading.cancel()
+            await asyncio.wait({reading})
+            self._writer.transport.abort()
+            if not (broken and survives and await self._resume()):
+                break
+        self._heard.dropped += broken
+        if survives:
+            self._check_words(seconds)
+
+    async def _send(self, reading: "asyncio.Task[None]", seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        while self._sent < round(seconds / FRAME_S) * FRAME_BYTES and not reading.done():
+            due = self._began + (self._sent + FRAME_BYTES) / BYTES_A_SECOND
+            late_s = loop.time() - due
+            if late_s < 0:
+                await asyncio.sleep(-late_s)
+                self._heard.sent_late_s.append(loop.time() - due)
+            at = self._sent % (len(self._pcm) - FRAME_BYTES)
+            self._writer.write(_frame(0x82, self._pcm[at : at + FRAME_BYTES]))
+            self._sent += FRAME_BYTES
+            await self._writer.drain()
+
+    async def _resume(self) -> bool:
+        """Connect again within RESTART_S. Returns whether that succeeded."""
+        for _ in range(round(RESTART_S / FRAME_S)):
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await self.connect()
+                self._heard.resumed += 1
+                return True
+            await asyncio.sleep(FRAME_S)
+        return False
+
+    async def _read(self) -> None:
+        """Read frames of the server until the connection ends."""
+        loop = asyncio.get_running_loop()
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                message = await self._message()
+                if number := NUMBER.search(message):
+                    self._seen = int(number[1])
+                self._ended |= COMPLETED in message
+                if WORD in message and (end := END.search(message)):
+                    if (index := INDEX.search(message)) is not None:
+                        self._words.append(index[1])
+                    if loop.time() - self._began > WARM_UP_S:
+                        self._heard.late_s.append(loop.time() - self._began - float(end[1]))
+
+    async def _message(self) -> bytes:
+        head = await self._reader.readexactly(2)
+        size = head[1]
+        if size == 126:
+            size = int.from_bytes(await self._reader.readexactly(2), "big")
+        if size == 127:
+            size = int.from_bytes(await self._reader.readexactly(8), "big")
+        return await self._reader.readexactly(size)
+
+    def _check_words(self, seconds: float) -> None:
+        """Count the words of the script that are not exactly once among those that came, in order."""
+        said = int((seconds - WORD_LENGTH / RATE) * RATE // WORD_STEP) + 1
+        came = list(map(int, self._words))
+        self._heard.words_wrong += len({*range(said)} - {*came}) + len(came) - len({*came}) + (came != sorted(came))
 
 
-async def speak(base: str, key: str, count: int, seconds: float) -> Heard:
+def _frame(head: int, data: bytes) -> bytes:
+    """A frame that is masked with zeros."""
+    size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
+    return bytes([head]) + size + bytes(4) + data
+
+
+async def speak(base: str, key: str, count: int, seconds: float, *, survives: bool) -> Heard:
     """Open *count* sessions, wait for a line of input, and speak into all of them for *seconds*."""
     heard = Heard()
+    speech = np.concatenate([clip.samples for clip in clips(PEOPLE)])
+    pcm = (speech * 32767).astype("<i2").tobytes()
     own = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=base, headers=own, timeout=60) as client:
         free = asyncio.Semaphore(OPENED_AT_ONCE)
 
-        async def open_one() -> Connection:
+        async def open_one() -> Speaker:
             async with free:
                 made = (await client.post("/v1/live", json={})).raise_for_status().json()
-                return await _connect(base, key, made["job_id"])
+                speaker = Speaker(heard, urlsplit(base), key, made["job_id"], pcm)
+                await speaker.connect()
+                return speaker
 
-        sessions = await asyncio.gather(*(open_one() for _ in range(count)))
+        speakers = await asyncio.gather(*(open_one() for _ in range(count)))
     print("connected", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    speech = np.concatenate([clip.samples for clip in clips(PEOPLE)])
-    pcm = (speech * 32767).astype("<i2").tobytes()
     starts = random.Random(count)
     async with asyncio.TaskGroup() as tasks:
-        for session in sessions:
-            tasks.create_task(_session(heard, session, pcm, delay_s=starts.random(), seconds=seconds))
+        for speaker in speakers:
+            tasks.create_task(speaker.speak(delay_s=starts.random(), seconds=seconds, survives=survives))
     return heard
-
-
-async def _connect(base: str, key: str, job: str) -> Connection:
-    address = urlsplit(base)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
-    writer.write(
-        f"GET /v1/jobs/{job}/audio HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {key}\r\n"
-        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
-    )
-    answer = await reader.readuntil(b"\r\n\r\n")
-    if not answer.startswith(b"HTTP/1.1 101"):
-        raise SystemExit(f"a session was refused: {answer[:400]!r}")
-    return Connection(job, reader, writer)
-
-
-async def _session(heard: Heard, session: Connection, pcm: bytes, *, delay_s: float, seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time() + delay_s
-    size = round(FRAME_S * 32_000)
-    head = bytes([0x82, 0xFE]) + size.to_bytes(2, "big") + bytes(4)  # a binary frame, masked with zeros
-    reading = asyncio.create_task(_read(heard, session, began))
-    for number in range(round(seconds / FRAME_S)):
-        due = began + (number + 1) * FRAME_S
-        await asyncio.sleep(due - loop.time())
-        if reading.done():
-            break
-        heard.sent_late_s.append(loop.time() - due)
-        at = number * size % (len(pcm) - size)
-        session.writer.write(head + pcm[at : at + size])
-    heard.dropped += reading.done()
-    reading.cancel()
-    await asyncio.wait({reading})
-    session.writer.transport.abort()
-
-
-async def _read(heard: Heard, session: Connection, began: float) -> None:
-    """Read frames of the server until the connection ends."""
-    loop, reader = asyncio.get_running_loop(), session.reader
-    with suppress(asyncio.IncompleteReadError, ConnectionError):
-        while True:
-            head = await reader.readexactly(2)
-            size = head[1]
-            if size == 126:
-                size = int.from_bytes(await reader.readexactly(2), "big")
-            message = await reader.readexactly(size)
-            if number := NUMBER.search(message):
-                heard.seen[session.job] = int(number[1])
-            if WORD in message and (end := END.search(message)) and loop.time() - began > WARM_UP_S:
-                heard.late_s.append(loop.time() - began - float(end[1]))
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def speakers(nodes: Sequence[Serving], sessions: int, seconds: float) -> Iterator[list["subprocess.Popen[str]"]]:
+def speakers(
+    nodes: Sequence[Serving], sessions: int, seconds: float, *, survive: bool = False
+) -> Iterator[list["subprocess.Popen[str]"]]:
     """Start processes whose speakers are connected, an equal number of them to each node."""
     with ExitStack() as stack:
         processes = []
         for number, node in enumerate(nodes):
             of_node = sessions // len(nodes) + (number < sessions % len(nodes))
             for at in range(0, of_node, EACH):
-                words = ("--speak", str(min(EACH, of_node - at)), "--base", node.base, "--key", nodes[0].key)
-                processes.append(stack.enter_context(child("crowd", *words, "--seconds", str(seconds))))
+                words = ["--speak", str(min(EACH, of_node - at)), "--base", node.base, "--key", nodes[0].key]
+                words += ["--seconds", str(seconds), *["--survive"] * survive]
+                processes.append(stack.enter_context(child("crowd", *words)))
         for process in processes:
             _line(process)
         yield processes
@@ -170,11 +239,13 @@ def _line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline() or sys.exit("a process of speakers ended")
 
 
-def measure(nodes: Sequence[Serving], sessions: int, seconds: float, *, kill: bool = False) -> dict[str, Any]:
-    """Return what *sessions* cost for *seconds* at all *nodes* together. With *kill* the first node is killed then."""
+def measure(
+    nodes: Sequence[Serving], sessions: int, seconds: float, *, kill: Callable[[], None] | None = None
+) -> dict[str, Any]:
+    """Return what *sessions* cost for *seconds* at all *nodes* together. *kill* is called then, while all speak."""
     empty_mb = sum(rss_mb(node.pid) for node in nodes)
-    spoken_s = WARM_UP_S + seconds + kill * SETTLE_S
-    with speakers(nodes, sessions, spoken_s) as processes:
+    spoken_s = WARM_UP_S + seconds + (SETTLE_S if kill else 0)
+    with speakers(nodes, sessions, spoken_s, survive=kill is not None) as processes:
         for process in processes:
             assert process.stdin is not None
             print(file=process.stdin, flush=True)
@@ -184,11 +255,12 @@ def measure(nodes: Sequence[Serving], sessions: int, seconds: float, *, kill: bo
         cores = (sum(cpu_s(node.pid) for node in nodes) - before) / (time.monotonic() - began)
         full_mb = sum(rss_mb(node.pid) for node in nodes)
         if kill:
-            os.kill(nodes[0].pid, signal.SIGKILL)
+            kill()
         heard = [json.loads(_line(process)) for process in processes]
     late = [value for one in heard for value in one["late_s"]]
     sent = [value for one in heard for value in one["sent_late_s"]]
-    row = {
+    counted = ("dropped", "resumed", "words_wrong") if kill else ("dropped",)
+    return {
         "sessions": sessions,
         "nodes": len(nodes),
         "cores_a_session": round(cores / sessions, 4),
@@ -196,10 +268,8 @@ def measure(nodes: Sequence[Serving], sessions: int, seconds: float, *, kill: bo
         "sent_late_s": _extent(sent),
         "kb_a_session": round((full_mb - empty_mb) * 1024 / sessions),
         "words": len(late),
+        **{name: sum(one[name] for one in heard) for name in counted},
     }
-    if kill:
-        return {**row, "seen": {job: number for one in heard for job, number in one["seen"].items()}}
-    return {**row, "dropped": sum(one["dropped"] for one in heard)}
 
 
 def _extent(values: Sequence[float]) -> dict[str, float]:
@@ -209,34 +279,18 @@ def _extent(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-async def count_lost(server: Serving, seen: dict[str, int]) -> int:
-    """Return how many events up to the last *seen* of each job a new reader does not get from the server."""
-    own = {"Authorization": f"Bearer {server.key}"}
-    free = asyncio.Semaphore(OPENED_AT_ONCE)
-    async with httpx.AsyncClient(base_url=server.base, headers=own, timeout=SETTLE_S) as client:
-
-        async def lost(job: str, last: int) -> int:
-            missing = set(range(1, last + 1))
-            with suppress(httpx.ReadTimeout):  # nothing more comes: what is missing now is lost
-                async with free, client.stream("GET", f"/v1/jobs/{job}/events") as answer:
-                    async for line in answer.aiter_lines():
-                        if line.startswith("id: "):
-                            missing.discard(int(line.removeprefix("id: ")))
-                        if not missing:
-                            break
-            return len(missing)
-
-        return sum(await asyncio.gather(*(lost(job, last) for job, last in seen.items())))
-
-
 def one_machine(sessions: int, seconds: float, *, kill: bool) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        with serving(LIMITS, kept=Path(folder), ENGINE="scripted", **SETTINGS) as server:
-            row = measure([server], sessions, seconds, kill=kill)
-        if kill:
-            with serving(LIMITS, kept=Path(folder), ENGINE="scripted", **SETTINGS) as server:
-                row["events_lost"] = asyncio.run(count_lost(server, row.pop("seen")))
-    return row
+    """Measure a server. With *kill* it is killed at the end and started again on the same data and port."""
+    with ExitStack() as stack:
+        kept = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(serving(LIMITS, kept=kept, ENGINE="scripted", **SETTINGS))
+
+        def restart() -> None:
+            os.kill(server.pid, signal.SIGKILL)
+            port = str(urlsplit(server.base).port)
+            stack.enter_context(serving(LIMITS, kept=kept, ENGINE="scripted", PORT=port, **SETTINGS))
+
+        return measure([server], sessions, seconds, kill=restart if kill else None)
 
 
 def two_machines(sessions: int, seconds: float) -> dict[str, Any]:
@@ -252,15 +306,17 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, nargs="+", default=[20, 60, 100])
     parser.add_argument("--seconds", type=float, default=30, help="of each measurement")
     parser.add_argument("--cluster", action="store_true", help="on two nodes that share a database")
-    parser.add_argument("--kill", action="store_true", help="kill the server while all speak, and count lost events")
+    parser.add_argument("--kill", action="store_true", help="kill the server while all speak, and count wrong words")
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--speak", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--survive", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--base", help=argparse.SUPPRESS)
     parser.add_argument("--key", help=argparse.SUPPRESS)
     given = parser.parse_args()
     raise_descriptor_limit()
     if given.speak is not None:
-        print(json.dumps(vars(asyncio.run(speak(given.base, given.key, given.speak, given.seconds)))), flush=True)
+        heard = asyncio.run(speak(given.base, given.key, given.speak, given.seconds, survives=given.survive))
+        print(json.dumps(vars(heard)), flush=True)
         return 0
     if given.cluster and given.kill:
         parser.error("--kill is measured on one machine")

@@ -26,7 +26,7 @@ from benchmarks.readers import ANSWERED, MANY, QUIET_EVERY_S, WAYS, measure_read
 from benchmarks.serving import serving
 
 JOIN_S, JOIN_STEPS = 10.0, 100
-LIMITS = {**MANY, "live_sessions = 100\n": "live_sessions = 10000\n"}
+LIMITS = {**MANY, "live_sessions = 1000 ": "live_sessions = 10000 "}
 
 
 @dataclass(frozen=True)

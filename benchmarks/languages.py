@@ -46,7 +46,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
 from pipeline.recognition.engines.load import AUTO, EngineSettings, find_models, load_found
-from pipeline.recognition.engines.windows import FULL
+from pipeline.recognition.engines.whisper.windows import FULL
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.recognition.engine import Engine
-from pipeline.recognition.engines.whisper import WhisperEngine
+from pipeline.recognition.engines.whisper.engine import WhisperEngine
 
 CALLS = ("generate", "align", "detect_language")
 FIELDS = {

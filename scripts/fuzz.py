@@ -47,7 +47,7 @@ LIMITS = {
     "refused_keys_per_minute = 60": "refused_keys_per_minute = 10000000",
     "signups_per_day = 10": "signups_per_day = 1000000",
     "active_jobs = 500": "active_jobs = 1000000",
-    "live_sessions = 100": "live_sessions = 1000000",
+    "live_sessions = 1000 ": "live_sessions = 1000000 ",
 }
 ENDLESS_OR_OWN = r"/events$|/keys/\{"
 """The streams that do not end, and what would take away the key that the requests have."""

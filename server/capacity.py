@@ -1,6 +1,7 @@
 """The number of live sessions that this machine can carry with each model. `scribewire doctor` measures it.
 
-The server reads the measurement and refuses further sessions, so that the running ones do not fall behind.
+Either the model is the limit, or the one core on which the server itself runs. The server reads the measurement and
+refuses further sessions, so that the running ones do not fall behind.
 """
 
 import time
@@ -14,8 +15,12 @@ import numpy as np
 import orjson
 
 from pipeline.audio import RATE, Samples
+from pipeline.ingest.framer import Framer
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.bootstrap import cores
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.stream import StreamCore
+from pipeline.recognition.stream_options import StreamOptions
 from pipeline.speakers.frames import LENGTH
 from pipeline.speakers.live_channel import LIVE_STEP
 from pipeline.speakers.windows import SpeakerModels
@@ -25,6 +30,8 @@ WINDOW_S = 8  # audio of a usual live request
 STEP_S = 0.5  # between two requests of a session in which somebody speaks
 BUSY = 0.9  # the fraction of time for which the model may be busy; the rest is for bursts
 ROUNDS = 3  # measurements, of which the median counts
+SERVED_S = 10  # speech of one session from which the work of the server is estimated
+WHOLE = 3.0  # all that the server does for a session, as a multiple of its decisions about words (benchmarks.crowd)
 ENOUGH_S = 5.0  # after this time no further measurement is made, because a slow machine needs only one
 
 
@@ -50,7 +57,7 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
     with ThreadPoolExecutor(engine.replicas) as threads:
         batches = [engine.max_batch] * engine.replicas
         shared_s = _median_s(lambda: list(threads.map(lambda batch: _call_once(engine, speech, batch), batches)))
-    sessions = max(1, int(BUSY * sum(batches) * STEP_S / shared_s))
+    sessions = max(1, min(int(BUSY * sum(batches) * STEP_S / shared_s), sessions_of_one_core(speech)))
     load = 0.0
     if speakers is not None:  # they run once a second on one core; all sessions together have BUSY of all cores
         window = np.resize(speech, LENGTH)
@@ -59,6 +66,18 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
     return Capacity(
         engine.name, engine.model, sessions, round(alone_s * 1000, 1), round(shared_s * 1000, 1), round(load, 2)
     )
+
+
+def sessions_of_one_core(speech: Samples) -> int:
+    """Return how many live sessions the server carries whatever the model: it serves them all on one core."""
+    speech, engine, core = np.resize(speech, SERVED_S * RATE), ScriptedEngine(), StreamCore(StreamOptions())
+    began = time.process_time()
+    for window in Framer().windows_of(speech):
+        core.receive_audio(window, speech=1.0)
+        if (request := core.decode_wanted()) is not None:
+            core.receive_hypothesis(engine.recognise([request])[0])
+        core.events_received()
+    return max(1, int(BUSY * SERVED_S / (WHOLE * (time.process_time() - began))))
 
 
 def write(capacities: Sequence[Capacity], folder: Path) -> Path:

@@ -209,6 +209,12 @@ class Config:
         _whole(0, 604_800),
         "seconds without use after which a model is unloaded, but for those loaded at the start; 0 keeps all",
     )
+    max_live_sessions: int = _variable(
+        "auto",
+        _whole(1, 100_000, auto=0),
+        "live sessions at once in this process; auto is what scribewire doctor measured, and without that as many as "
+        "the model keeps up with",
+    )  # 0: what was measured
     model_aliases: tuple[str, ...] = _variable(
         "", _names, "further names that clients may give as the model and that choose none, a comma list; * is any"
     )  # "*" among them: any
@@ -232,6 +238,11 @@ class Config:
     model_threads: int = _variable(
         "auto", _whole(1, 512, auto=0), "threads of one model call; auto leaves a core to everything else"
     )  # 0: one fewer than the machine has cores
+    gpu_batch: int = _variable(
+        "auto",
+        _whole(1, 512, auto=0),
+        "windows of sessions and files that share a call on a GPU; auto is 24, and a large GPU may take more at once",
+    )  # 0: the engine chooses
     model_download_s: int = _variable(
         "900", _whole(1, 86_400), "longest wait for the download of a named model, seconds"
     )

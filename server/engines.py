@@ -17,7 +17,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.load import AUTO, EngineSettings, FoundModels, find_models, load_found
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL
+from pipeline.recognition.engines.whisper.windows import FULL
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import SchedulerStatistics
@@ -90,7 +90,15 @@ def open_engines(
             stack.enter_context(closing(live_voices))
         recognisers = Recognisers(voice, live_voices, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
-        production = _serve(chosen, recognisers, isolation, threads, capacities=measured, text=text)
+        production = _serve(
+            chosen,
+            recognisers,
+            isolation,
+            threads,
+            capacities=measured,
+            text=text,
+            limit=config.max_live_sessions or None,
+        )
         scripted = _script_models()
         stack.callback(scripted.models.close)
         sandbox = _serve(scripted, Recognisers(), isolation, threads, capacities=SANDBOX, text=text)
@@ -200,6 +208,7 @@ def settings(config: Config) -> EngineSettings:
         device=config.device,
         compute_type=config.compute_type,
         threads=config.model_threads,
+        gpu_batch=config.gpu_batch,
         download_wait_s=config.model_download_s,
     )
 
@@ -212,6 +221,7 @@ def _serve(
     *,
     capacities: Mapping[str, Capacity],
     text: TextSettings,
+    limit: int | None = None,
 ) -> ServedEngine:
     models, router = opened.models, LanguageRouter(opened.models)
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
@@ -235,6 +245,7 @@ def _serve(
         voice=recognisers.live_voices,
         speakers=speakers,
         capacities=capacities,
+        limit=limit,
         text=text,
         turn_ends=turn_ends,
     )

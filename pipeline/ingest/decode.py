@@ -188,7 +188,8 @@ def _parts(
             first_error = first_error or caught
         part.find_end()
         if error is not None:
-            ledger.leave_out(part.size or 0, str(error))
+            maybe_tag = isinstance(error, UndecodableAudio)
+            ledger.leave_out(part.foreign() if maybe_tag else part.size or 0, str(error))
         elif opened is not None:
             opened.account_for_tail()
         part = part.following()

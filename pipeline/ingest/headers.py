@@ -32,6 +32,7 @@ _HEADERS = (
     rb"TTA1[\x01\x02]\0[\x01-\x08]\0",
     rb"MAC [\x6e-\xff]\x0f",
     rb"wvpk.{4}[\x02-\x10]\x04.{6}\0{4}.{4}.[\x08-\x0f\x18-\x1f\x28-\x2f\x88-\x8f]",  # the first block of WavPack
+    rb"ID3[\x02-\x04]\0[\0\x10\x20\x40\x60\x80\xa0\xc0].[\0-\x7f]{3}[A-Z][A-Z0-9]{2}",  # a tag before MP3
     rb"MPCKSH|DSD \x1c\0{7}|Creative Voice File\x1a",
 )
 _HEADER = re.compile(b"|".join(_HEADERS), re.DOTALL)
@@ -41,6 +42,7 @@ _STARTS = (
     *b".snd FLV\x01 .RMF TTA1 MPCK Crea wvpk".split(),
     b"MAC ",
     b"DSD ",
+    b"ID3\x03",
 )
 """The first four bytes of every header."""
 
@@ -50,6 +52,7 @@ _ID3 = re.compile(rb"ID3[\0-\4].(.)([\0-\x7f]{4})", re.DOTALL)
 _CHUNK = re.compile(rb"[A-Za-z0-9_()]{3}[A-Za-z0-9_() ].{4}", re.DOTALL)
 
 BOX_HEAD_BYTES = 8
+FEW_BYTES = 16  # behind the audio are no loss: some programs write a size there
 ID3V1_BYTES = 128
 APE_HEAD_BYTES = 32
 
@@ -68,8 +71,10 @@ def _pairs() -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
 _PAIRS = _pairs()
 
 
-def find_header(data: bytes, past: int) -> int | None:
+def find_header(data: bytes, past: int, *, tags: bool = True) -> int | None:
     """Return where in *data* the header of a recording begins, the first one beyond *past*; None if there is none.
+
+    MP3 and ADTS files hold tags between their frames: there *tags* are no headers.
 
     Whatever the place of a header, two of its first three bytes are an even pair, and few pairs of audio are among
     those. A regular expression alone takes ten times as long.
@@ -78,6 +83,8 @@ def find_header(data: bytes, past: int) -> int | None:
     for place in np.flatnonzero(_PAIRS[pairs]).tolist():
         for start in (2 * place, 2 * place - 1):
             if start < 0 or (found := _HEADER.match(data, start)) is None:
+                continue
+            if found[0].startswith(b"ID3") and not tags:
                 continue
             begins = start - _LOOK_BEHIND if found[0].startswith(b"ftyp") else start
             if begins > past:
@@ -92,7 +99,8 @@ def starts_with_header(head: bytes) -> bool:
 
 def header_at(peek: Peek, at: int) -> bool:
     """Return whether the header of a recording begins at this position."""
-    return starts_with_header(peek(at, LONGEST_HEADER))
+    head = peek(at, LONGEST_HEADER)
+    return starts_with_header(head) or head[4:8] in _BOXES
 
 
 def own_header(head: bytes) -> int:
@@ -157,7 +165,7 @@ def foreign_bytes(peek: Peek, start: int, at: int, end: int) -> int:
             zeros = peek(at, 4096)
             length = len(zeros) - len(zeros.lstrip(b"\0"))
         if length == 0:
-            return end - at
+            return end - at if end - at > FEW_BYTES else 0
         at += length
     return 0
 
@@ -178,7 +186,7 @@ def _tag_length(head: bytes, most: int) -> int:
 
 def _end_of_boxes(peek: Peek, start: int, size: int) -> int:
     """Return where the boxes of an MP4 file end: at the second file type, or at what is no box, or cut off."""
-    at = start
+    at, seen, complete = start, set[bytes](), start  # where the first sound and its index are over
     while at + BOX_HEAD_BYTES <= size:
         head = peek(at, 16)
         length, kind = int.from_bytes(head[:4]), head[4:8]
@@ -186,9 +194,14 @@ def _end_of_boxes(peek: Peek, start: int, size: int) -> int:
             length = int.from_bytes(head[8:])
         elif length == 0 and kind == b"mdat":
             return size
+        if kind == b"moov" and kind in seen and complete > start and not seen & {b"ftyp", b"moof"}:
+            return complete  # QuickTime files without a file type
         if (kind == b"ftyp" and at > start) or not kind.isascii() or not BOX_HEAD_BYTES <= length <= size - at:
             return at
         at += length
+        seen.add(kind)
+        if complete == start and {b"moov", b"mdat"} <= seen:
+            complete = at
     return at
 
 

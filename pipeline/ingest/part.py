@@ -58,6 +58,9 @@ LENGTH_FROM_SIZE = frozenset({"avi", "caf", "asf", "asf_o"})
 TAGS = (b"ID3", b"TAG", b"APETAGEX")
 """What a packet begins with that is a tag between joined files instead of audio."""
 
+ENCRYPTED_TAGS = frozenset({"drms", "aavd"})
+"""Sample descriptions of MP4 files that iTunes and Audible sell. Their packets do not say that they are encrypted."""
+
 ENCRYPTED = "the audio of this file is encrypted: send a copy without encryption (DRM)"
 
 
@@ -81,6 +84,8 @@ class Part:
         self._container = container
         self._track, self._tracks = track, tracks
         self._stream = hear_alone(container, track)
+        if _tag_of(self._stream) in ENCRYPTED_TAGS:
+            raise InvalidAudio(ENCRYPTED)
         self._sparse = sparse
         self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
         self._timed = container.format.name not in UNTIMED
@@ -137,7 +142,8 @@ class Part:
 
     def account_for_tail(self) -> None:
         """Enter the bytes behind the audio, up to the next recording, that are neither tags nor padding."""
-        if self._last is not None and self._container.format.name in ENDS_EXACTLY:
+        whole = self._source.seekable() or len(self._container.streams) == 1  # else the rest may be of another stream
+        if self._last is not None and whole and self._container.format.name in ENDS_EXACTLY:
             self._ledger.leave_out(self._source.foreign_tail(self._last), "they stand behind its end")
 
     def _probe(self, first: AudioFrame, at_s: float | None) -> Probe:
@@ -298,6 +304,14 @@ def _open(source: PartSource, *, live: bool) -> InputContainer:
 def _refuse(*_: object) -> NoReturn:
     """Refuse to open a file or address that a recording refers to."""
     raise av.error.PermissionError(EPERM, "a recording may not open other files")
+
+
+def _tag_of(stream: AudioStream) -> str:
+    """Return the four letters by which the container names the codec; none where they are no letters."""
+    try:
+        return stream.codec_context.codec_tag
+    except UnicodeDecodeError:
+        return ""
 
 
 def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:

@@ -4,7 +4,14 @@ import os
 from errno import EINVAL
 from typing import Protocol
 
-from pipeline.ingest.headers import LONGEST_HEADER, find_header, foreign_bytes, own_header, stated_end
+from pipeline.ingest.headers import (
+    LONGEST_HEADER,
+    find_header,
+    foreign_bytes,
+    own_header,
+    starts_with_header,
+    stated_end,
+)
 
 READ_BYTES = 65_536
 
@@ -46,6 +53,7 @@ class PartSource:
         self._tail = b""  # the last bytes that were searched for a header
         self._searched = start
         self._own = start  # where its own header stands
+        self._tagged = False  # may tags stand between its frames?
         if source.seekable():
             self._size = source.seek(0, os.SEEK_END)
             self.end = stated_end(self._peek, start, self._size)
@@ -73,6 +81,7 @@ class PartSource:
         if not self.head:
             self.head = data
             self._own = self.start + own_header(data)
+            self._tagged = not starts_with_header(data[self._own - self.start :])
         if self.end is None and begins <= self._searched < self._at:
             data = data[: self._search(data, begins)]
         return data
@@ -107,6 +116,11 @@ class PartSource:
             return PartSource(self._source, start=self.end) if self.end < self._size else None
         return PartSource(self._source, start=self.end, ahead=self._ahead) if self._ahead else None
 
+    def foreign(self) -> int:
+        """Return how many bytes of this part, which cannot be opened, are neither tags nor padding."""
+        size = self.size or 0
+        return size if self._size is None else foreign_bytes(self._peek, self.start, self.start, self.start + size)
+
     def foreign_tail(self, at: int) -> int:
         """Return how many bytes behind the audio, which ends *at*, are neither tags nor padding."""
         size = self.size or 0
@@ -125,7 +139,7 @@ class PartSource:
         seen = self._tail + data[self._searched - begins :]
         first = self._searched - len(self._tail)
         self._searched, self._tail = self._at, seen[-LONGEST_HEADER:]
-        found = find_header(seen, self._own - first)
+        found = find_header(seen, self._own - first, tags=not self._tagged)
         if found is None:
             return len(data)
         self.end = first + found

@@ -1,11 +1,12 @@
 """Chooses what is heard of a file: the usual track if somebody speaks on it, else the first with speech.
 
 Of surround sound a single channel may be heard rather than the mix: the centre, or one that the mix drowns. A file with
-one track in mono or stereo costs nothing more. Otherwise each track is decoded until somebody has spoken for a second,
-and of the later part of a long recording only a sixth, so that a film is not decoded once for each of its tracks.
+one track in mono or stereo costs nothing more, unless nobody speaks in the mix of stereo. Otherwise each track is
+decoded until somebody has spoken for a second, and of the later part of a long recording only a sixth, so that a film
+is not decoded once for each of its tracks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ from pipeline.ingest.vad import VoiceDetector
 
 SPEAKS = RATE
 """The samples with speech after which somebody speaks on a track: more than a voice detector finds in music."""
+
+PATIENCE = 120 * RATE
+"""The samples of stereo after which each of its channels is listened to, if nobody has spoken in the mix."""
 
 SILENT = 3e-4
 """A second whose samples are all below this, -70 dBFS, is not looked at: it costs more than decoding it."""
@@ -83,15 +87,41 @@ def chosen_track(
         audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track, raw=raw))
         choice = Choice(track)
         several = track == AUTO and len(audio.probe.tracks) > 1
-        surround = raw is None and track not in ALL_TRACKS and not separate and audio.probe.channels > MIXED_WELL
-        if voice is not None and (several or surround):
+        begun: list[Samples] = []  # of stereo: what was decoded until somebody spoke in the mix
+        drowned = False
+        if voice is not None and raw is None and track not in ALL_TRACKS and not separate and not several:
+            drowned = audio.probe.channels > MIXED_WELL
+            if audio.probe.channels == MIXED_WELL:
+                drowned = not _begins_with_speech(audio, voice, begun)
+        if voice is not None and (several or drowned):
             stack.close()  # one decoder at a time, because their memory is shared
             choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, language, several=several)
             focus = None if separate else choice.focus
             decoding = isolation.decoding(path, limits, separate=separate, track=choice.track, focus=focus)
             audio = stack.enter_context(decoding)
+            begun = []
         focused = voice is not None and audio.probe.focused
-        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else iter(audio), choice)
+        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else _all(begun, audio), choice)
+
+
+def _all(begun: list[Samples], audio: Iterable[Samples]) -> Iterator[Samples]:
+    while begun:
+        yield begun.pop(0)
+    yield from audio
+
+
+def _begins_with_speech(audio: Iterable[Samples], voice: VoiceDetector, begun: list[Samples]) -> bool:
+    """Return whether somebody speaks in the first PATIENCE samples. Those that are read are added to *begun*."""
+    counts, length = _Counts(voice, 1), 0
+    for samples in audio:
+        begun.append(samples)
+        length += len(samples)
+        counts.add(samples[:, np.newaxis])
+        if counts.spoken[0] >= SPEAKS:
+            return True
+        if length >= PATIENCE:
+            break
+    return False
 
 
 def _choose(listener: "_Listener", probe: Probe, language: str | None, *, several: bool) -> Choice:
@@ -135,7 +165,8 @@ class _Listener:
                         counts.add(samples[:, np.newaxis])
                         if counts.spoken[0] >= SPEAKS:
                             break
-                    return Speech(counts.spoken[0])
+                    if counts.spoken[0] >= SPEAKS or channels == 1:
+                        return Speech(counts.spoken[0])
             with self._decoding(number, separate=True) as audio:
                 return self._hear_channels(audio)
         except AudioTooLong:
@@ -158,6 +189,8 @@ class _Listener:
             counts.add(np.concatenate((samples, samples.mean(axis=1, keepdims=True)), axis=1))
             if counts.spoken[decides] >= SPEAKS:
                 return Speech(counts.spoken[decides], centre)
+            if centre is None and max(counts.spoken) >= 5 * SPEAKS:
+                break
         best = max(range(channels), key=lambda channel: counts.spoken[channel])
         drowned = counts.spoken[best] >= max(SPEAKS, 2 * counts.spoken[mix])
         return Speech(max(counts.spoken), best if drowned else centre)

@@ -14,20 +14,18 @@ committed when two hypotheses in a row have it at the same place (LocalAgreement
 Two words are the same if they are equal without case and punctuation and their times are close. Their index does not
 matter, since a hypothesis may begin with an additional word.
 
-Repeated words need care: people say "no, no, no", and the model may loop. Each hypothesis is aligned with the committed
-words in order (merging.find_new_words), so that each repetition is compared at its own place. Words that are repeated
-too often are a loop of the model: they wait for the final. A loop too fast to be spoken is never committed.
+People say "no, no, no": each hypothesis is aligned with the committed words in order (merging.find_new_words), so that
+each repetition is compared at its own place. What a model repeats without having heard it, its engine leaves out.
 """
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TypeVar
 
 from pipeline.audio import position
-from pipeline.recognition.merging import find_new_words, spoken_span
+from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.spoken_form import is_number, may_go_on, plain
 from pipeline.words import Word
 
@@ -56,10 +54,6 @@ class AgreementOptions:
     first_sure: float = math.inf  # the same for the first word of all
     opening_settled: int = position(3.0)  # how far from the end both may be committed
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
-    rest: int = position(0.06)  # a word this short may be the rest of the committed word before it, which now differs
-    jump: int = position(2.0)  # word ends further apart mean that the times are wrong: one hypothesis is not enough
-    loop: int = 4  # the same words this often in a row are a loop of the model, until a final has them too
-    fastest: int = position(0.12)  # nobody speaks a repeated word in less time, so a faster loop is never believed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +149,7 @@ class Agreement:
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
         """Take the last hypothesis about audio that ends at *until*, and commit its words up to *guard* before that."""
-        words = self._without_fast_loops(self.select_fresh(words, until))
+        words = self.select_fresh(words, until)
         count = _count_leading(words, lambda word: word.end <= until - guard)
         return self._commit([replace(self._with_history(word), times=1) for word in words], count)
 
@@ -188,8 +182,7 @@ class Agreement:
         if until < floor:
             return fresh
         words = self._without_earlier(words)
-        rest, count = find_new_words(self._committed, words, self._end)
-        for word in rest[self._is_rest(words, count) :]:
+        for word in find_new_words(self._committed, words, self._end)[0]:
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
                 continue
@@ -203,13 +196,6 @@ class Agreement:
         earlier_end = self._earlier[-1].end if self._earlier else 0
         count = _count_leading(words, lambda word: word.start < earlier_end)
         return [*find_new_words(self._earlier, words[:count], earlier_end)[0], *words[count:]] if count else words
-
-    def _is_rest(self, words: Sequence[Word], split: int) -> bool:
-        """Return whether the word after *split* is a piece of the last committed word, which now has another text."""
-        if not self._committed or not 0 < split < len(words):
-            return False
-        differs = normalise(words[split - 1].text) != normalise(self._committed[-1].text)
-        return differs and words[split].end - words[split].start <= self._options.rest
 
     def _with_history(self, word: Word) -> _Candidate:
         """Return *word* with the number of hypotheses in a row that have it at the same place.
@@ -241,9 +227,7 @@ class Agreement:
         """Return how many of the *fresh* words will not change, given the hypotheses before."""
         options = self._options
         words = [candidate.word for candidate in fresh]
-        limit = self._count_before_loop(words)
         numbers = _count_before_number(words)
-        hold = doubted or _lost(words, until, options.jump)
         guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
         def certain(candidate: _Candidate) -> bool:
@@ -257,40 +241,9 @@ class Agreement:
                 believed = word.probability >= options.doubtful or candidate.times >= options.often
                 return paused or settled or believed
             sure = word.probability >= options.sure and word.end <= until - sure_guard
-            return not hold and (sure or settled)
+            return not doubted and (sure or settled)
 
-        return _count_leading(fresh[:limit], certain)
-
-    def _count_before_loop(self, fresh: Sequence[Word]) -> int:
-        """Return how many *fresh* words come before a loop of the model, including the first round of the loop."""
-        loop = next(self._loops([*self._committed, *fresh]), None)
-        return max(0, loop[0] + loop[1] - len(self._committed)) if loop else len(fresh)
-
-    def _without_fast_loops(self, fresh: Sequence[Word]) -> list[Word]:
-        """Return the *fresh* words, but only the first round of a loop too fast to be spoken."""
-        words = [*self._committed, *fresh]
-        left_out: set[int] = set()
-        for start, size, stop in self._loops(words):
-            spans = map(spoken_span, words[start:stop])  # the last word may be stretched over all that follows
-            if sum(end - begin for begin, end in spans) < self._options.fastest * (stop - start):
-                left_out.update(range(start + size, stop))
-        return [word for at, word in enumerate(fresh, len(self._committed)) if at not in left_out]
-
-    def _loops(self, words: Sequence[Word]) -> Iterator[tuple[int, int, int]]:
-        """Yield where each loop of the model begins, the length of a round, and where the loop ends."""
-        texts, times, start = [normalise(word.text) for word in words], self._options.loop, 0
-        while start < len(texts):
-            for size in range(1, (len(texts) - start) // times + 1):
-                if texts[start + size] != texts[start]:
-                    continue
-                stop = start + size
-                while stop < len(texts) and texts[stop] == texts[stop - size]:
-                    stop += 1
-                if stop - start >= size * times:
-                    yield start, size, stop
-                    start = stop - 1
-                    break
-            start += 1
+        return _count_leading(fresh, certain)
 
 
 def normalise(text: str) -> str:
@@ -302,12 +255,6 @@ def _same(one: Word, other: Word, apart: int) -> bool:
     """Return whether both are the same word, with times at most *apart*."""
     near = abs(one.start + one.end - other.start - other.end) <= 2 * apart
     return near and normalise(one.text) == normalise(other.text)
-
-
-def _lost(words: Sequence[Word], until: int, jump: int) -> bool:
-    """Return whether the word times are wrong: a leap, or three words that all start in the last 0.1 s of the audio."""
-    leaps = any(after.end - before.end > jump for before, after in pairwise(words))
-    return leaps or sum(word.start >= until - position(0.1) for word in words) >= 3  # noqa: PLR2004  as above
 
 
 def _count_before_number(words: Sequence[Word]) -> int:

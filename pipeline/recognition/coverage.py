@@ -10,7 +10,7 @@ If the audio to recognise again began there, its first word would get that time 
 
 People pause between the groups of a number, so a stretch shorter than UNHEARD is joined with its neighbour, however
 long the pause between them. Longer stretches are recognised one by one, because the model may leave out the same
-sentence again if it gets several. whisper.py calls missed_speech() for files and finals, stream_requests.py for
+sentence again if it gets several. The Whisper engine calls missed_speech() for files and finals, stream_requests.py for
 partials and finals. with_missed() joins the two answers.
 """
 
@@ -83,7 +83,7 @@ def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
 
 
 def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) -> tuple[tuple[Word, ...], int]:
-    """Return *words* and those of *missed* whose middle lies in *stretch*, in order, and the place they reach to.
+    """Return *words* and those of *missed* whose middle lies in *stretch*, in order, and where the last of them begins.
 
     *missed* is a second answer about *stretch* and a little audio around it, in which the first word or the last may
     be one that *words* have already. If it has none of *stretch*, the place is the end of that: it was heard in vain.
@@ -101,7 +101,7 @@ def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) ->
             placed[-1] = replace(placed[-1], end=max(placed[-1].start, word.start))
         start = max(word.start, placed[-1].end if placed else 0)
         placed.append(replace(word, start=start, end=max(word.end, start)))
-    return tuple(placed), max(found[-1].end, stretch[0] + UNHEARD) if found else stretch[1]
+    return tuple(placed), max(found[-1].start, stretch[0] + UNHEARD) if found else stretch[1]
 
 
 def _word_spans(words: Sequence[Word], voiced: Sequence[Span]) -> Iterator[Span]:

@@ -1,6 +1,6 @@
 """The interface of speech recognisers. The scheduler, sessions and files use it without knowing which one runs.
 
-whisper.py implements it with a model, scripted.py without one for the sandbox and for tests.
+engines/whisper/ implements it with a model, scripted.py without one for the sandbox and for tests.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed
-from pipeline.recognition.engines.mel import FRAMES_PER_S, LogMel
+from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, LogMel
 from pipeline.recognition.scheduler import lower_priority
 from pipeline.weights import TURN_ENDS
 

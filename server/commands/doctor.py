@@ -24,12 +24,12 @@ from pipeline.ingest.part import missing_demuxers
 from pipeline.recognition import turn_end
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.fitting import bundled_speech
 from pipeline.recognition.engines.load import find_models, load_found
 from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.whisper.fitting import bundled_speech
 from pipeline.speakers.options import INSTALL
 from pipeline.weights import INSTALLED, SEGMENTATION
-from server.capacity import measure, write
+from server.capacity import measure, sessions_of_one_core, write
 from server.commands.models import pull_hint, speaker_summary
 from server.commands.opening import node_name, open_storage
 from server.commands.serve import SAMPLE, transcribe_sample
@@ -202,7 +202,8 @@ def _capacity(config: Config) -> Finding:
         f"{one.shared_ms:.0f} ms; telling speakers apart counts as {one.speakers_load:g} of a session"
         for one in capacities
     ]
-    return Finding("\n".join([*lines, f"noted in {path}"]))
+    served = f"the server's own core carries about {sessions_of_one_core(np.concatenate(english))}, whatever the model"
+    return Finding("\n".join([*lines, served, f"noted in {path}"]))
 
 
 def _engines(config: Config) -> Iterator[Callable[[], Engine]]:

@@ -33,7 +33,7 @@ from server.requests.parts import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.folder import claim_folder
-from server.transport.connections import Connections
+from server.transport.connections import ConnectionRules, Connections
 from server.transport.descriptors import connection_limits, raise_descriptor_limit
 from server.transport.http_server import HttpServer, listen
 from server.worker_process import SERVER
@@ -61,7 +61,8 @@ def run(_given: argparse.Namespace, config: Config) -> int:
 
 
 async def _serve(config: Config, limits: Limits) -> None:
-    rules = connection_limits(config, raise_descriptor_limit())
+    descriptors = raise_descriptor_limit()
+    rules = connection_limits(config, descriptors)
     node = node_name(config)
     storage = open_storage(config, node=node, check_bucket=True)
     listening = listen(config)
@@ -93,6 +94,7 @@ async def _serve(config: Config, limits: Limits) -> None:
             gc.freeze()  # the objects so far stay, so that collecting garbage takes less time from now on
             async with service.running():
                 connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.parts.metrics)
+                log.info(_carried(engines, config, rules, descriptors))
                 ready = _ready_lines(address, service.parts, sample_text)
                 await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
     finally:
@@ -175,6 +177,18 @@ def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> li
         return [f"{ready} roles={','.join(sorted(parts.config.roles))}"]
     ready += f' heard="{sample_text}"'
     return [ready, pull_hint(offer)] if offer.bundled else [ready]
+
+
+def _carried(engines: Mapping[str, ServedEngine], config: Config, rules: ConnectionRules, descriptors: int) -> str:
+    """The log line that says how much this process carries."""
+    open_at_once = f"{rules.max_open} connections, {descriptors} open files"
+    if "live" not in config.roles:
+        return f"carries {open_at_once}"
+    most = engines["production"].live.max_sessions
+    if most is None:
+        return f"carries as many live sessions as the model keeps up with (doctor measures it), {open_at_once}"
+    why = "MAX_LIVE_SESSIONS" if config.max_live_sessions else "measured by doctor"
+    return f"carries {most} live sessions ({why}), {open_at_once}"
 
 
 async def _take_over(storage: Storage) -> None:

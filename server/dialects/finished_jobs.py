@@ -28,7 +28,7 @@ async def answer_finished(
         over = await parts.waiter.wait_for_end(job, wait_s=HOLD_S)
         _require_results(over, asked_at)
         response = await make(over)
-    response.headers.update(warning_headers(job.warnings))
+    response.headers.update(warning_headers(over.warnings))
     return await deliver_results(response, request, over, parts, asked_at=asked_at)
 
 

@@ -6,6 +6,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
+from server.egress.content_coding import FaultyCoding, decoded
 from server.egress.guard import Egress
 from server.egress.names import Unresolvable
 from server.egress.targets import Target, TargetNotAllowed
@@ -80,7 +81,7 @@ class Fetcher:
         if not location:
             raise FetchError("source_http_error", f"status {response.status_code} without a Location")
         try:
-            onward = self.egress.parse(urljoin(target.url, location))
+            onward = self.egress.parse(urljoin(target.url, location.strip().replace(" ", "%20")))  # as browsers do
         except ValueError:
             raise FetchError("source_http_error", "the source redirects to what is no URL") from None
         if target.scheme == "https" and onward.scheme != "https":
@@ -98,7 +99,9 @@ class Fetcher:
         if declared.isdecimal() and int(declared) > most:
             raise _too_large(most)
         size = 0
-        pieces = in_pace(response.aiter_raw(), window_s=PACE_WINDOW_S)
+        pieces = decoded(
+            in_pace(response.aiter_raw(), window_s=PACE_WINDOW_S), response.headers.get("content-encoding", "")
+        )
         try:
             async with self.blobs.create(blob, leave_reserve=True) as sink:
                 async for piece in pieces:
@@ -106,6 +109,8 @@ class Fetcher:
                     if size > most:
                         raise _too_large(most)
                     await sink.write(piece)
+        except FaultyCoding as error:
+            raise FetchError("source_http_error", str(error)) from None
         except TimeoutError:
             text = f"the source sends less than {MIN_BYTES_S // 1000} kB/s"
             raise FetchError("source_timeout", text, retryable=True) from None

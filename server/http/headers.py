@@ -6,7 +6,7 @@ its RFC says so.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -177,12 +177,18 @@ def extended_filename(disposition: str) -> str | None:
 
 
 def warning_headers(warnings: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The header Scribewire-Warning, which lists the warnings about a request's members (RFC 9651); {} without any.
+    """The header Scribewire-Warning, which lists warnings, each with its param or message (RFC 9651); {} without any.
 
     Characters that a header cannot contain are percent-encoded.
     """
-    shown = [f'{w["code"]};param="{quote(w["param"], safe=_PLAIN)}"' for w in warnings if "param" in w]
+    shown = [";".join((one["code"], *_warning_parameter(one))) for one in warnings]
     return {WARNING: ", ".join(shown)} if shown else {}
+
+
+def _warning_parameter(warning: Mapping[str, str]) -> Iterator[str]:
+    name = next((name for name in ("param", "message") if name in warning), None)
+    if name is not None:
+        yield f'{name}="{quote(warning[name], safe=_PLAIN)}"'
 
 
 # --- limits ---

@@ -65,6 +65,7 @@ class LiveEngine:
     models: ModelSet | None = None  # those that orders may name; None: *model* alone
     unmeasured: Collection[str] = ()  # the names of models whose windows are not known yet
     capacities: Mapping[str, Capacity] = field(default_factory=dict)  # what was measured of this machine, by model
+    limit: int | None = None  # of live sessions, from the settings; None: what was measured
     text: TextSettings = USUAL_SETTINGS
     turn_ends: TurnEnds | None = None  # None: turns end by silence alone
 
@@ -79,8 +80,8 @@ class LiveEngine:
 
     @property
     def max_sessions(self) -> int | None:
-        """The most sessions of the quickest model that this machine can carry; None: not measured."""
-        return max((one.sessions for one in self.capacities.values()), default=None)
+        """The most sessions of the quickest model at once; None: neither set nor measured."""
+        return self.limit or max((one.sessions for one in self.capacities.values()), default=None)
 
     @property
     def labels_speakers(self) -> bool:
@@ -96,10 +97,11 @@ class LiveEngine:
 
         A slower model, separate channels and speaker labels add to it.
         """
-        capacity, most = self.capacities.get(self.model_for(order)), self.max_sessions
-        if capacity is None or most is None:
+        capacity = self.capacities.get(self.model_for(order))
+        if capacity is None:
             return float(order.counted_sessions)
-        return order.counted_sessions * (1 + capacity.speakers_load * order.diarize) * most / capacity.sessions
+        quickest = max(one.sessions for one in self.capacities.values())
+        return order.counted_sessions * (1 + capacity.speakers_load * order.diarize) * quickest / capacity.sessions
 
     def live_speakers(
         self,

@@ -91,15 +91,19 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
-        self._intake: Intake = intake_of(
+        self._intake = self._make_intake(parts, part)
+        self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
+
+    def _make_intake(self, parts: SessionParts, part: MemoryPart | None) -> Intake:
+        return intake_of(
             self.job.order,
             parts.isolation,
             self._feed,
             backpressure=self._wait_until_caught_up,
             position=self._heard,
             part=part,
+            voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
         )
-        self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
 
     # --- for writers -------------------------------------------------------------------------------------------------
 
@@ -297,6 +301,8 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
+        for code, _, message in (note.partition(": ") for note in self._intake.notes):
+            self._journal.warn(code, message)
         copies = {} if self.resumed else self._session.copies()
         for copy, original in copies.items():
             self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
@@ -360,11 +366,11 @@ class LiveSession:
             if await self._held.renew() is Renewal.LOST:
                 return Verdict.LEASE_LOST
             self._renew_at = now + self.rules.renew_s
-        job = await self._storage.jobs.get(self.job.id)
-        if job is None:
+        canceled = await self._storage.jobs.is_canceled(self.job.id)
+        if canceled is None:
             self.ended_by = Refused("job_not_found", "the job was deleted")
             return Verdict.LEASE_LOST
-        return None if job.cancel_requested_at is None else Verdict.CANCELED
+        return Verdict.CANCELED if canceled else None
 
     def _finish_if_due(self) -> None:
         """End the session if it is too old or has waited too long for its writer."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeAlias
 
 from server.model.events import Event
@@ -22,20 +23,35 @@ def announce(announced: Announced, topic: str, events: Sequence[Event]) -> None:
     announced[topic] = None if earlier is None or not events else [*earlier, *events]
 
 
+Wake: TypeAlias = tuple[asyncio.AbstractEventLoop, Callable[[], None]]
+"""A function and the event loop to call it in."""
+
+
+def call_all(wakes: Iterable[Wake]) -> None:
+    """Call the functions in their event loops, from any thread, in order and those of a loop in one turn of it."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
+    for loop, call in wakes:
+        by_loop.setdefault(loop, []).append(call)
+    for loop, calls in by_loop.items():
+        with suppress(RuntimeError):  # the loop has ended, so nobody waits in it
+            loop.call_soon_threadsafe(_call_each, calls)
+
+
+def _call_each(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
 class Watch:
     """Wakes one waiting task when a topic is announced after the watch began."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self._events: list[Event] | None = []
 
     def wake(self, events: Sequence[Event] | None = None) -> None:
-        """Wake the task, from any thread. *events* is the topic's entry in Announced."""
-        with suppress(RuntimeError):  # the waiter's loop has ended, so there is nothing to wake
-            self._loop.call_soon_threadsafe(self._note, events)
-
-    def _note(self, events: Sequence[Event] | None) -> None:
+        """Wake the task, in its own event loop. *events* is the topic's entry in Announced."""
         self._events = None if events is None or self._events is None else [*self._events, *events]
         self._event.set()
 
@@ -77,11 +93,19 @@ class Watches:
                 if not self._watches[topic]:
                     del self._watches[topic]
 
-    def wake(self, announced: Mapping[str, Sequence[Event] | None]) -> None:
+    def wakes(self, *commits: Mapping[str, Sequence[Event] | None]) -> list[Wake]:
+        """What wakes the watches of these commits, in their order."""
         with self._lock:
-            woken = [(watch, events) for topic, events in announced.items() for watch in self._watches.get(topic, ())]
-        for watch, events in woken:
-            watch.wake(events)
+            return [
+                (watch.loop, partial(watch.wake, events))
+                for announced in commits
+                for topic, events in announced.items()
+                for watch in self._watches.get(topic, ())
+            ]
+
+    def wake(self, announced: Mapping[str, Sequence[Event] | None]) -> None:
+        """Wake the watches of a commit, from any thread."""
+        call_all(self.wakes(announced))
 
     def wake_all(self) -> None:
         """Wake every task, because it is not known which topics changed."""

@@ -137,6 +137,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.conn = PricedFrames(max_size=self.config.ws_max_size)
+        self._last: dict[str, Any] = {}  # the newest message of audio
         self._waits = False  # whether _parse_or_read() will be called
         self._cut = False
 
@@ -329,12 +330,33 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         """Called with every whole message. uvicorn would log a traceback for text that is not UTF-8."""
+        if self.curr_msg_data_type == "text":
+            self._last = {}  # audio behind this message stays behind it
         if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
             self.frames = []
             self.conn.fail(CloseCode.INVALID_DATA, "text must be UTF-8")
             self.handle_parser_exception()
-        else:
+        elif self.curr_msg_data_type == "text" or not self._join_last():
             super().send_receive_event_to_app()
+
+    def _join_last(self) -> bool:
+        """Put the newest message of audio into the queue, or add it to the one before if that is short and waits there.
+
+        Returns False for a message that the route will not get.
+        """
+        if self.close_sent:
+            return False
+        data, last = b"".join(self.frames), self._last
+        self.frames = []
+        if 0 < len(data) < FREE_BYTES and not self.queue.empty() and last and len(last["bytes"]) < FREE_BYTES:
+            last["bytes"] += data
+            return True
+        self._last = {"type": "websocket.receive", "bytes": data}
+        self.queue.put_nowait(self._last)  # type: ignore[arg-type]  # as uvicorn does
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+        return True
 
     def keepalive_timeout(self) -> None:
         """Called if no pong came in time. The connection ends only if nothing else came although it was being read."""

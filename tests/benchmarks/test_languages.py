@@ -12,7 +12,7 @@ from benchmarks.tracks import MODEL
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.engines.whisper import WhisperEngine
+from pipeline.recognition.engines.whisper.engine import WhisperEngine
 from pipeline.words import Word
 
 

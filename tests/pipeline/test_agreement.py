@@ -127,48 +127,12 @@ def test_a_doubtful_word_waits_until_three_hypotheses_in_a_row_have_it():
     assert texts(agreement.receive(timed_words("a b", probability=0.2), until=position(2))) == "a b"
 
 
-def test_the_rest_of_a_word_that_was_committed_as_another_is_no_word():
-    agreement = Agreement(OPTIONS)
-    agreement.conclude(timed_words("and so my"), until=position(1.2))
-    heard = [
-        *timed_words("and so am"),
-        Word("I", position(1.2), position(1.24), 0.9),
-        *timed_words("fellow", start=1.24),
-    ]
-    assert texts(agreement.conclude(heard, until=position(2))) == "fellow"
-    again = [*timed_words("and so my fellow"), Word("I", position(1.64), position(1.68), 0.9)]
-    assert texts(agreement.conclude(again, until=position(2))) == "I", "after the same word it is another one"
-
-
 def test_nothing_before_a_settled_place_is_committed():
     agreement = Agreement(OPTIONS)
     agreement.settle(position(2))
     committed = agreement.conclude(timed_words("a b c d e f g h"), until=position(4))
     assert texts(committed) == "f g h", "e ends at 2.0 s, which is decided"
     assert committed[0].start >= position(2)
-
-
-def test_lost_alignment_needs_agreement():
-    """Three words in the last tenth of a second show that their times are wrong."""
-    words = [*timed_words("a b", probability=0.95), *timed_words("c d e", start=3.95, each=0.01, probability=0.95)]
-    assert Agreement(OPTIONS).receive(words, until=position(4)) == ()
-    agreement = Agreement(OPTIONS)
-    agreement.receive(words, until=position(4))
-    assert texts(agreement.receive(words, until=position(4))) == "a b"
-
-
-def test_a_loop_is_believed_once_until_a_final_says_it_at_the_pace_of_speech():
-    loop = timed_words("on and " * 6, probability=0.95)
-    agreement = Agreement(OPTIONS)
-    agreement.receive(loop, until=position(9))
-    assert texts(agreement.receive(loop, until=position(9))) == ""
-    assert texts((*agreement.committed, *agreement.conclude(loop, until=position(9)))) == "on and " * 5 + "on and"
-    racing = timed_words("on and " * 6, each=0.05)
-    assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and"
-    racing = [*racing, *timed_words("thank you", start=2)]
-    assert texts(Agreement(OPTIONS).conclude(racing, until=position(9))) == "on and thank you", "what follows was said"
-    uneven = [*timed_words("no no"), *timed_words("no no no no", start=1.1, each=0.01)]
-    assert texts(Agreement(OPTIONS).conclude(uneven, until=position(9))) == "no " * 5 + "no", "all of it has time"
 
 
 def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():

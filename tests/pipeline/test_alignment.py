@@ -13,7 +13,13 @@ from tokenizers import Tokenizer
 
 from pipeline.audio import RATE, Samples
 from pipeline.language_profiles import UNSPACED, continues_grapheme
-from pipeline.recognition.engines.alignment import BROKEN, ENCODER_FRAME, TextPiece, with_whole_characters, words_of
+from pipeline.recognition.engines.whisper.alignment import (
+    BROKEN,
+    ENCODER_FRAME,
+    TextPiece,
+    with_whole_characters,
+    words_of,
+)
 from pipeline.words import Word, join_words
 
 

@@ -73,8 +73,8 @@ def test_words_around_the_missed_speech_are_not_written_twice() -> None:
 
 def test_what_comes_after_the_words_that_were_found_is_sought_again() -> None:
     voiced = spans((0.0, 9.0))
-    words, reached = with_missed((), timed_words(("my", 0.2, 1.0), ("song", 1.0, 2.5)), (0, position(9)))
-    assert missed_speech(words, voiced, since=reached) == list(spans((2.5, 9.0)))
+    words, reached = with_missed((), timed_words(("my", 0.2, 1.0), ("song", 1.0, 1.5)), (0, position(9)))
+    assert missed_speech(words, voiced, since=reached) == list(spans((1.5, 9.0)))
     assert missed_speech((), voiced, since=with_missed((), (), (0, position(9)))[1]) == []
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines import whisper
+from pipeline.recognition.engines.whisper import engine as whisper
 
 
 @pytest.mark.parametrize(

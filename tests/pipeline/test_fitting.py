@@ -9,10 +9,10 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.engines import fitting
-from pipeline.recognition.engines.fitting import Clip, bundled_speech, measure_sizes
-from pipeline.recognition.engines.prompts import WINDOWS_S
-from pipeline.recognition.engines.windows import FULL, JOBS_S, WindowSizes
+from pipeline.recognition.engines.whisper import fitting
+from pipeline.recognition.engines.whisper.fitting import Clip, bundled_speech, measure_sizes
+from pipeline.recognition.engines.whisper.prompts import WINDOWS_S
+from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, WindowSizes
 from pipeline.words import Word
 
 TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905  a list of words would be hard to read

@@ -79,6 +79,18 @@ def test_a_voice_that_the_mix_drowns_is_heard_from_the_channel_where_it_is(tmp_p
     assert likeness(samples, VOICE, 0) > 0.9
 
 
+@pytest.mark.parametrize("length_s", [11, 150])
+def test_a_voice_beside_a_louder_channel_of_stereo_is_heard_alone(length_s: int, tmp_path: Path) -> None:
+    voice = np.concatenate((np.zeros(position(length_s) - len(VOICE), np.float32), 0.2 * VOICE))
+    beside = np.asarray(np.random.default_rng(2).standard_normal(len(voice)) * 0.2, np.float32)
+    path = tmp_path / "camera.wav"
+    soundfile.write(path, np.stack((beside, voice), axis=1), RATE)
+    samples = heard(path, path.read_bytes())
+    assert len(samples) == len(voice)
+    spoken = zip(np.split(samples[-len(VOICE) :], 11), np.split(VOICE, 11), strict=True)
+    assert sum(share_of(said, part) > 0.9 for part, said in spoken) >= 5  # others hold pauses, where both are mixed
+
+
 @pytest.mark.parametrize("layout", ["stereo", "quad", "6 channels"])
 def test_channels_without_a_centre_are_mixed_as_before(layout: str, tmp_path: Path) -> None:
     channels = av.AudioLayout(layout).nb_channels

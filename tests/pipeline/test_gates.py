@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.engines.gates import compression_ratio, failed_gate, without_echo
+from pipeline.recognition.engines.whisper.gates import compression_ratio, failed_gate, without_echo
 from pipeline.words import Word
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
@@ -36,7 +36,7 @@ def test_where_the_model_doubts_speech_its_text_must_be_likely_and_somebody_must
 
 def test_a_loop_is_a_repetition_and_what_fits_its_time_is_none() -> None:
     assert gate_of(" very" * 30) == "repetition"
-    assert gate_of(" very" * 30, voiced_s=9.0) is None
+    assert gate_of(" very" * 30, voiced_s=6.0) is None
     assert gate_of(SPEECH * 8, seconds=30.0, voiced_s=28.0) is None
     assert gate_of(SPEECH * 8, seconds=30.0, voiced_s=6.0) == "repetition", "nobody says it in the time of the speech"
     assert compression_ratio(SPEECH) < 1.5

@@ -9,7 +9,7 @@ from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest, hint_of
 from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.engines.prompts import hint_tokens
+from pipeline.recognition.engines.whisper.prompts import hint_tokens
 from pipeline.words import join_words
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}

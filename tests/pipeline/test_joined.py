@@ -2,12 +2,16 @@
 
 import io
 import os
+import random
+import shutil
 import struct
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import islice
+from pathlib import Path
 
 import av
 import numpy as np
@@ -232,6 +236,19 @@ def test_floats_above_full_scale_are_scaled_down(rate: int, decibels: int) -> No
     assert np.abs(samples - quiet).max() < 1e-6
 
 
+@pytest.mark.parametrize("sold", [b"drms", b"aavd"])
+def test_a_file_that_a_shop_sold_is_refused_as_encrypted(clip: Samples, sold: bytes) -> None:
+    with pytest.raises(InvalidAudio, match="is encrypted"):
+        heard(made(clip, "ipod", "aac").replace(b"mp4a", sold, 1))
+
+
+def test_quicktime_files_without_a_file_type_are_heard_one_after_the_other(clip: Samples) -> None:
+    first, second = made(clip[::-1].copy(), "mov", "pcm_s16le"), made(clip, "mov", "pcm_s16le", rate=8000)
+    samples, notes = heard(b"".join(one[one.index(b"wide") - 4 :] for one in (first, second)))
+    assert_both(samples, clip)
+    assert notes == ()
+
+
 def test_an_encrypted_file_is_refused_as_encrypted(clip: Samples) -> None:
     file = io.BytesIO()
     key = {"encryption_scheme": "cenc-aes-ctr", "encryption_key": "76a6c65c5ea762046bd749a2e632ccbb"}
@@ -244,3 +261,38 @@ def test_an_encrypted_file_is_refused_as_encrypted(clip: Samples) -> None:
         out.mux(sound.encode(None))
     with pytest.raises(InvalidAudio, match="is encrypted"):
         heard(file.getvalue())
+
+
+def mixture(clip: Samples, chance: random.Random) -> tuple[bytes, float]:
+    """Return recordings, damaged or not, with bytes between them, and the seconds of those that are whole."""
+    data, whole_s = b"", 0.0
+    for form in chance.choices([*FORMS], k=chance.randint(1, 4)):
+        sound = clip[: position(chance.uniform(1, 3))]
+        part = bytearray(made(sound, *FORMS[form], layout=chance.choice(("mono", "stereo"))))
+        damage = chance.choice(("none", "none", "cut", "hole", "letters"))
+        if damage == "cut":
+            del part[chance.randrange(len(part) // 3, len(part)) :]
+        elif damage == "hole":
+            at = chance.randrange(len(part) // 3, len(part) - 2000)
+            part[at : at + 2000] = bytes(2000)
+        elif damage == "letters":
+            part += b"Dear Sir, " * chance.randint(100, 3000)
+        whole_s += len(sound) / RATE if damage in ("none", "letters") else 0.0
+        data += part + chance.choice((b"", *SILENT.values()))
+    return data, whole_s
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_is_joined_cut_and_damaged_is_heard_or_named(clip: Samples, tmp_path: Path, seed: int) -> None:
+    """Everything that is whole, and all that the ffmpeg program finds."""
+    data, whole_s = mixture(clip, random.Random(seed))
+    (tmp_path / "mixture").write_bytes(data)
+    try:
+        samples, notes = heard(data)
+    except InvalidAudio:
+        samples, notes = np.zeros(0, np.float32), ("refused",)
+    assert len(samples) / RATE > whole_s - 0.2 or UNHEARD in codes(notes) or notes == ("refused",)
+    if (program := shutil.which("ffmpeg")) is not None:
+        asked = [program, "-v", "quiet", "-i", tmp_path / "mixture", "-ac", "1", "-ar", f"{RATE}", "-f", "s16le", "-"]
+        found = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
+        assert len(samples) > len(found) // 2 - position(0.3) or notes

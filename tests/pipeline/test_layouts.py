@@ -9,13 +9,13 @@ import pytest
 from pipeline.audio import RATE
 from pipeline.recognition.engine import TASKS, DecodeRequest
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.windows import FULL, WindowSizes
+from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from tests.pipeline.layouts import make_model
 from tests.pipeline.noting import RecordingModel
 from tests.pipeline.sounds import SPEECH, read
 
 bootstrap.prepare()
-from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
+from pipeline.recognition.engines.whisper.engine import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ def test_a_language_is_detected_where_there_is_a_choice(layout: Layout, engine: 
 def test_whatever_it_says_is_words_in_order_inside_the_window(
     engine: WhisperEngine, sizes: WindowSizes, *, final: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", lambda _text, **_numbers: None)  # nonsense
+    monkeypatch.setattr(
+        "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
+    )  # nonsense
     monkeypatch.setattr(engine, "sizes", sizes)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     languages = sorted({"en", "ja"} & engine.languages)
@@ -114,7 +116,9 @@ def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
 def test_a_translation_has_the_words_of_english_in_order_inside_the_window(
     engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.recognition.engines.whisper.failed_gate", lambda _text, **_numbers: None)  # nonsense
+    monkeypatch.setattr(
+        "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
+    )  # nonsense
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     spoken, english = engine.recognise(
         [

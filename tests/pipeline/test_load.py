@@ -15,7 +15,6 @@ from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines import windows as known_windows
 from pipeline.recognition.engines.load import (
     EngineSettings,
     Loaded,
@@ -25,7 +24,8 @@ from pipeline.recognition.engines.load import (
     load,
 )
 from pipeline.recognition.engines.models import pull
-from pipeline.recognition.engines.windows import FULL, WindowSizes
+from pipeline.recognition.engines.whisper import windows as known_windows
+from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.weights import PUBLISHED
 from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import Samples
-from pipeline.recognition.engines.mel import HOP, LogMel
+from pipeline.recognition.engines.whisper.mel import HOP, LogMel
 
 THEIRS = {mels: FeatureExtractor(feature_size=mels) for mels in (80, 128)}
 

@@ -13,7 +13,16 @@ from pipeline.errors import InvalidAudio, NoAudioStream, UndecodableAudio, Unkno
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import AUTO, MIX, OTHER_TRACKS, SEPARATE, UNDECODABLE_TRACK, TrackChoice
+from pipeline.ingest.tracks import (
+    AUTO,
+    MIX,
+    OTHER_TRACKS,
+    SEPARATE,
+    UNDECODABLE_TRACK,
+    Track,
+    TrackChoice,
+    by_preference,
+)
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import SPEECH, Sound, film, likeness, read, tone, tracks_in
 
@@ -107,6 +116,23 @@ def test_a_mix_of_loud_tracks_stays_within_full_scale(tmp_path: Path, isolation:
     heard = Heard(isolation, None, path, MIX)
     assert np.abs(heard.samples).max() == pytest.approx(1.0, abs=0.01)
     assert np.corrcoef(heard.samples, HUM[: len(heard.samples)])[0, 1] > 0.99  # scaled, not clipped
+
+
+def test_opposite_tracks_do_not_cancel_each_other(tmp_path: Path, isolation: Isolation) -> None:
+    path = tmp_path / "tracks.mov"
+    path.write_bytes(tracks_in("mov", Sound(ONE, codec="pcm_s16le"), Sound(-ONE, codec="pcm_s16le")))
+    assert likeness(Heard(isolation, None, path, MIX).samples, ONE, 0) > 0.99
+
+
+def test_a_track_in_the_language_that_is_spoken_is_tried_first() -> None:
+    tracks = [
+        Track(number=1, codec="aac", language="eng", default=True),
+        Track(number=2, codec="aac", language="spa", aside=True),
+        Track(number=3, codec="aac", language="es-MX"),
+        Track(number=4, codec=None, language="spa"),
+    ]
+    assert [track.number for track in by_preference(tracks)] == [1, 3, 2]
+    assert [track.number for track in by_preference(tracks, "es")] == [3, 1, 2]
 
 
 def test_a_track_that_is_not_there_is_refused_with_the_names_of_those_that_are(

@@ -13,7 +13,7 @@ from pipeline.words import join_words
 from tests.pipeline.sounds import SPEECH, read
 
 bootstrap.prepare()
-from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
+from pipeline.recognition.engines.whisper.engine import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 MODEL = SPEECH / "tiny-whisper"
 ONE, TWO = (read(SPEECH / "espeak" / name) for name in ("es_09.flac", "es_10.flac"))

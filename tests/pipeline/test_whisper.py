@@ -21,12 +21,12 @@ from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.windows import FULL, KNOWN_SIZES, WindowSizes
+from pipeline.recognition.engines.whisper.windows import FULL, KNOWN_SIZES, WindowSizes
 from pipeline.words import Word, join_words
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 
 bootstrap.prepare()
-from pipeline.recognition.engines.whisper import WhisperEngine  # noqa: E402  after prepare(), as in load.py
+from pipeline.recognition.engines.whisper.engine import WhisperEngine  # noqa: E402  after prepare(), as in load.py
 
 MODEL = SPEECH / "tiny-whisper"
 SHORT = next(sizes for size, sizes in KNOWN_SIZES.values() if size == (MODEL / "model.bin").stat().st_size)

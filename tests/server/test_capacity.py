@@ -88,6 +88,14 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
         assert "ok decoders system calls are filtered" in said
     write([Capacity("scripted", "scripted", 1, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted") as server:
+        assert "carries 1 live sessions (measured by doctor), " in "\n".join(server.log)
+        one_too_many(server)
+
+
+def test_the_setting_counts_before_what_was_measured(tmp_path: Path) -> None:
+    write([Capacity("scripted", "scripted", 7, 1.0, 2.0)], tmp_path)
+    with run_server(tmp_path, ENGINE="scripted", MAX_LIVE_SESSIONS="1") as server:
+        assert "carries 1 live sessions (MAX_LIVE_SESSIONS), " in "\n".join(server.log)
         one_too_many(server)
 
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import Engine, RecognitionResult
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.fitting import SPEECH, bundled_speech, measure_sizes
-from pipeline.recognition.engines.prompts import WINDOWS_S
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
+from pipeline.recognition.engines.whisper.fitting import SPEECH, bundled_speech, measure_sizes
+from pipeline.recognition.engines.whisper.prompts import WINDOWS_S
+from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.models import Choice
-    from pipeline.recognition.engines.whisper import WhisperEngine
+    from pipeline.recognition.engines.whisper.engine import WhisperEngine
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class EngineSettings:
     device: str = AUTO  # cpu or cuda
     compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
     threads: int = 0  # of one call of the model
+    gpu_batch: int = 0  # the most windows in one call on a GPU
     windows: Literal["auto", "full"] | WindowSizes = "auto"  # auto: what is known to suit the model, or full ones
     download_wait_s: float = 900.0
     cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
@@ -157,7 +158,8 @@ def find_models(settings: EngineSettings) -> FoundModels:
 def choose_names(settings: EngineSettings) -> "tuple[Choice, str]":
     """Return the names of the models to use, and the device for them. Raises ModelUnavailable if there is none."""
     bootstrap.prepare()
-    from pipeline.recognition.engines import models, whisper  # noqa: PLC0415  after prepare(); takes 0.5 s and 60 MB
+    from pipeline.recognition.engines import models  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.whisper import engine as whisper  # noqa: PLC0415  after prepare(); 0.5 s, 60 MB
 
     device = whisper.choose_device(None if settings.device == AUTO else settings.device)
     named = settings.model != AUTO
@@ -172,8 +174,8 @@ def choose_names(settings: EngineSettings) -> "tuple[Choice, str]":
 
 def load_found(model: FoundModel, settings: EngineSettings) -> Loaded:
     """Load a model that find_models() returned. Raises ModelUnavailable."""
-    from pipeline.recognition.engines import whisper  # noqa: PLC0415  as in choose_names()
     from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.whisper import engine as whisper  # noqa: PLC0415  as in choose_names()
 
     engine = whisper.WhisperEngine(
         model.folder,
@@ -181,6 +183,7 @@ def load_found(model: FoundModel, settings: EngineSettings) -> Loaded:
         device=model.device,
         compute_type=None if settings.compute_type == AUTO else settings.compute_type,
         threads=settings.threads or None,
+        gpu_batch=settings.gpu_batch or None,
     )
     sizes = model.sizes or _known_sizes(model.folder, model.device, settings)
     engine.sizes = sizes or FULL
@@ -246,7 +249,7 @@ def _read(notes: Path) -> dict[str, object]:
 
 def _fingerprint(folder: Path, device: str, settings: EngineSettings) -> str:
     """Return a digest of a model, how it is computed, and the speech that it is measured on."""
-    from pipeline.recognition.engines.whisper import USUAL_TYPE  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.whisper.engine import USUAL_TYPE  # noqa: PLC0415  as in choose_names()
 
     weights = folder / "model.bin"
     compute_type = USUAL_TYPE[device] if settings.compute_type == AUTO else settings.compute_type

@@ -27,7 +27,7 @@ from server.storage.sql.rows import SqlRow
 from server.storage.sqlite.schema import MIGRATIONS, OLDEST
 from server.storage.sqlite.scrubbing import Scrubber
 from server.storage.vital import start_vital
-from server.storage.watching import Announced, Watch, Watches, announce
+from server.storage.watching import Announced, Watch, Watches, announce, call_all
 
 Clock: TypeAlias = Callable[[], int]
 """Returns milliseconds since 1970 UTC."""
@@ -92,13 +92,15 @@ def _columns(cursor: sqlite3.Cursor) -> list[str]:
 
 
 class _Write(Generic[T]):
-    """A function that waits for the writing thread, and the future for its result."""
+    """A function that waits for the writing thread, and the future of its caller for its result."""
 
     __slots__ = ("_failure", "_function", "_result", "announced", "future")
 
     def __init__(self, function: Callable[[SqliteTransaction], T]) -> None:
         self._function = function
-        self.future: Future[T] = Future()
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._failure: Exception | None = None
+        self.announced: Announced = {}
 
     def attempt(self, connection: sqlite3.Connection, clock: Clock) -> None:
         """Run the function in a savepoint and keep its result or error for settle().
@@ -108,19 +110,25 @@ class _Write(Generic[T]):
         connection.execute("SAVEPOINT one")
         transaction = SqliteTransaction(connection, clock())
         try:
-            self._result = self._function(transaction)
+            result = self._function(transaction)
         except Exception as error:
             if not connection.in_transaction:  # a full disk may have undone everything, not only this
                 raise
             connection.execute("ROLLBACK TO one")
-            self._failure: Exception | None = error
-            self.announced: Announced = {}
+            self.fail(error)
         else:
-            self._failure = None
+            self._failure, self._result = None, result
             self.announced = transaction.announced
         connection.execute("RELEASE one")
 
+    def fail(self, error: Exception) -> None:
+        """Keep *error* for settle() in place of a result."""
+        self._failure, self.announced = error, {}
+
     def settle(self) -> None:
+        """Pass on the result or the error, in the event loop."""
+        if self.future.done():
+            return  # its caller was canceled
         if self._failure is None:
             self.future.set_result(self._result)
         else:
@@ -158,7 +166,6 @@ class SqliteDatabase:
         self._watches = Watches()
         self._local = threading.local()
         self._open(path)
-        self._seen_version = -1
         self._unclaimed = [*self._reading]  # no thread has used them yet
         self._readers = ThreadPoolExecutor(READERS, "storage-read")
         # A program can end without close(): uncommitted writes were never confirmed to anyone.
@@ -174,6 +181,7 @@ class SqliteDatabase:
                 self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
                 self._lookups = stack.enter_context(closing(_connect_to_read(path)))
                 self._lookups.execute("PRAGMA busy_timeout = 0")
+                (self._seen_version,) = self._writing.execute("PRAGMA data_version").fetchone()
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
                 self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
@@ -186,7 +194,7 @@ class SqliteDatabase:
             raise StorageError("the database is closed")
         write = _Write(function)
         self._queue.put(write)
-        return await asyncio.wrap_future(write.future)
+        return await write.future
 
     write_together = write  # all writes of one moment share a commit
 
@@ -286,7 +294,7 @@ class SqliteDatabase:
             while True:
                 if isinstance(item, _Chore):
                     self._chores.append(item)
-                elif item is not None and item.future.set_running_or_notify_cancel():
+                elif item is not None and not item.future.cancelled():
                     batch.append(item)
                 if len(batch) == MAX_IN_ONE_COMMIT:
                     break
@@ -300,7 +308,8 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             for write in batch:
-                write.future.set_exception(_translate(error))
+                write.fail(error)
+            self._settle(batch)
             return
         try:
             for write in batch:
@@ -314,9 +323,9 @@ class SqliteDatabase:
         self._settle(batch)
 
     def _settle(self, batch: Sequence[_Write[Any]]) -> None:
-        for write in batch:
-            write.settle()
-            self._watches.wake(write.announced)
+        """Wake the callers of *batch* and the watches of what it announced."""
+        settled = [(write.future.get_loop(), write.settle) for write in batch]
+        call_all([*settled, *self._watches.wakes(*(write.announced for write in batch))])
 
     def _roll_back(self) -> None:
         if self._writing.in_transaction:
@@ -325,7 +334,8 @@ class SqliteDatabase:
     def _retry_alone(self, batch: Sequence[_Write[Any]], error: Exception) -> None:
         """Commit each write alone: perhaps only the largest of them did not fit on the disk."""
         if len(batch) == 1:
-            batch[0].future.set_exception(_translate(error))
+            batch[0].fail(error)
+            self._settle(batch)
         else:
             for write in batch:
                 self._commit([write])

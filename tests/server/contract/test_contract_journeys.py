@@ -158,7 +158,9 @@ def test_more_minutes_than_the_plan_takes_are_refused_whatever_the_header_says(s
 
 
 def test_files_that_are_cut_off_or_very_quiet_are_heard_and_warned_of(pro: httpx.Client) -> None:
-    cut = post(pro, encode(np.zeros(16_000, np.int16), 16_000)[: 44 + 16_000]).json()
+    answer = post(pro, encode(np.zeros(16_000, np.int16), 16_000)[: 44 + 16_000])
+    cut = answer.json()
+    assert answer.headers["scribewire-warning"].startswith('audio_truncated;message="the recording ends 16000 bytes')
     assert cut["status"] == "completed"
     assert cut["warnings"] == [
         {

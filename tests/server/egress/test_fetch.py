@@ -1,6 +1,8 @@
 """Tests of fetch.py: which audio is downloaded, what is refused, and how the job fails."""
 
 import asyncio
+import gzip
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -113,6 +115,56 @@ async def test_wherever_a_redirect_leads_it_is_the_sources_fault(tmp_path, locat
     async with start_fetcher(tmp_path) as (fetcher, _), peer(redirect) as source:
         error = await refusal(fetcher, source.url + "/a")
         assert error.code in ("source_not_allowed", "source_http_error", "source_unreachable")
+
+
+@in_a_loop
+async def test_a_space_in_a_redirect_is_read_as_browsers_read_it(tmp_path):
+    script = answer_in_turn(answer(302, Location="/my talk 1.mp3?a b"), answer(200, b"here"))
+    async with start_fetcher(tmp_path) as (fetcher, _), peer(script) as source:
+        found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
+        assert (found.filename, source.asked[1].target) == ("my talk 1.mp3", "/my%20talk%201.mp3?a%20b")
+
+
+AUDIO = bytes(range(256)) * 300
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("gzip", gzip.compress(AUDIO)),
+        ("X-Gzip", gzip.compress(AUDIO[:999]) + gzip.compress(AUDIO[999:])),
+        ("deflate", zlib.compress(AUDIO)),
+        ("deflate", zlib.compress(AUDIO)[2:-4]),
+        ("identity", AUDIO),
+    ],
+)
+@in_a_loop
+async def test_a_source_that_compresses_unasked_is_unpacked(tmp_path, coding, packed):
+    script = answer_in_turn(answer(200, packed, Content_Encoding=coding))
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(script) as source:
+        found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
+        assert found.bytes == len(AUDIO)
+        assert b"".join([piece async for piece in storage.blobs.read(BLOB)]) == AUDIO
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed", "code", "says"),
+    [
+        ("gzip", gzip.compress(bytes(50_000_000)), "source_too_large", "more than 100000 bytes"),
+        ("gzip", AUDIO, "source_http_error", "which they are not"),
+        ("gzip", gzip.compress(AUDIO)[:-50], "source_http_error", "breaks off"),
+        ("deflate", AUDIO, "source_http_error", "which they are not"),
+        ("br", AUDIO, "source_http_error", "'br'"),
+    ],
+)
+@in_a_loop
+async def test_what_cannot_be_unpacked_within_the_limits_is_refused(tmp_path, coding, packed, code, says):
+    script = answer_in_turn(answer(200, packed, Content_Encoding=coding))
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(script) as source:
+        error = await refusal(fetcher, source.url)
+        assert error.code == code
+        assert says in str(error)
+        assert await nothing_left(storage)
 
 
 @in_a_loop

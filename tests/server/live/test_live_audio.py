@@ -82,6 +82,23 @@ async def test_a_container_is_heard_as_it_comes(me):
     assert "sample_rate" not in job["live"]
 
 
+@in_a_loop
+async def test_recordings_behind_each_other_are_heard_and_bytes_that_are_none_are_named(me):
+    """Browsers' recorders send a whole file for each piece of time."""
+    record = await me.start(encoding="container")
+    file, letter = io.BytesIO(), b"Dear Sir, " * 1000
+    soundfile.write(file, *soundfile.read(CLIP, dtype="int16"), format="WAV")
+    clip = file.getvalue()
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
+        await talk.send(clip * 2 + letter, piece_s=0.05)
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    job = await me.job(record["job_id"])
+    assert job["duration"] == pytest.approx(2 * soundfile.info(CLIP).duration, abs=0.1)
+    assert [warning["code"] for warning in job["warnings"]] == ["bytes_not_heard"]
+    assert job["warnings"][0]["message"].startswith("10000 bytes")
+
+
 @pytest.mark.parametrize("rubbish", [b"this is no audio at all " * 1000, b"\x00" * 50_000])
 @in_a_loop
 async def test_what_no_decoder_can_read_is_4415(me, rubbish):

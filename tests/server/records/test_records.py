@@ -11,7 +11,7 @@ from msgspec.json import encode
 from pipeline.documents.stored import pack_chunk as stored_chunk
 from server.http.schemas import SCHEMAS
 from server.model.accounts import SigningKeys
-from server.model.jobs import Job, JobError, LiveProgress, State
+from server.model.jobs import Job, LiveProgress, State
 from server.model.orders import Order, Source
 from server.records.links import Links
 from server.records.records import Records, record
@@ -65,33 +65,10 @@ def test_a_finished_job_has_one_link_per_format_and_names_its_schema():
     assert shown["events_url"] == f"https://speech.example/v1/jobs/{JOB.id}/events"
 
 
-def test_without_json_among_the_formats_there_is_no_schema():
-    shown = shown_of(replace(DONE, order=Order(output_formats=("txt",))))
-    assert "schema" not in shown
-    assert list(shown["formats"]) == ["txt"]
-
-
-@pytest.mark.parametrize("state", [State.FAILED, State.CANCELED, State.PROCESSING])
-def test_only_a_completed_job_has_links(state):
-    assert shown_of(replace(DONE, state=state))["formats"] == {}
-
-
-def test_an_error_is_shown_with_its_four_members():
-    failed = replace(JOB, state=State.FAILED, error=JobError(code="invalid_audio", message="no", retryable=False))
-    shown = shown_of(failed)
-    assert shown["error"] == {"code": "invalid_audio", "message": "no", "retryable": False, "param": None}
-
-
 def test_what_is_nobodys_business_is_not_shown():
     shown = str(shown_of(DONE))
     assert "secret words" not in shown
     assert "acct_1" not in shown
-
-
-def test_sandbox_jobs_are_linked_to_the_sandbox():
-    assert shown_of(replace(DONE, environment="sandbox"))["formats"]["srt"].startswith(
-        f"https://speech.example/sandbox/v1/jobs/{JOB.id}/outputs/srt?"
-    )
 
 
 @in_a_loop

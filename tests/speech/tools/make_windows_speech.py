@@ -25,7 +25,7 @@ PEOPLE = (
     "jfk",
 )
 SPANISH = ("es_11",)
-OUT = ROOT / "pipeline/recognition/engines/windows_speech.npz"
+OUT = ROOT / "pipeline/recognition/engines/whisper/windows_speech.npz"
 
 
 def main() -> None:

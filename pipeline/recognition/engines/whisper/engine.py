@@ -24,7 +24,6 @@ from pipeline.ingest.gain import raise_level
 from pipeline.language_profiles import UNSPACED
 from pipeline.recognition.coverage import missed_speech, with_missed
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.alignment import TextPiece, with_whole_characters, words_of
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
@@ -33,12 +32,13 @@ from pipeline.recognition.engines.bootstrap import (
     replica_count,
     thread_count,
 )
-from pipeline.recognition.engines.gates import failed_gate, without_echo
-from pipeline.recognition.engines.hypotheses import Encoded, Hypothesis
-from pipeline.recognition.engines.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.models import translates
-from pipeline.recognition.engines.prompts import Shape, hint_tokens, max_length, window_for
-from pipeline.recognition.engines.windows import FULL, WindowSizes
+from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
+from pipeline.recognition.engines.whisper.gates import failed_gate, without_echo
+from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
+from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
+from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, window_for
+from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.words import Word
 
@@ -48,7 +48,7 @@ USUAL_TYPE = {"cpu": "int8", "cuda": "float16"}  # CTranslate2's number type, by
 _ENGLISH = "en"  # the language of every translation
 _SECOND_S = 20  # the shortest window of a second look; in 30 s it is no better and costs a fifth more
 _BEAM = 5  # of finals, and of partials with a call of their own: greedy ones err a third more, for 15 % less CPU
-_MAX_BATCH = {"cpu": 1, "cuda": 24}  # on a CPU windows that share a call cost as much as alone, and wait for each other
+_GPU_BATCH = 24  # on a CPU, where windows that share a call cost as much as alone and wait for each other, it is 1
 _CACHED_TEXTS = 1024  # encoded hints and decided texts that are kept: the scheduler and the decoder ask for each
 _NO_REPEAT = 4  # a second look at a loop in the same window may not repeat this many tokens
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding in which the end of the last word may be found
@@ -87,19 +87,21 @@ class WhisperEngine:
         device: str | None = None,
         compute_type: str | None = None,
         threads: int | None = None,
+        gpu_batch: int | None = None,
         sizes: WindowSizes = FULL,
     ) -> None:
         """Load the model in *folder*. Raises ModelUnavailable if it is not a Whisper model.
 
         *compute_type*: None chooses int8 on a CPU and float16 on CUDA.
         *threads*: of one call; None chooses them by the size of the model.
+        *gpu_batch*: the most windows in one call on CUDA; None chooses it.
         *sizes*: the windows that suit the model. Full ones suit every Whisper model.
         """
         self.model = model
         self.sizes = sizes
         self.device = choose_device(device)
         self.compute_type = compute_type or USUAL_TYPE[self.device]
-        self.max_batch = _MAX_BATCH[self.device]
+        self.max_batch = 1 if self.device == "cpu" else gpu_batch or _GPU_BATCH
         try:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
             on_cpu = self.device == "cpu"
@@ -168,7 +170,7 @@ class WhisperEngine:
             if request.final and hypotheses[row].failed in ("repetition", "too_fast"):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         return [
-            hypothesis.with_words(without_echo(words, request.voiced) if request.final else words)
+            hypothesis.with_words(without_echo(words, request.voiced))
             for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
         ]
 

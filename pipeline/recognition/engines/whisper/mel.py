@@ -1,4 +1,4 @@
-"""Computes the log-mel spectrogram that Whisper was trained on, for a window of any length. whisper.py calls it."""
+"""Computes the log-mel spectrogram that Whisper was trained on, for a window of any length. engine.py calls it."""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view

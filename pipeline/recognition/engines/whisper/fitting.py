@@ -18,8 +18,8 @@ import numpy as np
 
 from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.prompts import PAD_S, WINDOWS_S
-from pipeline.recognition.engines.windows import FULL, JOBS_S, WindowSizes
+from pipeline.recognition.engines.whisper.prompts import PAD_S, WINDOWS_S
+from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, WindowSizes
 from pipeline.recognition.spoken_form import units_of
 from pipeline.words import Word
 

@@ -1,4 +1,4 @@
-"""Turns Whisper's tokens, their probabilities and their encoder frames into words with times. whisper.py calls it.
+"""Turns Whisper's tokens, their probabilities and their encoder frames into words with times. engine.py calls it.
 
 The attention of the decoder shows where a token *begins*. It cannot show where a word before a pause ends, because the
 pause belongs to no token. The loudness of the audio can: a word neither starts nor ends in silence.

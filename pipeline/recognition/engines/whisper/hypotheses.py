@@ -1,4 +1,4 @@
-"""The answer of the decoder to one request, and the encoder's output that it was made of. whisper.py makes them."""
+"""The answer of the decoder to one request, and the encoder's output that it was made of. engine.py makes them."""
 
 from dataclasses import dataclass
 from typing import Any

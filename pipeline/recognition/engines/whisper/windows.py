@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.audio import LONGEST_JOB, RATE
-from pipeline.recognition.engines.prompts import window_for
+from pipeline.recognition.engines.whisper.prompts import window_for
 
 JOBS_S = (4, 9, 14, 19, 28)
 """The lengths of jobs that a file may be cut into. Each fills one of WINDOWS_S except for its padding."""

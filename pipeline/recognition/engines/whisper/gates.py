@@ -1,4 +1,4 @@
-"""Decides whether the text that Whisper answers can have been spoken in the audio. whisper.py calls these functions.
+"""Decides whether the text that Whisper answers can have been spoken in the audio. engine.py calls these functions.
 
 In silence, noise and music Whisper writes subtitles that it was trained on ("Thank you."), and it may repeat itself
 without end. Each gate tests one simple property of an answer. Of 120 files and sessions of noise, hum, breath and
@@ -21,9 +21,8 @@ UNDETECTED = 0.3  # ... the probability of no speech may not be above this: nois
 FEW_LETTERS = 12  # so short a text may be as fast as it likes
 REPETITION = 2.4  # a text with a higher zlib ratio repeats itself (openai/whisper)
 LETTERS_PER_S = 30.0  # nobody speaks faster, in any script; English with 8 tokens a second
-HURRIED = 16.0  # letters for each second of speech: people repeated a phrase with at most 15, the model with 17 to 350
+HURRIED = 24.0  # letters for each second of speech: people have fewer, in phrases that they repeat as well
 ECHO = 3  # words of a phrase that begins anew at the end of an answer
-CREDIT_HURRIED = 24.0  # letters for each second of speech: credits that are read aloud have fewer
 CREDIT_SHARE = 0.3  # of the text: who speaks of subtitles says more than the credit
 
 
@@ -52,7 +51,7 @@ def failed_gate(
         return "no_words"
     if is_no_speech(avg_logprob=avg_logprob, no_speech_prob=no_speech_prob, voiced_s=voiced_s):
         return "no_speech"
-    if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < CREDIT_HURRIED * voiced_s < _letters(text)):
+    if is_credit(text) and (no_speech_prob > NO_SPEECH or 0 < HURRIED * voiced_s < _letters(text)):
         return "credit"
     fits = _letters(text) <= HURRIED * voiced_s  # people do repeat phrases
     if cut_off or (not fits and compression_ratio(text) > REPETITION):
