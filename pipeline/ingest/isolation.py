@@ -145,14 +145,15 @@ class Isolation:
 
     @contextmanager
     def live(
-        self, limits: DecodeLimits, *, separate: int | None = None, part: MemoryPart | None = None
+        self, limits: DecodeLimits, *, separate: int | None = None, part: MemoryPart | None = None, **how: Any
     ) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
         *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
         With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
         raised while iterating, InvalidAudio also if there are not so many channels. The stream may pause for any time;
-        only CPU time without a result counts as a stall.
+        only CPU time without a result counts as a stall. *how*: track, other than mix and separate, and focus of
+        DecodeOrder.
         """
         with ExitStack() as stack:
             stack.callback((part or self.memory.claim()).release)
@@ -160,7 +161,7 @@ class Isolation:
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
                 order = DecodeOrder(
-                    limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=bool(separate)
+                    limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=bool(separate), **how
                 )
                 process = stack.enter_context(self._start(order, source))
             yield LiveDecoding(process, feeding, separate)

@@ -31,7 +31,7 @@ class LiveVoices:
     """The voice detector of live streams. It belongs to one event loop."""
 
     def __init__(self, detector: VoiceDetector) -> None:
-        self._detector = detector
+        self.detector = detector
         self._thread = ThreadPoolExecutor(1, "live voices")
         self._waiting: list[_Waiting] = []
         self._calling = False
@@ -39,7 +39,7 @@ class LiveVoices:
 
     def stream(self) -> "LiveVoice":
         """Return a detector for one stream, with its own state."""
-        return LiveVoice(self, self._detector.stream())
+        return LiveVoice(self, self.detector.stream())
 
     def close(self) -> None:
         """End the thread, after its last call."""
@@ -60,7 +60,7 @@ class LiveVoices:
         loop, waiting = asyncio.get_running_loop(), self._waiting
         self._waiting, self._began = [], loop.time()
         streams, pieces = [one.stream for one in waiting], [one.windows for one in waiting]
-        calling = loop.run_in_executor(self._thread, self._detector.detect, streams, pieces)
+        calling = loop.run_in_executor(self._thread, self.detector.detect, streams, pieces)
         calling.add_done_callback(lambda done: self._settle(waiting, done))
 
     def _settle(self, waiting: Sequence[_Waiting], done: "asyncio.Future[list[list[float]]]") -> None:

@@ -142,7 +142,8 @@ class Part:
 
     def account_for_tail(self) -> None:
         """Enter the bytes behind the audio, up to the next recording, that are neither tags nor padding."""
-        if self._last is not None and self._container.format.name in ENDS_EXACTLY:
+        whole = self._source.seekable() or len(self._container.streams) == 1  # else the rest may be of another stream
+        if self._last is not None and whole and self._container.format.name in ENDS_EXACTLY:
             self._ledger.leave_out(self._source.foreign_tail(self._last), "they stand behind its end")
 
     def _probe(self, first: AudioFrame, at_s: float | None) -> Probe:

@@ -9,7 +9,6 @@ is not decoded once for each of its tracks.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +101,13 @@ def chosen_track(
             audio = stack.enter_context(decoding)
             begun = []
         focused = voice is not None and audio.probe.focused
-        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else chain(begun, audio), choice)
+        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else _all(begun, audio), choice)
+
+
+def _all(begun: list[Samples], audio: Iterable[Samples]) -> Iterator[Samples]:
+    while begun:
+        yield begun.pop(0)
+    yield from audio
 
 
 def _begins_with_speech(audio: Iterable[Samples], voice: VoiceDetector, begun: list[Samples]) -> bool:

@@ -21,10 +21,14 @@ from pipeline.batch import on_thread
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import Encoding
 from pipeline.ingest.isolation import Isolation
+from pipeline.ingest.survey import chosen_track
+from pipeline.ingest.tracks import SEPARATE, TrackChoice
+from pipeline.ingest.vad import VoiceDetector
 from server.client import Client, LiveStream
 from server.commands import speech
 from server.config import Config, ConfigError
-from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY, TASK
+from server.jobs.members import members_of
+from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY, TASK, TRACK
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"
@@ -43,6 +47,7 @@ def add(commands: Any) -> None:
     speech.add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
     for member in (TASK, LATENCY, ENDPOINTING, EAGERNESS):
         speech.add_member(parser, member)
+    parser.add_argument(f"--{TRACK.name}", metavar="TRACK", default=TRACK.default, help=TRACK.meaning)
     parser.set_defaults(task=TASK.default, run=run)
 
 
@@ -50,6 +55,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     key = speech.key_of(given, config)
     if given.source != "mic" and not Path(given.source).is_file():
         raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
+    given.track = _track(given.track)
     speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
     names = speech.keywords_of(given)
     options = {
@@ -68,12 +74,22 @@ def run(given: argparse.Namespace, config: Config) -> int:
     return 0
 
 
+def _track(given: object) -> TrackChoice:
+    members = members_of({TRACK.name: given})
+    track = members.get(TRACK)
+    for fault in members.errors:
+        raise ConfigError(f"--{fault.param} {fault.message}, got {given!r}")
+    if track == SEPARATE:
+        raise ConfigError("--track must be auto, mix or a number for live audio, got 'separate'")
+    return track
+
+
 async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: str) -> None:
     async with (
         Client(given.server, key) as client,
         client.live(encoding=ENCODING, sample_rate=RATE, **options) as stream,
     ):
-        sending = asyncio.create_task(_send(stream, given.source))
+        sending = asyncio.create_task(_send(stream, given.source, given.track))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, sending.cancel)
         changed = await print_events(stream.events())
         sending.cancel()  # if the session has ended before the audio
@@ -85,10 +101,10 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
             print((await client.output(record, "txt")).decode(), end="")
 
 
-async def _send(stream: LiveStream, source: str) -> None:
+async def _send(stream: LiveStream, source: str, track: TrackChoice) -> None:
     """Send a recording or the microphone, until it is cancelled, and finish the session."""
     try:
-        async with aclosing(_microphone() if source == "mic" else _play(Path(source))) as frames:
+        async with aclosing(_microphone() if source == "mic" else _play(Path(source), track)) as frames:
             async for frame in frames:
                 await stream.send(encode(frame))
     finally:
@@ -100,12 +116,18 @@ def encode(frame: Samples) -> bytes:
     return frame.astype("<f4").tobytes()
 
 
-async def _play(path: Path) -> AsyncGenerator[Samples]:
+async def _play(path: Path, track: TrackChoice) -> AsyncGenerator[Samples]:
     """Yield the recording in frames of 0.1 s, each at the time when it would be spoken."""
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
-    with Isolation() as isolation, isolation.decoding(path, DecodeLimits()) as audio, ThreadPoolExecutor(1) as threads:
-        async with on_thread(iter(audio), threads) as pieces:
+    with (
+        Isolation() as isolation,
+        chosen_track(isolation, path, DecodeLimits(), VoiceDetector(), track=track) as heard,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        for note in heard.choice.notes:
+            print(f"scribewire: note: {note.partition(': ')[2]}", file=sys.stderr)
+        async with on_thread(heard.samples, threads) as pieces:
             async for piece in pieces:
                 for at in range(0, len(piece), PACKET):
                     frame = piece[at : at + PACKET]

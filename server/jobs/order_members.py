@@ -232,6 +232,12 @@ AUDIO_CHANNELS = Member(
     "How many channels raw audio has, to be recognised together. separate: each channel has its own speakers, is "
     "recognised alone and counts as a session of its own",
 )
+LIVE_TRACK = Member(
+    "track",
+    TRACK.parse,
+    AUTO,
+    "With encoding=container: the number of an audio track; auto: the one that players choose",
+)
 INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results)
 LATENCY = Member(
     "latency",
@@ -261,7 +267,7 @@ LIVE_OPTIONS: tuple[Member[Any], ...] = (
 )  # fmt: skip
 """Members that are fields of LiveOptions under the same name."""
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
-    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, *LIVE_OPTIONS, *COMMON, LIVE_WORD_TIMESTAMPS,
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, LIVE_TRACK, *LIVE_OPTIONS, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip
 
 

@@ -74,6 +74,7 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     members = Members(fields)
     encoding = members.get(declared.ENCODING)
     channels, separate = _live_channels(members)
+    track = live_track(members, encoding)
     usual_rate = bounds.TELEPHONE_RATE if encoding in bounds.TELEPHONE_ENCODINGS else LiveOptions().sample_rate
     live = LiveOptions(
         encoding=encoding,
@@ -87,8 +88,18 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     warnings += ignored_speakers(order) + unknown_members(fields, {one.name for one in declared.LIVE_MEMBERS})
-    order = replace(order, live=live, separate=separate, known_speakers=tuple(people))
+    order = replace(order, live=live, separate=separate, track=track, known_speakers=tuple(people))
     return ParsedRequest(order, warnings=warnings, known_speakers=people)
+
+
+def live_track(members: Members, encoding: str) -> TrackChoice:
+    """The track of a live container. Adds faults to *members*."""
+    track = members.get(declared.LIVE_TRACK)
+    if track in ALL_TRACKS:
+        members.refuse(declared.TRACK.name, "not_offered", f"{track} is for files; give a number, or auto")
+    elif track != declared.LIVE_TRACK.default and encoding != CONTAINER:
+        members.refuse(declared.TRACK.name, "missing_companion", f"needs encoding={CONTAINER}: raw audio has no tracks")
+    return track
 
 
 def audio_order(members: Members) -> dict[str, Any]:

@@ -13,9 +13,12 @@ from typing import Any, Protocol, TypeAlias, cast
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
+from pipeline.ingest.focus import CENTRE, heard_focus
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.pcm import PcmDecoder
+from pipeline.ingest.tracks import AUTO, OTHER_TRACKS, TrackChoice
+from pipeline.ingest.vad import VoiceDetector
 from server.model.orders import CONTAINER, LiveOptions, Order
 
 PIECE_S = 0.5  # of raw audio decoded at once; more would block the event loop
@@ -68,18 +71,21 @@ def intake_of(
     backpressure: Backpressure,
     position: int,
     part: MemoryPart | None,
+    voice: VoiceDetector | None = None,
 ) -> Intake:
     """Make the intake of a live session.
 
     *sink*: gets the samples.
     *backpressure*: a writer of raw audio waits for it before each piece.
     *position*: where raw audio continues, in 16 kHz samples.
+    *voice*: finds out when somebody speaks in the centre of surround sound.
     *part*: the memory of a container's decoder. close() or the end of run() releases it.
     """
     live = order.live
     assert live is not None
     if live.encoding == CONTAINER:
-        return ContainerIntake(isolation, sink, separate=live.channels if order.separate else None, part=part)
+        separate = live.channels if order.separate else None
+        return ContainerIntake(isolation, sink, separate=separate, part=part, track=order.track, voice=voice)
     return RawIntake(live, sink, backpressure, received_bytes=bytes_up_to(position, live), separate=order.separate)
 
 
@@ -135,10 +141,19 @@ class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(
-        self, isolation: Isolation, sink: Sink, *, separate: int | None = None, part: MemoryPart | None = None
+        self,
+        isolation: Isolation,
+        sink: Sink,
+        *,
+        separate: int | None = None,
+        part: MemoryPart | None = None,
+        track: TrackChoice = AUTO,
+        voice: VoiceDetector | None = None,
     ) -> None:
         """*separate* is the number of channels if each is recognised separately."""
         self._part = part
+        self._track = track
+        self._voice = voice
         self._isolation = isolation
         self._sink = sink
         self._separate = separate
@@ -172,15 +187,18 @@ class ContainerIntake:
     async def run(self) -> None:
         stack = ExitStack()
         part, self._part = self._part, None
-        decoding = self._isolation.live(DecodeLimits(), separate=self._separate, part=part)
+        focus = None if self._voice is None or self._separate else CENTRE
+        decoding = self._isolation.live(
+            DecodeLimits(), separate=self._separate, part=part, track=self._track, focus=focus
+        )
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
             self._decoding = await asyncio.wrap_future(opening)
             self._opened.set()
-            items = iter(self._decoding)
+            items = self._heard(self._decoding)
             while (samples := await self._next(items)) is not None:
                 await self._sink(samples)
-            self.notes = self._decoding.notes
+            self.notes = (*self.notes, *self._decoding.notes)
         finally:
             self._decoding = None
             self._opened.set()
@@ -190,6 +208,16 @@ class ContainerIntake:
     def close(self) -> None:
         if self._part is not None:
             self._part.release()
+
+    def _heard(self, decoding: LiveDecoding) -> Iterator[Samples]:
+        """Yield the samples, of surround sound those of the centre while somebody speaks there. It runs on a thread."""
+        probe = decoding.open()
+        if self._track == AUTO and len(probe.tracks) > 1:
+            name = probe.tracks[probe.track - 1].name
+            told = f"Track {name} of {len(probe.tracks)} was heard: give track to hear another one."
+            self.notes = (f"{OTHER_TRACKS}: {told}",)
+        focused = probe.focused and self._voice is not None
+        yield from heard_focus(decoding, self._voice.stream()) if focused and self._voice else decoding
 
     async def _next(self, items: Iterator[Samples]) -> Samples | None:
         self._reading = self._threads.submit(next, items, None)

@@ -91,15 +91,19 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
-        self._intake: Intake = intake_of(
+        self._intake = self._make_intake(parts, part)
+        self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
+
+    def _make_intake(self, parts: SessionParts, part: MemoryPart | None) -> Intake:
+        return intake_of(
             self.job.order,
             parts.isolation,
             self._feed,
             backpressure=self._wait_until_caught_up,
             position=self._heard,
             part=part,
+            voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
         )
-        self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
 
     # --- for writers -------------------------------------------------------------------------------------------------
 

@@ -63,8 +63,11 @@ class SessionRegistry:
         """Whether the server is stopping. Its sessions are released, and continue elsewhere or later."""
         return self._parts.closing.is_set()
 
-    def admit(self, environment: str, order: Order) -> None:
+    def admit(self, environment: str, order: Order, *, begun: bool = False) -> None:
         """Raise Refused queue_full or shutting_down if there is no capacity for a session with this order.
+
+        A session that has *begun* before comes back even while words are late: after the death of a server all come at
+        once, and the model has to catch up with them.
 
         A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
         fraction of a session (LiveEngine.load_of).
@@ -81,7 +84,8 @@ class SessionRegistry:
         ages_s = [age_s for age_s, job in present for _ in range(job.order.counted_sessions)]
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
-            engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
+            if not begun:
+                engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
         if (most := engine.max_sessions) is None:
@@ -113,7 +117,7 @@ class SessionRegistry:
             live = self._lives.get(job.id)
             if live is not None and not live.over.is_set():
                 return live
-            self.admit(job.environment, job.order)
+            self.admit(job.environment, job.order, begun=job.epoch > 0)
             self._starting[job.id] = job
             try:
                 return await self._start(job)

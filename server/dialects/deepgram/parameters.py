@@ -19,7 +19,7 @@ from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.known_speakers import plain_name
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
 from server.jobs.order_members import EAGERNESS, TRACK
-from server.jobs.orders import raw_audio, unknown_members
+from server.jobs.orders import live_track, raw_audio, unknown_members
 from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
@@ -60,6 +60,7 @@ LIVE = COMMON | {
     "utterance_end_ms",
     "vad_events",
     "token",  # of our own
+    TRACK.name,  # of our own
 }
 FILE = COMMON | {
     "paragraphs",
@@ -128,9 +129,10 @@ def parse_live(query: QueryParams, offer: Offer) -> LiveRequest:
     if members.has("callback"):
         members.refuse("callback", "not_offered", "results come on the WebSocket")
     separate, channels = _channels(members)
+    track = live_track(members, members.take("encoding", _encoding, CONTAINER))
     live = replace(_live(members, channels, interim=interim), **endpointing)
     return LiveRequest(
-        order=replace(_order(members, offer, live=live), separate=separate),
+        order=replace(_order(members, offer, live=live), separate=separate, track=track),
         warnings=_warnings(members, LIVE),
         punctuated=_punctuated(members),
         interim=interim,

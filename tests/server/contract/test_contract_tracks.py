@@ -77,6 +77,25 @@ async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.
     assert used_s(client) - before == pytest.approx(record["duration"], abs=1)
 
 
+@in_a_loop
+async def test_a_live_container_is_heard_on_the_track_that_is_ordered(
+    client: httpx.Client, bundled_server: Server
+) -> None:
+    key = client.headers["Authorization"].removeprefix("Bearer ")
+    container = tracks_in("matroska", Sound(CLIP), Sound(OTHER))
+    async with Client(bundled_server.base, key) as ours:
+        records = []
+        for options in ({}, {"track": 2}):
+            async with ours.live(encoding="container", **options) as stream:
+                await stream.send(container)
+            records.append(await ours.complete(stream.job_id))
+    usual, second = records
+    assert "modern" in usual["text"]
+    assert [warning["code"] for warning in usual["warnings"]] == ["other_tracks"]
+    assert second["text"].startswith("produced the block books")
+    assert second["warnings"] == []
+
+
 def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.Client, bundled_server: Server) -> None:
     second = post(client, TWO, track="2").json()["text"]
     assert "modern" not in second
@@ -110,3 +129,10 @@ def test_a_wrong_track_is_refused_by_its_name(client: httpx.Client, fields: dict
     assert answer.status_code == 422
     [fault] = answer.json()["errors"]
     assert (fault["param"], fault["code"]) == ("track", code)
+
+
+@pytest.mark.parametrize("wrong", [{"track": 2}, {"track": "mix", "encoding": "container"}])
+def test_a_live_session_refuses_tracks_that_it_cannot_hear(client: httpx.Client, wrong: dict[str, object]) -> None:
+    answer = client.post("/v1/live", json=wrong)
+    assert answer.status_code == 422
+    assert [fault["param"] for fault in answer.json()["errors"]] == ["track"]

@@ -12,7 +12,7 @@ import pytest
 from pipeline.audio import RATE, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.capacity import Capacity
@@ -111,6 +111,26 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp
         assert job.duration_s == 4.0
         assert job.text is not None
         assert job.text.startswith("so my fellow Americans ")
+
+
+class Late:
+    """A model whose live windows wait for long."""
+
+    def admit(self, growth: float) -> None:  # noqa: ARG002  Headroom gives the name
+        raise Overloaded("words are late")
+
+
+@in_a_loop
+async def test_while_words_are_late_sessions_that_had_begun_come_back_and_new_ones_wait(tmp_path):
+    async with storage_in(tmp_path) as storage:
+        begun, fresh = [await submit(storage, order=order()) for _ in range(2)]
+        await storage.jobs.release(await begin_session(storage, begun), delay_s=0.0, error=None, count=False)
+        async with session_registry(storage, headroom=Late()) as made:
+            jobs = [await storage.jobs.get(job_id) for job_id in (begun, fresh)]
+            assert None not in jobs
+            assert (await made.open(jobs[0])).resumed
+            with pytest.raises(Refused, match="queue_full"):
+                await made.open(jobs[1])
 
 
 @pytest.mark.parametrize("older_s", [0.0, -1.0])
