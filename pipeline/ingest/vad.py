@@ -6,6 +6,7 @@ streams. Their results are the same, however many come in a call. Each window is
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -50,10 +51,15 @@ class VoiceDetector:
 
     def __init__(self) -> None:
         """Load the model. Raises ModelUnavailable if it is not installed."""
-        self._one, self._many = _load(ONE_STREAM), _load(MANY_STREAMS)
+        self._one = _load(ONE_STREAM)
         calm = VoiceStream(self._one, np.zeros((2, STATE), np.float32))
         calm(np.zeros((CALM, WINDOW), np.float32))
         self._calm = calm.memory
+
+    @cached_property
+    def _many(self) -> onnxruntime.InferenceSession:
+        """The other form, loaded when it is first of use: files never need its 17 MB."""
+        return _load(MANY_STREAMS)
 
     def stream(self) -> "VoiceStream":
         """Return a detector for one stream, with its own state, as if the stream began after a second of silence."""
