@@ -19,6 +19,12 @@ from pipeline.audio import RATE, Samples
 from pipeline.words import Word
 
 COUNTED = frozenset({"es", "fr", "it", "nl"})  # whose number words are known; English ones are known to the normaliser
+FIGURES = {
+    "ru": ["ноль", "один", "два", "три", "четыре", "пять", "шесть", "семь", "восемь", "девять"],
+    "cs": ["nula", "jeden", "dva", "tri", "ctyri", "pet", "sest", "sedm", "osm", "devet"],
+}
+"""The words of figures in other languages, without accents."""
+
 SHORTEST_FOUND_S = 2.0  # of a clip whose language should be found
 
 
@@ -52,7 +58,8 @@ def _words(text: str, language: str | None) -> list[str]:
     if language in COUNTED:
         text = alpha2digit(text, language, threshold=0)
     plain = "".join(mark for mark in normalize("NFD", text) if not combining(mark))
-    return spoken_words(normalize("NFC", plain), language)
+    figures = {word: str(figure) for figure, word in enumerate(FIGURES.get(language or "", ()))}
+    return [figures.get(word, word) for word in spoken_words(normalize("NFC", plain), language)]
 
 
 def errors_of_clips(recording: Recording, text: str) -> list[tuple[int, int]]:

@@ -83,7 +83,7 @@ class Ours:
     def _models(self) -> ModelSet:
         models = ModelSet(self._known, self._engines.__getitem__, routes=self._routes)
         for name in models.names:
-            models.put(name)
+            models.pin(name)
         return models
 
     def hear_files(
@@ -162,7 +162,7 @@ def chosen(language: str, half: str, seconds: float) -> list[Clip]:
     """Return clips of a half of the corpus, by their digests, until they have *seconds* of sound."""
     usable, length = list[Clip](), 0.0
     clips = [clip for clip in clips_of(language) if half == "all" or clip.judges == (half == "judging")]
-    np.random.default_rng(0).shuffle(clips)  # type: ignore[arg-type]
+    np.random.default_rng(0).shuffle(clips)
     for clip in clips:
         clip_s = soundfile.info(clip.path).duration
         if length < seconds and clip_s >= SHORTEST_S:

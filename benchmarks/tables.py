@@ -117,6 +117,14 @@ def throughput() -> Iterator[Row]:
         yield {**row, "audio_s": 357, "machine": machine("held-back")}
 
 
+def languages() -> Iterator[Row]:
+    """Yield the figures of each language that was measured, told and found, beside transcribe()."""
+    for code in ("es", "fr", "it", "ru", "nl", "cs", "en"):
+        if f"{code} clips" in results()["languages"]:
+            clips, joined = (results()["languages"][f"{code} {kind}"] for kind in ("clips", "joined"))
+            yield {"code": code, "clips": clips, "joined": joined}
+
+
 def latency_choices() -> Iterator[Row]:
     for name in ("low", "balanced", "accurate"):
         yield {"name": name, **results()["latency-choices"][name]["all conditions"]}
@@ -167,6 +175,13 @@ TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], str]] = {
         "recordings | ours | `transcribe()`",
         "{name} | {scribewire:.1%} | {transcribe():.1%}",
         lambda: results()["held-back"]["word errors"], "held-back"),
+    "languages": (
+        "language | clips | words | clips alone | `transcribe()` | joined | `transcribe()` | language right",
+        ("{code} | {clips[found][clips]} | {clips[found][words]} | {clips[found][wer]:.1%} | "
+         "{clips[transcribe()][wer]:.1%} | {joined[found][wer]:.1%} | {joined[transcribe()][wer]:.1%} | "
+         "{clips[found][languages_right][0]} and {joined[found][languages_right][0]} of "
+         "{clips[found][languages_right][1]}"),
+        languages, "languages"),
     "throughput": (
         "system | file, s | CPU, s | time, s | memory, MB | measured on",
         "{name} | {audio_s} | {cpu_s} | {wall_s} | {rss_mb:.0f} | {machine}",

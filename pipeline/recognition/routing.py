@@ -22,7 +22,7 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.languages import PLAIN, Choice, choose_language
 from pipeline.words import Word
 
-SURE = 0.7
+SURE = 0.75
 """The mean probability of the words of an utterance from which on its language is believed."""
 
 LIKELY = 0.5
