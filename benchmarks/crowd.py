@@ -263,6 +263,7 @@ def measure(
     return {
         "sessions": sessions,
         "nodes": len(nodes),
+        "server": "this version",
         "cores_a_session": round(cores / sessions, 4),
         "late_s": _extent(late),
         "sent_late_s": _extent(sent),

@@ -204,8 +204,8 @@ TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], str]] = {
          "{CPU s a second:.3f}"),
         speakers, "speakers"),
     "crowd": (
-        "sessions | nodes | cores a session | words late, 50/95 %",
-        "{sessions} | {nodes} | {cores_a_session:.3f} | {late_s}",
+        "sessions | nodes | server | cores a session | words late, 50/95 %",
+        "{sessions} | {nodes} | {server} | {cores_a_session:.4f} | {late_s}",
         lambda: results()["crowd"]["sessions"], "crowd"),
     "readers": (
         "readers | late, 50/95 % | cores | CPU us an event and reader",

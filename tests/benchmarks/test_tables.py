@@ -19,7 +19,7 @@ def test_every_table_is_on_a_page_and_the_front_page_has_few_figures() -> None:
 
 def test_a_table_takes_the_place_of_an_older_one_and_nothing_else_changes() -> None:
     made = with_tables("before\n<!-- crowd -->\nold\n<!-- end -->\nafter\n")
-    assert made.startswith("before\n<!-- crowd -->\n| sessions | nodes |")
+    assert made.startswith("before\n<!-- crowd -->\n| sessions | nodes | server |")
     assert made.endswith(".\n<!-- end -->\nafter\n")
     assert "old" not in made
     assert with_tables(made) == made

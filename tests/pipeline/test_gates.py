@@ -79,7 +79,7 @@ def test_a_phrase_that_begins_anew_in_the_silence_after_it_is_cut() -> None:
 
 @pytest.mark.parametrize("times", [2, 3, 8])
 @pytest.mark.parametrize(
-    ("said", "seconds"), [("we were all going direct to heaven", 2.1), ("stop", 0.4), ("no go", 0.5)]
+    ("said", "seconds"), [("we were all going direct to heaven", 2.1), ("stop", 0.4), ("you", 0.3), ("no go", 0.5)]
 )
 def test_what_fits_its_time_is_no_echo_and_what_does_not_is_there_once(said: str, seconds: float, times: int) -> None:
     text = " ".join([said] * times)

@@ -206,15 +206,6 @@ def test_a_rejected_answer_gives_no_words_and_takes_the_partial_back():
     assert run.core.counts.rejected == 1
 
 
-def test_a_looping_listener_commits_the_loop_at_most_once_per_pause():
-    words = talk(20)
-    loop = tuple(
-        Word("you", position(1) + n * 800, position(1) + (n + 1) * 800, 0.99) for n in range(40)
-    )  # 20 a second
-    run = stream(voice(words, position(12)), lambda _: result_of(loop))
-    assert [word.text for word in run.committed] == ["you"]
-
-
 def test_the_same_word_said_slowly_many_times_is_kept():
     words = timed_words(*(("no", 0.5 + 0.4 * n, 0.8 + 0.4 * n) for n in range(9)))
     run = stream(voice(words, position(6)), perfect(words))
