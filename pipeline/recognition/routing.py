@@ -367,8 +367,14 @@ def words_in(span: tuple[int, int], spans: Sequence[tuple[int, int]], words: Seq
 
 
 def surety(words: Sequence[Word]) -> float:
-    """Return the mean probability of *words*; 0 if there are none."""
-    return sum(word.probability for word in words) / len(words) if words else 0.0
+    """Return the mean probability of *words*; 0 if there are none.
+
+    What is said again counts once: a model that makes a loop out of another language is sure of its rounds.
+    """
+    said: dict[str, float] = {}
+    for word in words:
+        said.setdefault(word.text.strip(".,!?").casefold(), word.probability)
+    return sum(said.values()) / len(said) if said else 0.0
 
 
 def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
