@@ -1,4 +1,4 @@
-"""Varies clean speech as it varies in practice: noise, a room, a telephone, levels, another pace, cut or joined clips.
+"""Varies clean speech as it varies in practice: noise, a room, a telephone, levels, cut clips.
 
 Recognition is measured in each condition. Each entry of CONDITIONS takes clips with known words and times, and a seed,
 and returns new clips with adjusted times. The same clip and seed always give the same samples, whatever other clips
@@ -36,13 +36,11 @@ EDGE_HZ = 60.0  # in which the band fades out at both sides
 LINE_DB = 24.0  # the most that a line makes a voice quieter
 
 SHORT_S = (1.0, 4.0)  # length of an utterance that is sent alone
-PIECE_S = (2.0, 8.0)  # length of what is cut at any sample
 MIN_PAUSE_S = 0.15
 QUIET_DB = 18.0  # below the level of speech: a pause
 NEAR_S = 0.1  # word times are good to this
 
 PAUSES_S = (0.2, 3.0)  # between two clips of a joined track
-JOINED_S = 120.0
 BETWEEN_DB = -70.0  # noise of a joined track, relative to full scale
 FADE_S = 0.005  # at both ends of a clip in a joined track
 
@@ -86,30 +84,10 @@ def in_a_room(clip: Track, seed: int) -> Track:
 
 
 @of_each_clip
-def at_pace(clip: Track, _seed: int, *, factor: float) -> Track:
-    """Make the speech *factor* times as fast at the same pitch. Word times are good to about 10 ms."""
-    moved = tuple(replace(word, start=word.start / factor, end=word.end / factor) for word in clip.truth)
-    return replace(clip, samples=_within_scale(_stretch(clip.samples, factor)), truth=moved)
-
-
-@of_each_clip
 def at_level(clip: Track, _seed: int, *, db: float) -> Track:
     """Record the clips *db* dB louder in 16 bits: below 0 from far away or with a low gain, above it clipped."""
     louder = np.clip(clip.samples * 10 ** (db / 20), -LOUDEST, LOUDEST)
     return replace(clip, samples=np.asarray(np.round(louder * FULL_SCALE) / FULL_SCALE, np.float32))
-
-
-@of_each_clip
-def with_jumps(clip: Track, _seed: int, *, db: float) -> Track:
-    """Record every other two seconds *db* dB louder."""
-    raised = np.arange(len(clip.samples)) // (2 * RATE) % 2 == 1
-    return replace(clip, samples=np.where(raised, clip.samples * 10 ** (db / 20), clip.samples).astype(np.float32))
-
-
-@of_each_clip
-def with_offset(clip: Track, _seed: int, *, offset: float) -> Track:
-    """Add a direct offset, as a bad sound card does."""
-    return replace(clip, samples=np.clip(clip.samples + np.float32(offset), -LOUDEST, LOUDEST))
 
 
 @of_each_clip
@@ -131,16 +109,6 @@ def short(clips: Sequence[Track], seed: int) -> list[Track]:
     return [piece for clip in clips for piece in _short_pieces(clip, _chance(clip, seed))]
 
 
-def cut_anywhere(clips: Sequence[Track], seed: int) -> list[Track]:
-    """Cut the clips into pieces of PIECE_S at any sample, also within words."""
-    return [piece for clip in clips for piece in _pieces(clip, _chance(clip, seed))]
-
-
-def join_clips(clips: Sequence[Track], seed: int) -> list[Track]:
-    """Return one track of JOINED_S on which all of them speak one after another."""
-    return [string_together(clips, seed, JOINED_S)]
-
-
 CONDITIONS: Mapping[str, Condition] = {
     "clean": clean,
     "white noise, 20 dB": partial(noisy, colour="white", snr_db=20),
@@ -148,22 +116,15 @@ CONDITIONS: Mapping[str, Condition] = {
     "pink noise, 20 dB": partial(noisy, colour="pink", snr_db=20),
     "pink noise, 10 dB": partial(noisy, colour="pink", snr_db=10),
     "small room": in_a_room,
-    "pace 0.9": partial(at_pace, factor=0.9),
-    "pace 1.1": partial(at_pace, factor=1.1),
-    "pace 1.35": partial(at_pace, factor=1.35),
     "telephone": by_telephone,
     "30 dB quieter": partial(at_level, db=-30),
     "45 dB quieter": partial(at_level, db=-45),
     "clipped by 24 dB": partial(at_level, db=24),
-    "jumps of 30 dB": partial(with_jumps, db=-30),
-    "offset 0.2": partial(with_offset, offset=0.2),
     "short alone": short,
-    "cut anywhere": cut_anywhere,
-    "joined": join_clips,
 }
 
-PIECES = ("short alone", "cut anywhere")
-"""Conditions that take clips apart. The others change how a clip sounds, or join clips."""
+PIECES = ("short alone",)
+"""Conditions that take clips apart. The others change how a clip sounds."""
 
 
 def string_together(
@@ -242,24 +203,10 @@ def _short_pieces(clip: Track, chance: Generator) -> Iterator[Track]:
             continue
         here = int(chance.choice(ends))
         end, last = cuts[here]
-        yield _piece(clip, begin, end, range(first, last), (0, 0))
+        yield _piece(clip, begin, end, range(first, last))
 
 
-def _pieces(clip: Track, chance: Generator) -> Iterator[Track]:
-    begin = chance.uniform(0.0, min(1.0, clip.seconds / 4))
-    while clip.seconds - begin >= PIECE_S[0]:
-        end = min(clip.seconds, begin + chance.uniform(*PIECE_S))
-        touched = [i for i, word in enumerate(clip.truth) if word.end > begin - NEAR_S and word.start < end + NEAR_S]
-        least = begin + NEAR_S
-        most = end - NEAR_S if end < clip.seconds else end
-        inside = [i for i in touched if clip.truth[i].start >= least and clip.truth[i].end <= most]
-        if inside:
-            edges = (inside[0] - touched[0], touched[-1] - inside[-1])
-            yield _piece(clip, begin, end, range(inside[0], inside[-1] + 1), edges)
-        begin = end
-
-
-def _piece(clip: Track, begin: float, end: float, words: range, edges: tuple[int, int]) -> Track:
+def _piece(clip: Track, begin: float, end: float, words: range) -> Track:
     """Return the samples and words between two moments, with times that start at the first moment."""
     samples = clip.samples[round(begin * RATE) : round(end * RATE)]
     last = len(samples) / RATE
@@ -267,7 +214,7 @@ def _piece(clip: Track, begin: float, end: float, words: range, edges: tuple[int
         replace(word, start=min(max(0.0, word.start - begin), last), end=min(max(0.0, word.end - begin), last))
         for word in (clip.truth[i] for i in words)
     )
-    return Track(f"{clip.name} {begin:.2f}-{end:.2f}", clip.language, samples, truth, edges=edges)
+    return Track(f"{clip.name} {begin:.2f}-{end:.2f}", clip.language, samples, truth)
 
 
 def _cut_after(clip: Track, length: int) -> Track:
@@ -276,7 +223,7 @@ def _cut_after(clip: Track, length: int) -> Track:
         return clip
     ends = [(at, words) for at, words in pauses(clip) if at * RATE <= length]
     at, words = max(ends, default=(0.0, 0))
-    return _piece(clip, 0.0, at, range(words), (0, 0))
+    return _piece(clip, 0.0, at, range(words))
 
 
 def _shuffle(clips: Sequence[Track], chance: Generator) -> Iterator[Track]:
@@ -309,28 +256,6 @@ def _noise(length: int, colour: Literal["white", "pink"], chance: Generator) -> 
 def _quick(length: int) -> int:
     """Return a length of at least *length* without the large prime factors that make Fourier transforms slow."""
     return -(-length // 4096) * 4096
-
-
-def _stretch(samples: Samples, factor: float) -> Samples:
-    import av.filter  # noqa: PLC0415  (a process whose memory is measured imports this module, and not FFmpeg with it)
-
-    graph = av.filter.Graph()
-    source = graph.add("abuffer", sample_rate=f"{RATE}", sample_fmt="flt", channel_layout="mono", time_base=f"1/{RATE}")
-    tempo, sink = graph.add("atempo", f"{factor}"), graph.add("abuffersink")
-    graph.link_nodes(source, tempo, sink).configure()
-    frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples, np.float32)[None], format="flt", layout="mono")
-    frame.sample_rate, frame.pts = RATE, 0
-    source.push(frame)
-    source.push(None)
-    got = []
-    while True:
-        try:
-            got.append(sink.pull().to_ndarray()[0])
-        except (av.EOFError, av.BlockingIOError):
-            break
-    length = round(len(samples) / factor)
-    stretched = np.concatenate([*got, np.zeros(length, np.float32)])[:length]
-    return stretched.astype(np.float32)
 
 
 def _band(hz: np.ndarray) -> np.ndarray:

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from benchmarks.accuracy import by_batched, by_transcribe, by_us
 from benchmarks.choices import BUNDLED, bundled_model
 from benchmarks.intervals import interval
 from benchmarks.latency import Bench, final_words, place_words
 from benchmarks.measure import write
 from benchmarks.scoring import spoken_words, word_errors
+from benchmarks.systems import by_batched, by_transcribe, by_us
 from benchmarks.tracks import Track
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError

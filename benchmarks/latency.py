@@ -27,7 +27,7 @@ from benchmarks.conditions import CONDITIONS, PIECES, string_together
 from benchmarks.live_scores import Scores, Seen, Shown, plain
 from benchmarks.measure import cpu_s, write
 from benchmarks.scoring import matches
-from benchmarks.tracks import Track, Truth, recordings, wordless
+from benchmarks.tracks import Track, Truth, recordings
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
@@ -46,8 +46,6 @@ from pipeline.timed_events import TimedEvent
 from pipeline.words import Word, join_words
 
 LENGTH_S = 120.0  # of a joined track
-LIVE_CONDITIONS = tuple(name for name in CONDITIONS if name != "joined")  # tracks are joined in any of them
-NOTHING_TIMES = 3  # each sound without speech is played so often
 
 
 def cpu_clock() -> VirtualTimeLoop:
@@ -153,7 +151,7 @@ async def _stream(track: Track, session: Session, run: Run) -> list[TimedEvent]:
     run.audio_s += track.seconds
     run.calls += numbers.counts.partials + numbers.counts.finals
     run.retractions += numbers.retractions
-    run.scores.add(track.truth, seen, offline=track.offline, language=track.language, edges=track.edges)
+    run.scores.add(track.truth, seen, offline=track.offline, language=track.language)
     return heard
 
 
@@ -211,7 +209,7 @@ def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_choices(parser)
-    parser.add_argument("--conditions", nargs="+", choices=LIVE_CONDITIONS, default=LIVE_CONDITIONS, metavar="NAME")
+    parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS), metavar="NAME")
     parser.add_argument("--latency", nargs="+", choices=LATENCIES, default=[BALANCED], help="of a session's order")
     parser.add_argument("--length", type=float, default=LENGTH_S, help="seconds of a joined track")
     parser.add_argument("--seed", type=int, default=1, help="of all that is random in a condition")
@@ -231,30 +229,17 @@ def main() -> None:
     }
     if len(given.latency) > 1:
         groups = {"all conditions": [track for tracks in groups.values() for track in tracks]}
-    result: dict[str, Any] = {
-        "model": choices.name,
-        "threads": given.threads,
-        "length_s": given.length,
-        "seed": given.seed,
-    }
+    result: dict[str, Any] = {"model": choices.name, "threads": given.threads, "length_s": given.length}
+    result["seed"] = given.seed
     for latency in given.latency:
         result[latency] = {}
         for name, tracks in groups.items():
             result[latency][name] = row = bench(latency=latency).one_by_one(tracks)
             shown = ("words", "wer", "interval", "wer_gap", "commit_s", "first_seen_s", "erasure")
             print(f"{latency:>9} {name:>18}  " + "  ".join(f"{key} {row.get(key)}" for key in shown), flush=True)
-    result["nothing"] = words_out_of_nothing(bench())
-    print(result["nothing"])
     engine.close()
     if given.result:
         print(write(given.result, result))
-
-
-def words_out_of_nothing(bench: Bench) -> dict[str, Any]:
-    """Return how many words are recognised in sounds without speech."""
-    tracks = [replace(track, samples=np.tile(track.samples, NOTHING_TIMES)) for track in wordless()]
-    scores = bench.one_by_one(tracks)
-    return {"audio_s": scores["audio_s"], "words": scores["errors"], "calls_per_audio_s": scores["calls_per_audio_s"]}
 
 
 if __name__ == "__main__":

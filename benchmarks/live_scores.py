@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.intervals import interval
 from benchmarks.measure import spread
-from benchmarks.scoring import matches, spoken_words, without_cut_words, word_errors
+from benchmarks.scoring import matches, spoken_words, word_errors
 from benchmarks.tracks import Truth
 
 AHEAD = 10
@@ -68,21 +68,19 @@ class Scores:
         offline: str,
         since: float = 0.0,
         language: str | None = None,
-        edges: tuple[int, int] = (0, 0),
     ) -> None:
         """Score one stream.
 
         *offline*: what the same engine recognises in the whole recording; "" if that is not known.
         *since*: words that end earlier count for accuracy alone, because the server was still warming up.
         *language*: see scoring.spoken_words().
-        *edges*: see scoring.without_cut_words().
         """
         final = [(one.at, word) for one in seen for word in one.final]
         text = " ".join(word.text.strip() for _, word in final)
         said = spoken_words(" ".join(word.text for word in truth), language)
         self.words.append(len(said))
-        self.errors.append(_errors(said, spoken_words(text, language), edges))
-        self.offline_errors += _errors(said, spoken_words(offline, language), edges)
+        self.errors.append(word_errors(said, spoken_words(text, language)))
+        self.offline_errors += word_errors(said, spoken_words(offline, language))
         self.finals += len(final)
         self.erased += _count_erased(seen)
         column = dict(matches(plain(truth), plain([word for _, word in final])))
@@ -123,10 +121,6 @@ class Scores:
             "start_error_s": spread(self.start_error_s),
             "end_error_s": spread(self.end_error_s),
         }
-
-
-def _errors(said: Sequence[str], heard: Sequence[str], edges: tuple[int, int]) -> int:
-    return word_errors(said, without_cut_words(said, heard, edges))
 
 
 def _find_first_times(truth: Sequence[Truth], seen: Sequence[Seen], column: Mapping[int, int]) -> dict[int, float]:

@@ -35,16 +35,3 @@ def matches(said: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int]]:
         if chunk.type == "equal"
         for at in range(chunk.ref_end_idx - chunk.ref_start_idx)
     ]
-
-
-def without_cut_words(said: Sequence[str], heard: Sequence[str], edges: tuple[int, int]) -> Sequence[str]:
-    """Return *heard* without words at its ends that a cut went through, where that makes fewer errors.
-
-    *edges* are the numbers of words cut at the start and at the end: hearing them is no error, nor is missing them.
-    """
-    parts = [
-        heard[before : max(before, len(heard) - after)]
-        for before in range(edges[0] + 1)
-        for after in range(edges[1] + 1)
-    ]
-    return min(parts, key=lambda part: word_errors(said, part))

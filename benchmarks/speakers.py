@@ -21,9 +21,9 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from simpleder import DER
 
-from benchmarks.accuracy import by_us, from_files
 from benchmarks.choices import BUNDLED, bundled_model
 from benchmarks.measure import write
+from benchmarks.systems import by_us, from_files
 from benchmarks.talks import DEVELOPMENT, HELD_APART, Talk, conversations, meetings, monologues
 from benchmarks.tracks import SPEECH, Track
 from pipeline.attribution import SpeakerTimes

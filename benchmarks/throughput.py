@@ -21,11 +21,11 @@ from typing import Any
 
 import soundfile
 
-from benchmarks.accuracy import Hears, by_batched, by_transcribe, by_us
 from benchmarks.choices import Choices, add_choices, choices_of
 from benchmarks.file_scores import RecognitionResult, row
 from benchmarks.live_scores import Shown
 from benchmarks.measure import ROOT, cpu_s, rss_mb, write
+from benchmarks.systems import Hears, by_batched, by_transcribe, by_us
 from benchmarks.tracks import Track
 from pipeline.audio import RATE
 

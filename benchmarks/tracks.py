@@ -36,9 +36,6 @@ class Track:
     offline: str = ""
     """What the same engine recognises in the whole recording."""
 
-    edges: tuple[int, int] = (0, 0)
-    """The numbers of words cut off at its start and its end. They are not in *truth*; recognising them is no error."""
-
     @property
     def seconds(self) -> float:
         return len(self.samples) / RATE
@@ -62,12 +59,6 @@ def recordings(folder: Path, longest_s: float = math.inf) -> Iterator[tuple[dict
     for row, path in _rows_of(folder):
         if row["text"] and row["seconds"] <= longest_s:
             yield row, soundfile.read(path, dtype="float32")[0]
-
-
-def wordless(folder: Path = SPEECH) -> list[Track]:
-    """Return the clips of a folder that have no speech."""
-    rows = [(row["file"], path) for row, path in _rows_of(folder) if not row["text"]]
-    return [Track(name, "", soundfile.read(path, dtype="float32")[0], ()) for name, path in rows]
 
 
 def _rows_of(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:

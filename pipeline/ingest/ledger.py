@@ -58,7 +58,7 @@ class Ledger:
             ),
             (self.cut, TRUNCATED, self._missing()),
             (self.skipped, SKIPPED, f"{self.skipped} packets ({self.skipped_s:.2f} s) could not be decoded"),
-            (self.gaps, FILLED, f"{self.gaps} gaps were filled with silence, {seconds(self.filled)} s in all"),
+            (self.gaps, FILLED, f"silence was put into gaps: {self.gaps}, {seconds(self.filled)} s in all"),
             (self.shifted_s, SHIFTED, SET_CLOCK.format(self.shifted_s)),
             (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
         )
