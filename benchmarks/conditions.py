@@ -1,4 +1,4 @@
-"""Varies clean speech as it varies in practice: noise, a room, a telephone, levels, cut clips.
+"""Varies clean speech as it varies in practice: noise, a room, a telephone, clips cut short.
 
 Recognition is measured in each condition. Each entry of CONDITIONS takes clips with known words and times, and a seed,
 and returns new clips with adjusted times. The same clip and seed always give the same samples, whatever other clips
@@ -21,7 +21,6 @@ from pipeline.audio import RATE, Samples
 Condition: TypeAlias = Callable[[Sequence[Track], int], list[Track]]
 How = ParamSpec("How")
 
-FULL_SCALE = 32767
 LOUDEST = 0.99  # of full scale, so that a variant can be kept as a file of 16-bit samples
 
 FRAME = RATE // 50  # 20 ms, in which loudness is looked at
@@ -84,13 +83,6 @@ def in_a_room(clip: Track, seed: int) -> Track:
 
 
 @of_each_clip
-def at_level(clip: Track, _seed: int, *, db: float) -> Track:
-    """Record the clips *db* dB louder in 16 bits: below 0 from far away or with a low gain, above it clipped."""
-    louder = np.clip(clip.samples * 10 ** (db / 20), -LOUDEST, LOUDEST)
-    return replace(clip, samples=np.asarray(np.round(louder * FULL_SCALE) / FULL_SCALE, np.float32))
-
-
-@of_each_clip
 def by_telephone(clip: Track, seed: int) -> Track:
     """Reduce the sound to a telephone's: 300 to 3400 Hz, 8000 samples a second, G.711 mu-law; then back to RATE.
 
@@ -117,14 +109,8 @@ CONDITIONS: Mapping[str, Condition] = {
     "pink noise, 10 dB": partial(noisy, colour="pink", snr_db=10),
     "small room": in_a_room,
     "telephone": by_telephone,
-    "30 dB quieter": partial(at_level, db=-30),
-    "45 dB quieter": partial(at_level, db=-45),
-    "clipped by 24 dB": partial(at_level, db=24),
     "short alone": short,
 }
-
-PIECES = ("short alone",)
-"""Conditions that take clips apart. The others change how a clip sounds."""
 
 
 def string_together(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.choices import add_choices, choices_of
-from benchmarks.conditions import CONDITIONS, PIECES, string_together
+from benchmarks.conditions import CONDITIONS, short, string_together
 from benchmarks.live_scores import Scores, Seen, Shown, plain
 from benchmarks.measure import cpu_s, write
 from benchmarks.scoring import matches
@@ -203,7 +203,7 @@ def place_words(text: str, heard: Sequence[Word]) -> tuple[Truth, ...]:
 
 def in_condition(name: str, clips: Sequence[Track], seed: int, length_s: float) -> list[Track]:
     """Return the tracks for one condition: each piece alone, or one joined track."""
-    return CONDITIONS[name](clips if name in PIECES else [string_together(clips, seed, length_s)], seed)
+    return CONDITIONS[name](clips if CONDITIONS[name] is short else [string_together(clips, seed, length_s)], seed)
 
 
 def main() -> None:

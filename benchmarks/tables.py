@@ -23,18 +23,11 @@ class Spread(dict[str, float]):
         return f"{self['p50']:{spec or '.2f'}}/{self['p95']:{spec or '.2f'}} s"
 
 
-NAMES = {
-    "en": "English",
-    "es": "Spanish",
-    "fr": "French",
-    "it": "Italian",
-    "ru": "Russian",
-    "nl": "Dutch actors",
-    "cs": "Czech actors",
-}
+# fmt: off
+NAMES = {"en": "English", "es": "Spanish", "fr": "French", "it": "Italian", "ru": "Russian", "nl": "Dutch actors",
+         "cs": "Czech actors"}
 """The languages of the table, as it shows them."""
 
-# fmt: off
 IN_SHORT = (
     ("a live word is final after its end (half of the words/95 %)",
      ("1 session {peers[systems][0][commit_s]}, 8 sessions {peers[systems][2][commit_s]}; on a slow processor "
@@ -45,7 +38,7 @@ IN_SHORT = (
                f"{{latency-choices[{name}][all conditions][wer]:.1%}}" for name in ("low", "balanced", "accurate")),
      "latency-choices"),
     (("wrong words of people on whom nothing was chosen, joined to one file, with nothing set; in parentheses "
-      "`transcribe()` with `base` and the language named: **better in all but Italian and Russian**"),
+      "`transcribe()` with `base` and the language named, **which is better in all but Italian and Russian**"),
      "; ".join(f"{name} {{languages[{code} joined][found][wer]:.1%}} "
                f"({{languages[{code} joined][transcribe()][wer]:.1%}})" for code, name in NAMES.items()),
      "languages"),
