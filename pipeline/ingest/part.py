@@ -82,6 +82,7 @@ class Part:
         self._source = source
         self._size = source.size  # as FFmpeg knows it
         self._container = container
+        self._alone = len(container.streams) == 1
         self._track, self._tracks = track, tracks
         self._stream = hear_alone(container, track)
         if _tag_of(self._stream) in ENCRYPTED_TAGS:
@@ -142,7 +143,7 @@ class Part:
 
     def account_for_tail(self) -> None:
         """Enter the bytes behind the audio, up to the next recording, that are neither tags nor padding."""
-        whole = self._source.seekable() or len(self._container.streams) == 1  # else the rest may be of another stream
+        whole = self._source.seekable() or self._alone  # else the rest may be of another stream
         if self._last is not None and whole and self._container.format.name in ENDS_EXACTLY:
             self._ledger.leave_out(self._source.foreign_tail(self._last), "they stand behind its end")
 

@@ -90,7 +90,9 @@ def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> T
     except ValueError:
         raise TargetNotAllowed("this is no URL with a host that can be called") from None
     if parts.scheme not in (("https", "http") if allow_http else ("https",)):
-        raise TargetNotAllowed("only https addresses are allowed" if not allow_http else "only http and https addresses are allowed")
+        raise TargetNotAllowed(
+            "only https addresses are allowed" if not allow_http else "only http and https addresses are allowed"
+        )
     if "@" in parts.netloc:
         raise TargetNotAllowed("a URL must not carry a user name or password")
     query = f"?{parts.query}" if parts.query else ""

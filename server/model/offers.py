@@ -133,7 +133,7 @@ class Offer:
         if able := [model.name for model in self.unnamed if code in model.languages]:
             return f"{said}; {_instead(able)}"
         if self.engine == "whisper" and self.languages == ENGLISH:
-            return f"{said}; base hears 99 languages, and scribewire {PULL} brings it"
+            return f"{said}; base hears 99 languages (scribewire {PULL})"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said
 
     @property

@@ -159,7 +159,7 @@ from pipeline.ingest.crossing import DecodeOrder
 
 cell._decode = lambda *_: os.unlink(sys.argv[1])  # a decoder that a file has taken over
 inner, _ = socket.socketpair()
-order = {"limits": {}, "live": False, "stall_s": 1.0, "cpu_s": None}
+order = {"limits": {}, "live": False, "stall_s": 1.0, "cpu_s": None, "raw": None}
 pid = cell._fork(order, [os.open(sys.argv[1], os.O_RDONLY), os.dup(1)], inner, 1 << 30)["pid"]
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """

@@ -24,8 +24,8 @@ def test_prose_shows_its_language_and_a_list_of_terms_has_none(text: str, langua
 
 def test_terms_are_for_speech_in_any_language_and_a_prompt_for_its_own() -> None:
     hints = hints_for(TERMS, ENGLISH, written=None, allowed=())
-    assert hints == Hints("Siobhan.", {"en": f"Siobhan. {ENGLISH}"})
-    assert hints_for(TERMS, "metoprolol", written=None, allowed=()) == Hints("Siobhan. metoprolol")
+    assert hints == Hints("Siobhan.\n", {"en": f"Siobhan.\n{ENGLISH}"})
+    assert hints_for(TERMS, "metoprolol", written=None, allowed=()) == Hints("Siobhan.\nmetoprolol")
 
 
 def test_a_prompt_is_for_the_first_language_of_the_list_unless_it_shows_to_be_in_another_one() -> None:
@@ -34,4 +34,4 @@ def test_a_prompt_is_for_the_first_language_of_the_list_unless_it_shows_to_be_in
 
 
 def test_where_the_order_says_the_language_there_is_one_hint() -> None:
-    assert hints_for(TERMS, FRENCH, written="en", allowed=()) == Hints(f"Siobhan. {FRENCH}")
+    assert hints_for(TERMS, FRENCH, written="en", allowed=()) == Hints(f"Siobhan.\n{FRENCH}")

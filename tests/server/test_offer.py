@@ -34,7 +34,7 @@ def test_few_languages_are_listed_and_many_counted(languages: list[str], said: s
 
 def test_a_language_that_is_not_heard_is_refused_with_what_helps() -> None:
     assert offer("tiny.en", "en").refusal("es", "es") == (
-        "the model tiny.en hears English (en) only, not 'es'; base hears 99 languages, and scribewire models pull base brings it"
+        "the model tiny.en hears English (en) only, not 'es'; base hears 99 languages (scribewire models pull base)"
     )
     assert offer("mine", "en", "de").refusal("es", "es") == "the model mine hears de, en, not 'es'"
     assert offer("base", *CODES).refusal("xx", "xx") == (
