@@ -120,7 +120,7 @@ class LanguageRouter:
             return replace(result, language_probability=1.0)
         if _is_detected(asked) and not asked.final:
             return result
-        spans = utterances(asked)
+        spans = parted(asked, utterances(asked), result.words)
         if asked.turn is not None:
             return await caller.check_live(asked, spans, result, allowed)
         if all(_is_sure(asked, span, words_in(span, spans, result.words)) for span in spans):
@@ -245,7 +245,7 @@ class _Caller:
         If it is the language of the whole, the whole is heard at once, or the request that *newer* returns. *known* is
         what was heard of the whole already, in some language.
         """
-        spans = utterances(request)
+        spans = parted(request, utterances(request), known.words if known is not None else ())
         shares = [await self.detect(request, span, allowed) for span in spans]
         neighbour = _most_spoken(spans, shares, request.before)
         found = [
@@ -262,6 +262,11 @@ class _Caller:
             group = list(several)
             run = group[0][0][0], group[-1][0][1]
             least = min((one for _, one in group), key=_probability)
+            if known is not None and known.language == least.language:
+                words = [word for span, _ in group for word in words_in(span, spans, known.words)]
+                if surety(words) >= SURE:
+                    runs[run] = known
+                    continue
             runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
         return merge_answers(list(runs), runs)
 
@@ -354,6 +359,31 @@ def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
         else:
             spans.append((first, last))
     return spans
+
+
+def parted(request: DecodeRequest, spans: Sequence[tuple[int, int]], words: Sequence[Word]) -> list[tuple[int, int]]:
+    """Return the *spans*, each cut where its *words* in an assumed language are sure before and improbable after.
+
+    There somebody goes on in another language without a pause.
+    """
+    parts: list[tuple[int, int]] = []
+    for start, end in spans:
+        at = _turning_point(request, (start, end), words_in((start, end), spans, words))
+        parts += [(start, end)] if at is None else [(start, at), (at, end)]
+    return parts
+
+
+def _turning_point(request: DecodeRequest, span: tuple[int, int], words: Sequence[Word]) -> int | None:
+    start, end = span
+    fall = {
+        later.start: surety(words[:count]) - surety(words[count:])
+        for count, later in enumerate(words)
+        if surety(words[:count]) >= SURE
+        and surety(words[count:]) < LIKELY
+        and request.speech_between(start, later.start) >= SHORTEST
+        and request.speech_between(later.start, end) >= SHORTEST
+    }
+    return max(fall, key=lambda at: fall[at]) if fall else None
 
 
 def words_in(span: tuple[int, int], spans: Sequence[tuple[int, int]], words: Sequence[Word]) -> list[Word]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import Samples, position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.routing import PAUSE, LanguageRouter, merge_answers, utterances, words_in
+from pipeline.recognition.routing import PAUSE, LanguageRouter, merge_answers, surety, utterances, words_in
 from pipeline.words import Word
 
 ENGLISH, MANY = frozenset({"en"}), frozenset({"en", "fr", "es"})
@@ -120,6 +120,24 @@ def test_each_utterance_of_a_file_is_heard_in_its_language():
     heard = hear(FakeModels(spoken), request_of(spoken, 0, 16))
     assert [word.language for word in heard.words] == ["en"] * 6 + ["fr"] * 6 + ["en"] * 6 + ["es"] * 6
     assert not [word.text for word in heard.words if word.text.startswith("wrong")]
+
+
+@pytest.mark.parametrize("turn", [None, 0])
+def test_nothing_is_lost_where_somebody_goes_on_in_another_language_without_a_pause(turn: int | None):
+    spoken = Spoken([(0, 3, "en"), (3, 6, "fr")])
+    heard = hear(FakeModels(spoken), request_of(spoken, 0, 6.5, turn=turn))
+    if turn is None:
+        assert [word.language for word in heard.words] == ["en"] * 6 + ["fr"] * 6
+    else:
+        assert heard.changed == (position(3), "fr"), "a live turn ends there"
+    assert [word.text for word in heard.words][:6] == [f"en{at:g}" for at in np.arange(0, 3, 0.5)]
+
+
+def test_what_is_said_again_shows_a_language_once():
+    loop = [
+        Word(text, at, at + 1, sure) for at, (text, sure) in enumerate([("do", 0.3), *[("it.", 0.2), ("It", 1.0)] * 9])
+    ]
+    assert surety(loop) == pytest.approx(0.25)
 
 
 def test_all_utterances_beside_one_with_improbable_words_are_looked_at():
