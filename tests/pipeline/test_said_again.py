@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.scoring import spoken_words
-from pipeline.audio import RATE, Samples
+from benchmarks.virtual_time import VirtualTimeLoop
+from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
@@ -52,11 +53,18 @@ def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
         scheduler = Scheduler(engine)
         options = StreamOptions(language="en")
         session = Session(StreamCore(options), vad=VoiceDetector().stream(), recogniser=scheduler, tenant="acct")
-        happened = await run_session(session, lambda session: session.feed(samples))
+
+        async def speak(session: Session) -> None:
+            for piece in np.split(samples, range(WINDOW * 6, len(samples), WINDOW * 6)):
+                await asyncio.sleep(len(piece) / RATE)
+                await session.feed(piece)
+
+        happened = await run_session(session, speak)
         scheduler.close()
         return committed_words(happened)
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(count(0, 0.1).__next__)) as runner:  # a call takes 0.1 s
+        return runner.run(run())
 
 
 @pytest.mark.parametrize("hear", [as_file, live])
