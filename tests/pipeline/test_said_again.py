@@ -67,8 +67,7 @@ def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
         return runner.run(run())
 
 
-@pytest.mark.parametrize("hear", [as_file, live])
-@pytest.mark.parametrize(("times", "gap_s"), [(5, 0.3), (8, 0.2)])
+@pytest.mark.parametrize(("hear", "times", "gap_s"), [(as_file, 5, 0.3), (as_file, 8, 0.2), (live, 5, 0.3)])
 def test_what_is_said_several_times_is_written_as_often(engine: Engine, hear, times: int, gap_s: float) -> None:
     words = spoken_words(" ".join(word.text for word in hear(engine, said_again(times, gap_s))))
     assert abs(words.count("fellow") - times) <= 1
