@@ -35,9 +35,9 @@ from pipeline.words import join_words
 
 bootstrap.prepare()
 
-from benchmarks.memo import Memo, memoise_engine  # noqa: E402
-from pipeline.recognition.engines.whisper import engine as whisper  # noqa: E402  it needs what prepare() has set
-from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes  # noqa: E402
+from benchmarks.memo import Memo, memoise_engine  # noqa: E402  needs what prepare() has set
+from pipeline.recognition.engines.whisper import engine as whisper  # noqa: E402  likewise
+from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes  # noqa: E402  likewise
 
 LANGUAGES = ("en", "en noisy", "es", "fr", "it", "ru", "nl", "cs", "es noisy", "ru noisy")
 USUAL = WindowSizes(10, 15, 19)

@@ -103,7 +103,7 @@ def throughput() -> Iterator[Row]:
 
 
 def languages() -> Iterator[Row]:
-    """Yield the figures of each language that was measured, told and found, beside transcribe()."""
+    """Yield the figures of each language: given, detected, and by transcribe()."""
     for code, name in NAMES.items():
         clips, joined = (results()["languages"][f"{code} {kind}"] for kind in ("clips", "joined"))
         yield {"name": name, "clips": clips, "joined": joined}

@@ -1,4 +1,4 @@
-"""Silences in each of several separate channels what is a quieter copy of another one. Pure.
+"""Silences quiet copies of one channel in another, where channels are heard separately. Pure.
 
     gate = CrosstalkGate(channels=2)
     for samples in audio: use(gate.add(samples))    # of shape (n, channels), a little late

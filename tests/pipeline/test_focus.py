@@ -38,7 +38,7 @@ def surround(layout: str, sounds: Mapping[str, Samples], *, container: str = "ma
     return file.getvalue()
 
 
-def heard(path: Path, data: bytes) -> Samples:
+def hear(path: Path, data: bytes) -> Samples:
     path.write_bytes(data)
     with Isolation() as isolation, chosen_track(isolation, path, DecodeLimits(), VoiceDetector()) as recording:
         return np.concatenate(list(recording.samples))
@@ -56,18 +56,18 @@ def share_of(sound: Samples, heard: Samples) -> float:
 def test_a_voice_in_the_centre_is_heard_without_what_is_around_it(layout: str, codec: str, tmp_path: Path) -> None:
     around = dict.fromkeys(("FL", "FR", "BL", "BR", "SL", "SR"), BED)
     container = "ac3" if codec == "ac3" else "matroska"
-    samples = heard(tmp_path / "film", surround(layout, {**around, "FC": VOICE}, container=container, codec=codec))
+    samples = hear(tmp_path / "film", surround(layout, {**around, "FC": VOICE}, container=container, codec=codec))
     assert len(samples) == pytest.approx(len(VOICE), abs=position(0.1))
     assert max(likeness(samples, VOICE, lag) for lag in range(-3, 4)) > 0.9
 
 
 def test_a_voice_from_aside_is_heard_in_the_mix(tmp_path: Path) -> None:
-    samples = heard(tmp_path / "film", surround("5.1", {"FL": VOICE, "FC": 0.001 * BED}))
+    samples = hear(tmp_path / "film", surround("5.1", {"FL": VOICE, "FC": 0.001 * BED}))
     assert share_of(VOICE, samples) > 0.99
     first, second = VOICE[: position(5)], VOICE[position(5.3) :]
     centre, aside = 0 * VOICE, 0 * VOICE
     centre[: len(first)], aside[-len(second) :] = first, second
-    both = heard(tmp_path / "film", surround("5.1", {"FR": aside, "FC": centre}))
+    both = hear(tmp_path / "film", surround("5.1", {"FR": aside, "FC": centre}))
     assert share_of(VOICE, np.sign(both) * np.abs(both) ** 0.5) > 0.7
     assert np.abs(both[-len(second) :]).max() > 0.02
 
@@ -75,7 +75,7 @@ def test_a_voice_from_aside_is_heard_in_the_mix(tmp_path: Path) -> None:
 def test_a_voice_that_the_mix_drowns_is_heard_from_the_channel_where_it_is(tmp_path: Path) -> None:
     names = ("FL", "FC", "BL", "BR", "SL", "SR")
     loud = {name: np.roll(BED, 5000 * number) * 2 for number, name in enumerate(names)}
-    samples = heard(tmp_path / "film", surround("5.1", {**loud, "FR": VOICE}))
+    samples = hear(tmp_path / "film", surround("5.1", {**loud, "FR": VOICE}))
     assert likeness(samples, VOICE, 0) > 0.9
 
 
@@ -85,7 +85,7 @@ def test_a_voice_beside_a_louder_channel_of_stereo_is_heard_alone(length_s: int,
     beside = np.asarray(np.random.default_rng(2).standard_normal(len(voice)) * 0.2, np.float32)
     path = tmp_path / "camera.wav"
     soundfile.write(path, np.stack((beside, voice), axis=1), RATE)
-    samples = heard(path, path.read_bytes())
+    samples = hear(path, path.read_bytes())
     assert len(samples) == len(voice)
     spoken = zip(np.split(samples[-len(VOICE) :], 11), np.split(VOICE, 11), strict=True)
     assert sum(share_of(said, part) > 0.9 for part, said in spoken) >= 5  # others hold pauses, where both are mixed

@@ -49,7 +49,7 @@ def clip() -> Samples:
     return read(CLIP)[: position(3)]
 
 
-def made(sound: Samples, container: str, codec: str, *, rate: int | None = None, layout: str = "mono") -> bytes:
+def encode(sound: Samples, container: str, codec: str, *, rate: int | None = None, layout: str = "mono") -> bytes:
     sample_format = {"tta": "s16", "wavpack": "s16p"}.get(codec)
     rate = rate or RATES.get(codec, 44100 if codec.startswith(("wma", "vorbis", "adpcm", "libmp3")) else RATE)
     layout = "stereo" if codec == "vorbis" else layout  # the encoder knows no other
@@ -79,7 +79,7 @@ def source_of(data: bytes, *, live: bool) -> Iterator[ByteSource]:
     writer.join()
 
 
-def heard(data: bytes, *, live: bool = False) -> tuple[Samples, tuple[str, ...]]:
+def hear(data: bytes, *, live: bool = False) -> tuple[Samples, tuple[str, ...]]:
     with source_of(data, live=live) as source, recording(source, DecodeLimits(), live=live) as audio:
         return np.concatenate(list(audio)), audio.notes
 
@@ -97,8 +97,8 @@ def test_recordings_joined_to_one_file_are_heard_one_after_the_other(
     clip: Samples, container: str, codec: str, *, live: bool
 ) -> None:
     """The second has another rate, as far as the codec has others."""
-    first = made(clip[::-1].copy(), container, codec)
-    samples, notes = heard(first + made(clip, container, codec, rate=AFTER.get(codec)), live=live)
+    first = encode(clip[::-1].copy(), container, codec)
+    samples, notes = hear(first + encode(clip, container, codec, rate=AFTER.get(codec)), live=live)
     assert_both(samples, clip)
     assert notes == ()
 
@@ -127,7 +127,7 @@ SILENT = {
 @pytest.mark.parametrize("second", [form for form in FORMS if form != "mp3"])
 def test_the_second_recording_may_be_of_another_kind(clip: Samples, first: str, second: str) -> None:
     """An MP3 file has no header that could not stand in other audio by chance."""
-    samples, notes = heard(made(clip[::-1].copy(), *FORMS[first]) + made(clip, *FORMS[second], layout="stereo"))
+    samples, notes = hear(encode(clip[::-1].copy(), *FORMS[first]) + encode(clip, *FORMS[second], layout="stereo"))
     assert_both(samples, clip, 0.3)
     assert codes(notes) == ()
 
@@ -135,11 +135,11 @@ def test_the_second_recording_may_be_of_another_kind(clip: Samples, first: str, 
 @pytest.mark.parametrize("between", SILENT)
 @pytest.mark.parametrize("first", ["wav", "m4a", "flac", "mp3"])
 def test_padding_and_tags_behind_a_recording_are_no_loss(clip: Samples, first: str, between: str) -> None:
-    whole = made(clip, *FORMS[first]) + SILENT[between]
-    samples, notes = heard(whole)
+    whole = encode(clip, *FORMS[first]) + SILENT[between]
+    samples, notes = hear(whole)
     assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
     assert notes == ()
-    both, notes = heard(whole + made(clip, "wav", "pcm_s16le"))
+    both, notes = hear(whole + encode(clip, "wav", "pcm_s16le"))
     assert len(both) == pytest.approx(2 * len(clip), abs=position(0.2))
     assert notes == ()
 
@@ -147,49 +147,49 @@ def test_padding_and_tags_behind_a_recording_are_no_loss(clip: Samples, first: s
 @pytest.mark.parametrize("first", ["wav", "m4a"])
 def test_bytes_that_are_no_audio_are_named(clip: Samples, first: str) -> None:
     letter = b"Dear Sir, " * 2000
-    for behind in (b"", made(clip, "wav", "pcm_s16le")):
-        samples, notes = heard(made(clip, *FORMS[first]) + letter + behind)
+    for behind in (b"", encode(clip, "wav", "pcm_s16le")):
+        samples, notes = hear(encode(clip, *FORMS[first]) + letter + behind)
         assert len(samples) == pytest.approx((1 + bool(behind)) * len(clip), abs=position(0.1))
         assert notes == (f"{UNHEARD}: 20000 bytes of the file were not heard: they stand behind its end",)
 
 
 @pytest.mark.parametrize("first", ["wav", "flac", "opus", "webm"])
 def test_a_first_recording_that_was_cut_off_hides_no_second_one(clip: Samples, first: str) -> None:
-    cut = made(clip[::-1].copy(), *FORMS[first])
-    samples, notes = heard(cut[: len(cut) // 2] + made(clip, *FORMS[first]))
+    cut = encode(clip[::-1].copy(), *FORMS[first])
+    samples, notes = hear(cut[: len(cut) // 2] + encode(clip, *FORMS[first]))
     assert position(3.9) < len(samples) < position(5)
     assert likeness(samples[-len(clip) :], clip, 0) > 0.9
     assert first == "opus" or codes(notes) == (TRUNCATED,)
 
 
 def test_what_cannot_be_opened_is_named_and_what_follows_is_heard(clip: Samples) -> None:
-    whole = made(clip, "ipod", "aac")
+    whole = encode(clip, "ipod", "aac")
     without_index = whole[: whole.index(b"moov") - 4]
-    samples, notes = heard(without_index + whole)
+    samples, notes = hear(without_index + whole)
     assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
     why = "the file is broken or cut off before its first audio frame"
     assert notes == (f"{UNHEARD}: {len(without_index)} bytes of the file were not heard: {why}",)
     with pytest.raises(InvalidAudio):
-        heard(without_index + without_index)
+        hear(without_index + without_index)
 
 
 @pytest.mark.parametrize("stated", [10**9, 2 * 10**9, 1 << 30, (1 << 31) - 1, 5 * 10**8 + 36, 0, (1 << 32) - 1])
 def test_a_size_that_stands_for_an_unknown_one_is_not_believed(clip: Samples, stated: int) -> None:
-    whole = made(clip, "wav", "pcm_s16le")
+    whole = encode(clip, "wav", "pcm_s16le")
     at = whole.index(b"data")
     sizeless = whole[:4] + struct.pack("<I", stated) + whole[8 : at + 4] + struct.pack("<I", stated) + whole[at + 8 :]
     for live in (False, True):
-        samples, notes = heard(sizeless, live=live)
+        samples, notes = hear(sizeless, live=live)
         assert (len(samples), notes) == (len(clip), ())
-        samples, notes = heard(sizeless * 3, live=live)
+        samples, notes = hear(sizeless * 3, live=live)
         assert (len(samples), notes) == (3 * len(clip), ())
-    assert codes(heard(whole[:-9000])[1]) == (TRUNCATED,)
+    assert codes(hear(whole[:-9000])[1]) == (TRUNCATED,)
 
 
 def with_a_gap(clip: Samples, seconds: float, *, states_length: bool) -> bytes:
     """Return the clip as WebM, whose time stamps jump by *seconds* in its middle."""
     file = io.BytesIO()
-    whole = made(clip, "webm", "libopus")
+    whole = encode(clip, "webm", "libopus")
     options = {} if states_length else {"live": "1"}
     with av.open(io.BytesIO(whole)) as source, av.open(file, "w", format="webm", options=options) as out:
         stream = out.add_stream_from_template(source.streams.audio[0])
@@ -203,10 +203,10 @@ def with_a_gap(clip: Samples, seconds: float, *, states_length: bool) -> bytes:
 
 
 def test_a_long_gap_is_silence_if_the_file_states_its_time_and_else_it_is_named(clip: Samples) -> None:
-    samples, notes = heard(with_a_gap(clip, 700, states_length=True))
+    samples, notes = hear(with_a_gap(clip, 700, states_length=True))
     assert len(samples) == pytest.approx(len(clip) + position(700), abs=position(0.1))
     assert codes(notes) == (FILLED,)
-    samples, notes = heard(with_a_gap(clip, 700, states_length=False))
+    samples, notes = hear(with_a_gap(clip, 700, states_length=False))
     assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
     assert codes(notes) == (SHIFTED,)
     assert "700.0 s" in notes[0]
@@ -227,24 +227,24 @@ def test_a_gap_of_any_length_takes_no_more_than_the_longest_recording(clip: Samp
 def test_floats_above_full_scale_are_scaled_down(rate: int, decibels: int) -> None:
     loud = tone(2.0, rate=rate) * 2 * 10 ** (decibels / 20)
     head = struct.pack("<4sIHHIIHH4sI", b"fmt ", 16, 3, 1, rate, rate * 4, 4, 32, b"data", loud.nbytes)
-    samples, _ = heard(b"RIFF" + struct.pack("<I", 4 + len(head) + loud.nbytes) + b"WAVE" + head + loud.tobytes())
+    samples, _ = hear(b"RIFF" + struct.pack("<I", 4 + len(head) + loud.nbytes) + b"WAVE" + head + loud.tobytes())
     second, plain = samples[RATE // 2 : -RATE // 4], tone(2.0)[RATE // 2 : -RATE // 4]
     assert np.abs(samples).max() <= 1.0
     assert np.corrcoef(second, plain)[0, 1] > 0.999  # clipped by 20 dB it would be 0.90
     quiet = tone(1.0)
-    samples, _ = heard(made(quiet, "wav", "pcm_f32le"))
+    samples, _ = hear(encode(quiet, "wav", "pcm_f32le"))
     assert np.abs(samples - quiet).max() < 1e-6
 
 
 @pytest.mark.parametrize("sold", [b"drms", b"aavd"])
 def test_a_file_that_a_shop_sold_is_refused_as_encrypted(clip: Samples, sold: bytes) -> None:
     with pytest.raises(InvalidAudio, match="is encrypted"):
-        heard(made(clip, "ipod", "aac").replace(b"mp4a", sold, 1))
+        hear(encode(clip, "ipod", "aac").replace(b"mp4a", sold, 1))
 
 
 def test_quicktime_files_without_a_file_type_are_heard_one_after_the_other(clip: Samples) -> None:
-    first, second = made(clip[::-1].copy(), "mov", "pcm_s16le"), made(clip, "mov", "pcm_s16le", rate=8000)
-    samples, notes = heard(b"".join(one[one.index(b"wide") - 4 :] for one in (first, second)))
+    first, second = encode(clip[::-1].copy(), "mov", "pcm_s16le"), encode(clip, "mov", "pcm_s16le", rate=8000)
+    samples, notes = hear(b"".join(one[one.index(b"wide") - 4 :] for one in (first, second)))
     assert_both(samples, clip)
     assert notes == ()
 
@@ -260,7 +260,7 @@ def test_an_encrypted_file_is_refused_as_encrypted(clip: Samples) -> None:
         out.mux(sound.encode(frame))
         out.mux(sound.encode(None))
     with pytest.raises(InvalidAudio, match="is encrypted"):
-        heard(file.getvalue())
+        hear(file.getvalue())
 
 
 def mixture(clip: Samples, chance: random.Random) -> tuple[bytes, float]:
@@ -268,7 +268,7 @@ def mixture(clip: Samples, chance: random.Random) -> tuple[bytes, float]:
     data, whole_s = b"", 0.0
     for form in chance.choices([*FORMS], k=chance.randint(1, 4)):
         sound = clip[: position(chance.uniform(1, 3))]
-        part = bytearray(made(sound, *FORMS[form], layout=chance.choice(("mono", "stereo"))))
+        part = bytearray(encode(sound, *FORMS[form], layout=chance.choice(("mono", "stereo"))))
         damage = chance.choice(("none", "none", "cut", "hole", "letters"))
         if damage == "cut":
             del part[chance.randrange(len(part) // 3, len(part)) :]
@@ -288,7 +288,7 @@ def test_whatever_is_joined_cut_and_damaged_is_heard_or_named(clip: Samples, tmp
     data, whole_s = mixture(clip, random.Random(seed))
     (tmp_path / "mixture").write_bytes(data)
     try:
-        samples, notes = heard(data)
+        samples, notes = hear(data)
     except InvalidAudio:
         samples, notes = np.zeros(0, np.float32), ("refused",)
     assert len(samples) / RATE > whole_s - 0.2 or UNHEARD in codes(notes) or notes == ("refused",)
