@@ -1,4 +1,4 @@
-"""Word errors and languages found in seven languages, of files and live, compared with transcribe() in a given language.
+"""Word errors and languages found in seven languages, of files and live, compared with transcribe().
 
     .venv/bin/python -m benchmarks.languages                        # es fr it ru nl cs en, 80 s each
     .venv/bin/python -m benchmarks.languages es fr --seconds 300 --half judging --result languages

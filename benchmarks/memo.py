@@ -44,7 +44,7 @@ def memoise_engine(engine: Engine) -> "Memo":
 
 
 class Memo:
-    """Stands in for ctranslate2.models.Whisper. It computes one call at a time, so that its CPU seconds can be measured."""
+    """Stands in for ctranslate2.models.Whisper. One call at a time, so that its CPU seconds can be measured."""
 
     def __init__(self, model: Any, name: str, folder: Path | None = None) -> None:
         """Remember the calls of *model*. *name* tells it from others: the weights and the compute type."""
