@@ -25,6 +25,9 @@ def _alaw_values() -> Samples:
     return (np.where(code & 0x80, magnitude, -magnitude) / 4096).astype(np.float32)
 
 
+LOUDEST = np.float32(2**31)
+"""The largest float that is taken for a sample: full scale of 32-bit integers. Two of them have a sum and a square."""
+
 MULAW = _mulaw_values()
 ALAW = _alaw_values()
 
@@ -81,7 +84,8 @@ class PcmDecoder:
                 return data.view("<i2").astype(np.float32) / np.float32(32768)
             case "pcm_f32le":
                 floats: Samples = data.view("<f4").astype(np.float32)
-                return np.nan_to_num(floats, copy=False, posinf=1.0, neginf=-1.0)
+                np.nan_to_num(floats, copy=False, posinf=1.0, neginf=-1.0)
+                return floats.clip(-LOUDEST, LOUDEST)
             case "mulaw":
                 return MULAW[data]
             case "alaw":

@@ -48,6 +48,12 @@ def test_stereo_becomes_the_mean_of_both() -> None:
     assert decode_pcm(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
 
 
+def test_the_mean_of_two_floats_is_one_too_however_large_they_are() -> None:
+    largest = np.full(2000, np.finfo("<f4").max, "<f4").tobytes()
+    for rate in (RATE, 44100):
+        assert np.isfinite(decode_pcm(largest, "pcm_f32le", rate=rate, channels=2)).all()
+
+
 @settings(max_examples=80)
 @given(
     encoding=st.sampled_from([*SAMPLE_BYTES]),
