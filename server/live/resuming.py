@@ -14,7 +14,6 @@ import orjson
 
 from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import unpack_chunk
-from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import LabelledWord
 from pipeline.words import Chunk, Segment, Word
 from server.live.event_rendering import TURN_ENDED, SessionOffsets
@@ -117,15 +116,11 @@ class SessionPast:
         last = self._last(channel)
         return (None, None) if last is None else (last.language, last.language_probability)
 
-    def last_units(self, channel: int | None = None) -> list[Word]:
-        """The words of a channel that may be recognised again, as the recogniser spelled them.
-
-        Each figure and each spelled letter is a word of its own. See spoken_form.py.
-        """
+    def repeated_words(self, channel: int | None = None) -> list[Word]:
+        """The words of a channel that may be recognised again, as the recogniser spelled them."""
         again = self._resume_position(channel)
         words = self.last_words(channel, REPEATED)
-        units = units_of([replace(word, text=word.heard or word.text) for word in words])
-        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
+        return [replace(word, text=word.heard or word.text) for word in words if word.end > again]
 
     def last_words(self, channel: int | None, count: int) -> list[Word]:
         """The last *count* words of a channel, or fewer if there are fewer."""

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.agreement import Agreement, AgreementOptions, normalise
+from pipeline.recognition.agreement import Agreement, AgreementOptions
+from pipeline.recognition.spoken_form import plain
 from pipeline.words import Word
 
 OPTIONS = AgreementOptions(
@@ -135,13 +136,6 @@ def test_nothing_before_a_settled_place_is_committed():
     assert committed[0].start >= position(2)
 
 
-def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():
-    assert normalise("Don't,") == "dont"
-    assert normalise("¿Dónde?") == "dónde"
-    assert normalise("\uff13pm") == "3pm", "a full-width three"
-    assert normalise("…") == "..."
-
-
 WORDS = st.lists(
     st.builds(Word, st.sampled_from("abc"), st.integers(0, 90_000), st.integers(0, 90_000), st.floats(0, 1)),
     max_size=12,
@@ -175,4 +169,4 @@ def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
         for word in words
     ]
     rest = agreement.conclude(moved, until=moved[-1].end)
-    assert [normalise(word.text) for word in rest] == [word.text for word in words[count:]]
+    assert [plain(word.text) for word in rest] == [word.text for word in words[count:]]
