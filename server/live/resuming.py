@@ -8,6 +8,7 @@ after its own last word, and the stream continues at the earliest of these posit
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -117,10 +118,17 @@ class SessionPast:
         return (None, None) if last is None else (last.language, last.language_probability)
 
     def repeated_words(self, channel: int | None = None) -> list[Word]:
-        """The words of a channel that may be recognised again, as the recogniser spelled them."""
+        """The words of a channel that may be recognised again, as they were heard: "cooper netties" is two."""
         again = self._resume_position(channel)
-        words = self.last_words(channel, REPEATED)
-        return [replace(word, text=word.heard or word.text) for word in words if word.end > again]
+        parts: list[Word] = []
+        for word in self.last_words(channel, REPEATED):
+            texts, length = (word.heard or word.text).split(), word.end - word.start
+            ends = [word.start + length * count // len(texts) for count in range(len(texts) + 1)]
+            parts += [
+                replace(word, text=text, start=at, end=end)
+                for text, (at, end) in zip(texts, pairwise(ends), strict=True)
+            ]
+        return [part for part in parts if part.end > again]
 
     def last_words(self, channel: int | None, count: int) -> list[Word]:
         """The last *count* words of a channel, or fewer if there are fewer."""
