@@ -16,7 +16,6 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from server.capacity import CAPACITY_FILE, Capacity, capacities_of, measure, write
 from tests.pipeline.conversations import models
 from tests.server.running import Server, run_server
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, open_talk, silence
 
 SPEECH = np.zeros(RATE, np.float32)
@@ -78,7 +77,7 @@ def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -
     assert capacities_of("scripted", ["scripted"], tmp_path) == {}
 
 
-def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:
+async def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:
     said = " ".join(Server(tmp_path, {"WHISPER_MODEL": "tiny.en"}).cli("doctor").split())
     assert "tiny.en, as published" in said
     assert re.search(r'ok engine whisper, model tiny.en \(English only\), heard "The quick brown fox', said)
@@ -89,17 +88,16 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
     write([Capacity("scripted", "scripted", 1, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted") as server:
         assert "carries 1 live sessions (measured by doctor), " in "\n".join(server.log)
-        one_too_many(server)
+        await one_too_many(server)
 
 
-def test_the_setting_counts_before_what_was_measured(tmp_path: Path) -> None:
+async def test_the_setting_counts_before_what_was_measured(tmp_path: Path) -> None:
     write([Capacity("scripted", "scripted", 7, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted", MAX_LIVE_SESSIONS="1") as server:
         assert "carries 1 live sessions (MAX_LIVE_SESSIONS), " in "\n".join(server.log)
-        one_too_many(server)
+        await one_too_many(server)
 
 
-@in_a_loop
 async def one_too_many(server: Server) -> None:
     me = Caller(server, server.new_key())
     first = await me.start()

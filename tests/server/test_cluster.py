@@ -17,7 +17,6 @@ from server.config import Config, ConfigError
 from tests.server.clustering import Cluster, start_cluster
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import CLIP, Server, free_port
-from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, open_talk, script_words, silence
 from tests.waiting import eventually, until
 
@@ -74,7 +73,6 @@ async def read(callers_: list[Caller], record: Frame) -> list[Frame]:
             await asyncio.sleep(0.3)  # before the next attempt
 
 
-@in_a_loop
 async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, key):
     here, there = callers(nodes, key)
     record = await here.start(max_utterance_s=3)
@@ -106,7 +104,6 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
     assert statistics.median(late) < 0.25
 
 
-@in_a_loop
 async def test_a_writer_that_left_one_node_goes_on_at_the_other(nodes, key):
     here, there = callers(nodes, key)
     record = await here.start(max_utterance_s=3)
@@ -146,7 +143,6 @@ def test_keyless_estimates_are_counted_for_all_nodes_together(nodes):
     assert [httpx.post(url, json=ask, timeout=60).status_code for url in asked] == [200, 200, 200, 429]
 
 
-@in_a_loop
 async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes, key, bucket, tmp_path):
     audio = silence(12)
     here = callers(nodes, key)[0]
@@ -192,10 +188,9 @@ def test_no_password_is_logged(nodes):
     assert "unsaid" not in "\n".join(nodes.log)
 
 
-def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, bucket):
+async def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, bucket):
     audio = silence(15)
-
-    async def main(cluster: Cluster) -> None:
+    with start_cluster(tmp_path, bucket, ENGINE="scripted") as cluster:
         here, there = callers(cluster, cluster.new_key("enterprise"))
         record = await here.start(max_utterance_s=3)
         readers = [asyncio.create_task(read(order, record)) for order in ([here, there], [there])]
@@ -214,15 +209,11 @@ def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, 
         assert [frame["word"] for frame in one if frame["type"] == "word"] == script_words(15)
         assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(15))
 
-    with start_cluster(tmp_path, bucket, ENGINE="scripted") as cluster:
-        asyncio.run(main(cluster))
 
-
-def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_back(tmp_path, bucket):
+async def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_back(tmp_path, bucket):
     postgres = new_cluster(free_port())
     audio = silence(20)
-
-    async def main(cluster: Cluster) -> None:
+    with start_cluster(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
         here, there = callers(cluster, cluster.new_key("enterprise"))
         record = await here.start(max_utterance_s=3)
         async with (
@@ -244,9 +235,6 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
             assert await reader.to_the_end() == (1000, "")
         assert reader.words == script_words(20)
         assert [frame["seq"] for frame in durable(reader.frames)] == list(range(1, len(durable(reader.frames)) + 1))
-
-    with start_cluster(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
-        asyncio.run(main(cluster))
 
 
 async def away(me: Caller) -> None:

@@ -19,7 +19,7 @@ from server.storage.sqlite.open import FILE_NAME
 from tests.processes import few_files
 from tests.server.running import run_server
 from tests.server.serving import serve, wav
-from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, storage_in, submit
 from tests.server.talking import Caller, open_talk, script_words, silence
 from tests.server.working import shop
 from tests.waiting import until
@@ -29,7 +29,6 @@ def count_of(metrics: Metrics, what: str) -> float:
     return metrics.registry.get_sample_value("scribewire_faults_total", {"what": what}) or 0.0
 
 
-@in_a_loop
 async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
     monkeypatch.setattr(faults, "AGAIN_S", 0.01)
     metrics, runs = Metrics(), 0
@@ -44,7 +43,6 @@ async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
     assert (runs, count_of(metrics, "loop")) == (3, 2.0)
 
 
-@in_a_loop
 async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
     monkeypatch.setattr(faults, "AGAIN_S", 60)
     metrics, stopping = Metrics(), asyncio.Event()
@@ -58,7 +56,6 @@ async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
     assert count_of(metrics, "loop") == 1.0
 
 
-@in_a_loop
 async def test_a_loop_that_a_cancellation_of_something_else_ended_begins_anew_and_its_own_ends_it(monkeypatch):
     monkeypatch.setattr(faults, "AGAIN_S", 0.01)
     metrics, again = Metrics(), asyncio.Event()
@@ -80,7 +77,6 @@ async def test_a_loop_that_a_cancellation_of_something_else_ended_begins_anew_an
     assert count_of(metrics, "loop") == 1.0
 
 
-@in_a_loop
 async def test_an_expired_job_that_cannot_be_deleted_does_not_keep_others(tmp_path, monkeypatch):
     monkeypatch.setattr(housekeeping, "AT_ONCE", 1)
     clock, metrics = ManualClock(), Metrics()
@@ -119,7 +115,6 @@ def make_undeletable(blobs: Path, key: str) -> Path:
     return place
 
 
-@in_a_loop
 async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_path):
     async with shop(tmp_path) as it:
         stuck, free = await it.submit(), await it.submit()
@@ -136,7 +131,6 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
         assert await it.storage.jobs.list_with_audio(limit=10) == []
 
 
-@in_a_loop
 async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(tmp_path):
     async with storage_in(tmp_path) as storage:
         metrics = Metrics()

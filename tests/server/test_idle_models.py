@@ -13,7 +13,6 @@ from pipeline.recognition.engines.whisper.windows import WindowSizes
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from server import idle_models
 from server.idle_models import IdleModels
-from tests.server.storing import in_a_loop
 
 NOTHING = RecognitionResult((), "en", 1.0, 0.0, 0.0)
 
@@ -54,7 +53,6 @@ async def run_until(idle: IdleModels, condition: Callable[[], bool]) -> None:
         closing.set()
 
 
-@in_a_loop
 async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_at_the_start() -> None:
     models = model_set()
     models.pin("first")
@@ -63,7 +61,6 @@ async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_
     models.close()
 
 
-@in_a_loop
 async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_warned_of() -> None:
     models, measurement = model_set(), Measurement()
     models.pin("first")
@@ -74,7 +71,6 @@ async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_wa
     models.close()
 
 
-@in_a_loop
 async def test_a_measurement_that_fails_is_not_repeated_before_the_next_load() -> None:
     models, measurement = model_set(), Measurement(fails=True)
     models.pin("first")

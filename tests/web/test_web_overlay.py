@@ -7,7 +7,6 @@ import pytest
 
 from tests.server.running import CLIP, Server
 from tests.server.serving import serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, open_talk, silence
 from tests.web.browsing import Page
 
@@ -100,7 +99,6 @@ new MutationObserver(() => shown.push(document.querySelector("#captions").textCo
 """
 
 
-@in_a_loop
 async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_before(tmp_path, browser):
     script = "My card is 4242 9371 8888 1117 thank you. The damn fox has twenty five dogs, okay?".split()  # noqa: SIM905
     with serve(tmp_path, script=script) as server:

@@ -17,7 +17,6 @@ from pipeline.ingest.pcm import PcmDecoder
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.commands.live import ENCODING, encode, print_events
 from tests.server.running import ROOT, SPEECH, Server, environment
-from tests.server.storing import in_a_loop
 from tests.waiting import until
 
 SILENCE = f"""#!{sys.executable}
@@ -45,7 +44,6 @@ async def conversation(*final: tuple[int, int, str]) -> AsyncIterator[dict[str, 
     yield {"type": "job.completed"}
 
 
-@in_a_loop
 async def test_whoever_reads_lines_with_another_speaker_is_given_the_right_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

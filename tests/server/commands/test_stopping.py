@@ -25,7 +25,6 @@ from tests.processes import output_of
 from tests.server.http.test_operation import app_of, at
 from tests.server.running import run_server
 from tests.server.sockets import start_server
-from tests.server.storing import in_a_loop
 from tests.waiting import eventually, until
 
 BUSY = """
@@ -121,7 +120,6 @@ def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> 
     assert not [line for line in server.log if " error " in line or "Traceback" in line]
 
 
-@in_a_loop
 async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) -> None:
     reading = asyncio.Event()
 
@@ -146,7 +144,6 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-@in_a_loop
 async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_off_without_a_traceback(caplog) -> None:
     async def endless() -> AsyncGenerator[bytes]:
         while True:

@@ -14,7 +14,6 @@ from server.client import Client
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.storing import in_a_loop
 
 CLIP, OTHER = (read(SPEECH / "human" / name) for name in ("LJ001-0002.flac", "LJ001-0004.flac"))
 TWO = tracks_in("mp4", Sound(CLIP), Sound(OTHER))
@@ -62,7 +61,6 @@ def test_channels_that_hold_the_same_are_heard_and_counted_once(client: httpx.Cl
     assert used_s(client) - before == pytest.approx(job["duration"], abs=1)
 
 
-@in_a_loop
 async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.Client, bundled_server: Server) -> None:
     before = used_s(client)
     sides = np.stack((CLIP, 0.9 * CLIP), axis=1)
@@ -77,7 +75,6 @@ async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.
     assert used_s(client) - before == pytest.approx(record["duration"], abs=1)
 
 
-@in_a_loop
 async def test_a_live_container_is_heard_on_the_track_that_is_ordered(
     client: httpx.Client, bundled_server: Server
 ) -> None:

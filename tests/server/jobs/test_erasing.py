@@ -20,7 +20,7 @@ from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server
 from tests.server.serving import AppServer, chunk, serve, wav
-from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, storage_in, submit
 from tests.server.talking import Caller, open_talk, silence
 from tests.waiting import until
 
@@ -113,28 +113,23 @@ def test_deleting_a_job_while_it_is_transcribed_leaves_no_byte_either(server, fo
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
+async def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
     me = Caller(server, server.key())
 
-    @in_a_loop
-    async def talk() -> None:
-        record = await me.start(metadata={"k": WRITTEN}, record=True)
-        async with open_talk(me.socket(record), me.headers) as it:
-            await it.send(silence(4.0))
-            await it.until("word")
-            await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
-            if not force:
-                await it.say("close")
-                await it.to_the_end()
-            async with me.client() as client:
-                answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
-                assert answer.status_code == 204
-        await asyncio.to_thread(is_erased, folder, WRITTEN, '"word":')
-
-    talk()
+    record = await me.start(metadata={"k": WRITTEN}, record=True)
+    async with open_talk(me.socket(record), me.headers) as it:
+        await it.send(silence(4.0))
+        await it.until("word")
+        await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
+        if not force:
+            await it.say("close")
+            await it.to_the_end()
+        async with me.client() as client:
+            answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
+            assert answer.status_code == 204
+    await asyncio.to_thread(is_erased, folder, WRITTEN, '"word":')
 
 
-@in_a_loop
 async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -158,7 +153,6 @@ async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
         ]
 
 
-@in_a_loop
 async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(tmp_path):
     async with storage_in(tmp_path) as storage:
         sweeper = Sweeper(storage, Eraser(storage, Metrics()))

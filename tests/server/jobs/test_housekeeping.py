@@ -11,7 +11,7 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import ORPHAN_MS, Chore, Housekeeping, Sweeper
 from server.metrics import Metrics
 from server.model.errors import StorageError
-from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, storage_in, submit
 
 
 async def blob(storage, key: str) -> None:
@@ -29,7 +29,6 @@ def set_age(folder, prefix: str, *, ms: int) -> None:
     os.utime(folder / "data" / "blobs" / prefix, (at, at))
 
 
-@in_a_loop
 async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -47,7 +46,6 @@ async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
         assert await storage.jobs.get(waiting) is not None
 
 
-@in_a_loop
 async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
     clock = ManualClock()
     with pytest.MonkeyPatch.context() as patch:
@@ -65,7 +63,6 @@ async def _claim_new_job(storage):
     return await claim(storage)
 
 
-@in_a_loop
 async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(tmp_path):
     async with storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -78,7 +75,6 @@ async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(tmp_pa
         assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 
-@in_a_loop
 async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_next(tmp_path):
     async with storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -90,7 +86,6 @@ async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_ne
         assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 
-@in_a_loop
 async def test_a_chore_that_failed_is_done_again_and_nobody_elses_chore_is_done():
     done = []
 
@@ -111,7 +106,6 @@ async def test_a_chore_that_failed_is_done_again_and_nobody_elses_chore_is_done(
     assert metrics.registry.get_sample_value("scribewire_faults_total", {"what": "sweep"}) == 1.0
 
 
-@in_a_loop
 async def test_stopping_does_not_wait_for_the_next_time_of_a_chore():
     async def rest() -> None: ...
 

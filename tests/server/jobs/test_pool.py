@@ -18,7 +18,6 @@ from server.model.orders import Source
 from tests.server.peers import Peer, answer_in_turn, peer, silence
 from tests.server.peers import answer as http_answer
 from tests.server.serving import chunk, wav
-from tests.server.storing import in_a_loop
 from tests.server.working import MOST_S, PATIENT, BlobsOfDeletedJob, Shop, shop
 
 SHORT_S = 1.0  # in which everything that may begin has begun
@@ -56,7 +55,6 @@ async def rooms(folder: Path) -> AsyncIterator[tuple[Shop, Rooms]]:
         inside.open.set()
 
 
-@in_a_loop
 async def test_one_account_gets_half_of_the_workers_and_the_next_one_begins_at_once(tmp_path):
     async with rooms(tmp_path) as (it, inside), it.run_workers(count=4):
         jobs = [await it.submit("stay", account="many") for _ in range(4)]
@@ -67,7 +65,6 @@ async def test_one_account_gets_half_of_the_workers_and_the_next_one_begins_at_o
         assert {(await it.wait_for_end(job_id)).state for job_id in jobs} == {State.COMPLETED}
 
 
-@in_a_loop
 async def test_a_single_worker_serves_one_account_too_and_a_free_place_is_filled_at_once(tmp_path):
     async with shop(tmp_path) as it:
         jobs = [await it.submit() for _ in range(4)]
@@ -77,7 +74,6 @@ async def test_a_single_worker_serves_one_account_too_and_a_free_place_is_filled
         assert time.monotonic() - began < PATIENT.claim_s
 
 
-@in_a_loop
 async def test_an_account_at_its_bound_goes_on_as_soon_as_a_job_of_its_own_ends(tmp_path):
     async with shop(tmp_path) as it:
         began = time.monotonic()
@@ -87,7 +83,6 @@ async def test_an_account_at_its_bound_goes_on_as_soon_as_a_job_of_its_own_ends(
         assert time.monotonic() - began < PATIENT.claim_s
 
 
-@in_a_loop
 async def test_the_sandbox_gets_what_production_leaves_over_and_never_everything(tmp_path):
     async with rooms(tmp_path) as (it, inside):
         for number in range(4):
@@ -100,7 +95,6 @@ async def test_the_sandbox_gets_what_production_leaves_over_and_never_everything
             inside.open.set()
 
 
-@in_a_loop
 async def test_with_a_single_worker_the_sandbox_comes_after_production(tmp_path):
     async with shop(tmp_path) as it:
         rehearsed = await it.submit(account="trying", environment="sandbox", seconds=1.0)
@@ -126,7 +120,6 @@ async def wait_for_requests(source: Peer, count: int) -> None:
     assert len(source.asked) == count
 
 
-@in_a_loop
 async def test_downloads_that_hang_keep_no_worker_from_a_file(tmp_path):
     async with shop(tmp_path) as it, peer(silence) as mute, it.run_workers(count=1):
         hanging = [await it.submit(account=f"evil_{number}", **from_address(mute)) for number in range(5)]
@@ -136,7 +129,6 @@ async def test_downloads_that_hang_keep_no_worker_from_a_file(tmp_path):
         assert {job.state for job in jobs if job} == {State.PROCESSING}
 
 
-@in_a_loop
 async def test_one_accounts_downloads_leave_places_for_those_of_others(tmp_path):
     async with (
         shop(tmp_path) as it,
@@ -150,7 +142,6 @@ async def test_one_accounts_downloads_leave_places_for_those_of_others(tmp_path)
         assert (await it.wait_for_end(await it.submit(**from_address(source)))).state is State.COMPLETED
 
 
-@in_a_loop
 async def test_a_download_is_told_as_a_turn_of_its_own_and_is_no_attempt(tmp_path):
     async with shop(tmp_path) as it, peer(answer_in_turn(http_answer(200, wav(4.0)))) as source, it.run_workers():
         job = await it.wait_for_end(await it.submit(**from_address(source)))
@@ -159,7 +150,6 @@ async def test_a_download_is_told_as_a_turn_of_its_own_and_is_no_attempt(tmp_pat
         assert told == ["queued", "processing", "queued", "processing"]
 
 
-@in_a_loop
 async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_uncounted(tmp_path):
     async with shop(tmp_path) as it, peer(silence) as mute:
         began = time.monotonic()
@@ -173,7 +163,6 @@ async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_un
         assert (job.state, job.attempt) == (State.QUEUED, 0)
 
 
-@in_a_loop
 async def test_audio_by_address_that_cannot_be_used_is_deleted_at_once(tmp_path):
     async with shop(tmp_path) as it, peer(answer_in_turn(http_answer(200, b"<html>sorry</html>" * 100))) as page:
         async with it.run_workers():
@@ -187,7 +176,6 @@ async def test_audio_by_address_that_cannot_be_used_is_deleted_at_once(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["an output", "a download"])
-@in_a_loop
 async def test_nothing_is_left_of_a_job_that_was_deleted_while_a_blob_of_it_was_published(tmp_path, kind):
     async with shop(tmp_path) as it, peer(answer_in_turn(http_answer(200, wav()))) as source:
         job_id = await it.submit(**(from_address(source) if kind == "a download" else {}))

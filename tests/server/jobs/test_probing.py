@@ -16,7 +16,6 @@ from server.model.errors import Refused
 from server.model.orders import Order
 from tests.pipeline.sounds import one_byte_packets
 from tests.server.serving import LIMITS, AppServer, isolation, wav
-from tests.server.storing import in_a_loop
 
 FREE = LIMITS.plan("free", {}, sandbox=False)
 
@@ -32,7 +31,6 @@ class Folder:
         yield self.path / blob
 
 
-@in_a_loop
 async def test_one_account_cannot_take_every_seat(tmp_path):
     endless = tmp_path / "endless"
     os.mkfifo(endless)
@@ -82,7 +80,6 @@ def test_good_files_do_not_count_as_bad_ones(live_server: AppServer) -> None:
             assert post(client, b"a letter").status_code == 415
 
 
-@in_a_loop
 async def test_a_failure_of_the_server_is_not_counted_against_the_account(tmp_path):
     strict = LIMITS.plan("free", {"requests_per_minute": 3}, sandbox=False)
     os.mkfifo(tmp_path / "slow")
@@ -116,7 +113,6 @@ class Hearing:
         raise UnusableReference("Ann", "it has no voice")
 
 
-@in_a_loop
 async def test_recordings_of_people_are_listened_to_a_few_at_a_time_and_count_when_they_are_bad(tmp_path):
     prober, hearing = Prober(isolation(), Folder(tmp_path)), Hearing()
     most = FREE.requests_per_minute // REQUESTS_PER_BAD_FILE

@@ -3,7 +3,7 @@
 import asyncio
 
 from server.jobs.waiter import JobWaiter
-from tests.server.storing import in_a_loop, storage_in, submit
+from tests.server.storing import storage_in, submit
 
 MOST_S = 30
 
@@ -14,7 +14,6 @@ async def job_of(storage, job_id):
     return job
 
 
-@in_a_loop
 async def test_a_job_deleted_meanwhile_is_answered_as_it_was_last(tmp_path):
     async with storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         job = await job_of(storage, await submit(storage))

@@ -18,13 +18,12 @@ from server.model.leases import Lease
 from server.model.orders import Order
 from server.storage.sql.storage import Storage
 from tests.server.serving import chunk
-from tests.server.storing import in_a_loop, quota
+from tests.server.storing import quota
 from tests.server.working import MOST_S, PATIENT, Shop, gated_shop, shop, speak
 
 # --- done --------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_job_is_transcribed_written_and_told_in_order(tmp_path):
     async with shop(tmp_path) as it:
         it.batch.scripts["speak"] = speak
@@ -54,7 +53,6 @@ async def test_a_job_is_transcribed_written_and_told_in_order(tmp_path):
         assert it.metric("scribewire_audio_seconds_total", environment="production") == 4.0
 
 
-@in_a_loop
 async def test_the_decoder_is_told_the_plans_longest_file(tmp_path):
     async with shop(tmp_path) as it:
         account, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
@@ -65,7 +63,6 @@ async def test_the_decoder_is_told_the_plans_longest_file(tmp_path):
         assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
 
 
-@in_a_loop
 async def test_many_jobs_and_workers_do_every_job_once(tmp_path):
     async with shop(tmp_path) as it:
         jobs = [await it.submit() for _ in range(12)]
@@ -98,7 +95,6 @@ def test_without_word_timestamps_only_segments_are_told():
 # --- crashes and leases ------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         order = Order(output_formats=("srt", "txt"), word_timestamps=True)
@@ -129,7 +125,6 @@ async def take_over(it: Shop) -> Lease:
     return lease
 
 
-@in_a_loop
 async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -148,7 +143,6 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
         assert it.metric("scribewire_leases_lost_total") == 1
 
 
-@in_a_loop
 async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -161,7 +155,6 @@ async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tm
         assert len(await it.storage.jobs.chunks(job_id)) == 1
 
 
-@in_a_loop
 async def test_a_lease_is_renewed_while_a_chunk_takes_long(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -172,7 +165,6 @@ async def test_a_lease_is_renewed_while_a_chunk_takes_long(tmp_path):
             assert (await it.wait_for_end(job_id)).attempt == 1
 
 
-@in_a_loop
 async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -187,7 +179,6 @@ async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
 # --- stopped from outside ------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate", quotas=(quota(),))
@@ -202,7 +193,6 @@ async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
         assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
 
 
-@in_a_loop
 async def test_deleting_a_job_in_work_ends_the_work_and_leaves_nothing(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -217,7 +207,6 @@ async def test_deleting_a_job_in_work_ends_the_work_and_leaves_nothing(tmp_path)
         assert job_id not in dict(await it.storage.blobs.prefixes())
 
 
-@in_a_loop
 async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -231,7 +220,6 @@ async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tm
         assert len(await it.storage.jobs.chunks(job_id)) == 2
 
 
-@in_a_loop
 async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")
@@ -254,7 +242,6 @@ def script_that_raises(error: Exception) -> Any:
     return script
 
 
-@in_a_loop
 async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp_path):
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
@@ -267,7 +254,6 @@ async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp
         assert await it.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is not None
 
 
-@in_a_loop
 async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_its_quota(tmp_path):
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
@@ -281,7 +267,6 @@ async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_i
         assert it.metric("scribewire_jobs_ended_total", state="failed", error="engine_error") == 1
 
 
-@in_a_loop
 async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(UndecodableAudio("no audio"))
@@ -293,7 +278,6 @@ async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
         assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
 
 
-@in_a_loop
 async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs(tmp_path):
     async with shop(tmp_path) as it:
         it.batch.scripts["fail"] = script_that_raises(ZeroDivisionError("in /secret/path"))
@@ -323,7 +307,6 @@ class FullDisk:
         return getattr(self._blobs, name)
 
 
-@in_a_loop
 async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_room(tmp_path):
     async with shop(tmp_path) as it:
         job_id, full = await it.submit(), FullDisk(it.storage)
@@ -336,7 +319,6 @@ async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_ro
             assert (await it.wait_for_end(job_id)).state is State.COMPLETED
 
 
-@in_a_loop
 async def test_a_disk_that_fails_costs_attempts_because_it_may_be_the_jobs_own_file(tmp_path):
     async with shop(tmp_path) as it:
         job_id = await it.submit()
@@ -359,7 +341,6 @@ class NoRoomToRenew:
         return getattr(self._jobs, name)
 
 
-@in_a_loop
 async def test_a_lease_that_cannot_be_written_longer_is_handed_back_uncounted(tmp_path):
     async with gated_shop(tmp_path) as (it, gate):
         job_id = await it.submit("gate")

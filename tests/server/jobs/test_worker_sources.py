@@ -9,7 +9,6 @@ from server.jobs.voices import keep_known_recordings, voices_key
 from server.model.jobs import JobFilter
 from server.model.orders import Source
 from tests.server.serving import wav
-from tests.server.storing import in_a_loop
 from tests.server.working import MOST_S, gated_shop, shop
 
 
@@ -25,7 +24,6 @@ async def serve_file(data: bytes) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/talks/one%20two.wav?x=1"
 
 
-@in_a_loop
 async def test_audio_by_address_is_fetched_looked_at_and_deleted_when_done(tmp_path):
     async with gated_shop(tmp_path) as (it, gate), serve_file(wav(4.0)) as url:
         job_id = await it.submit("gate", source=Source(type="url", url=url), audio_s=None)
@@ -41,7 +39,6 @@ async def test_audio_by_address_is_fetched_looked_at_and_deleted_when_done(tmp_p
             assert await it.storage.blobs.size(f"{job_id}/source/1") is None
 
 
-@in_a_loop
 async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transcribed(tmp_path):
     async with shop(tmp_path) as it, serve_file(wav(3.0)) as url:
         account, _ = await open_account(
@@ -58,7 +55,6 @@ async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transc
         assert (job.error.code, it.batch.options) == ("audio_too_long", [])
 
 
-@in_a_loop
 async def test_a_source_that_is_no_audio_fails_the_job(tmp_path):
     async with shop(tmp_path) as it, serve_file(b"<html>sorry</html>" * 100) as url:
         job_id = await it.submit(source=Source(type="url", url=url))
@@ -68,7 +64,6 @@ async def test_a_source_that_is_no_audio_fails_the_job(tmp_path):
         assert job.error.code == "unsupported_audio_format"
 
 
-@in_a_loop
 async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(tmp_path):
     async with shop(tmp_path) as it:
         job_id = await it.submit()
@@ -79,7 +74,6 @@ async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(tmp_path):
         assert [row.id for row in rows] == [job_id]
 
 
-@in_a_loop
 async def test_recordings_of_known_people_are_deleted_where_the_audio_never_came(tmp_path):
     async with shop(tmp_path) as it, serve_file(b"<html>sorry</html>" * 100) as url:
         failed, canceled = [await it.submit(source=Source(type="url", url=url)) for _ in range(2)]

@@ -15,7 +15,6 @@ from websockets.exceptions import ConnectionClosed
 from pipeline.ingest.recording import Recording
 from server.client import Client
 from tests.server.running import CLIP
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
 from tests.waiting import until
 
@@ -30,7 +29,6 @@ from tests.waiting import until
         ("alaw", 8_000, 2, 16_000),
     ],
 )
-@in_a_loop
 async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes_per_s):
     record = await me.start(encoding=encoding, sample_rate=rate, channels=channels)
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -47,7 +45,6 @@ async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes
     ("encoding", "rate", "bytes_per_s"),
     [("mulaw", 8_000, 8_000), ("alaw", 8_000, 8_000), ("pcm_s16le", 16_000, 32_000), ("pcm_f32le", 16_000, 64_000)],
 )
-@in_a_loop
 async def test_without_a_rate_telephone_encodings_have_8000_samples_a_second_and_others_16000(
     me, encoding, rate, bytes_per_s
 ):
@@ -67,7 +64,6 @@ def test_the_description_says_which_rate_is_meant(live_server):
     assert "default" not in said, "there is no single one"
 
 
-@in_a_loop
 async def test_a_container_is_heard_as_it_comes(me):
     record = await me.start(encoding="container")
     clip = CLIP.read_bytes()
@@ -82,7 +78,6 @@ async def test_a_container_is_heard_as_it_comes(me):
     assert "sample_rate" not in job["live"]
 
 
-@in_a_loop
 async def test_recordings_behind_each_other_are_heard_and_bytes_that_are_none_are_named(me):
     """Browsers' recorders send a whole file for each piece of time."""
     record = await me.start(encoding="container")
@@ -100,7 +95,6 @@ async def test_recordings_behind_each_other_are_heard_and_bytes_that_are_none_ar
 
 
 @pytest.mark.parametrize("rubbish", [b"this is no audio at all " * 1000, b"\x00" * 50_000])
-@in_a_loop
 async def test_what_no_decoder_can_read_is_4415(me, rubbish):
     record = await me.start(encoding="container")
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -112,7 +106,6 @@ async def test_what_no_decoder_can_read_is_4415(me, rubbish):
 
 
 @pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
-@in_a_loop
 async def test_a_session_without_audio_is_completed_without_words(me, encoding):
     record = await me.start(encoding=encoding, output_formats=["json", "srt", "vtt"])
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -122,7 +115,6 @@ async def test_a_session_without_audio_is_completed_without_words(me, encoding):
     assert (job["status"], job["text"], job["duration"]) == ("completed", "", 0)
 
 
-@in_a_loop
 async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
     record = await me.start(encoding="pcm_f32le", record=True)
     noise = np.random.default_rng(7).uniform(-1, 1, 3 * 16_000).astype("<f4")
@@ -141,7 +133,6 @@ async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files from /proc")
-@in_a_loop
 async def test_a_recording_lies_in_the_data_folder_while_it_is_made(me, live_server):
     record = await me.start(record=True)
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -163,7 +154,6 @@ def open_files() -> list[str]:
     return names
 
 
-@in_a_loop
 async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
     def full(*_: object) -> None:
         raise OSError("no space left on device")
@@ -180,7 +170,6 @@ async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
     assert "audio_url" not in job["live"]
 
 
-@in_a_loop
 async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(live_server):
     me = Caller(live_server, live_server.key(upload_mib=1))
     record = await me.start(max_utterance_s=3)
@@ -194,7 +183,6 @@ async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(
     assert job["text"].startswith(" ".join(script_words(30)))
 
 
-@in_a_loop
 async def test_no_audio_is_kept_where_nobody_ordered_it_or_none_came(me):
     for order in ({}, {"record": True}):
         record = await me.start(**order)

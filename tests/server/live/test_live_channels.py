@@ -14,7 +14,6 @@ import soundfile
 
 from tests.server.live.test_live_model import alike
 from tests.server.running import SPEECH, Server
-from tests.server.storing import in_a_loop
 from tests.server.talking import (
     SECOND,
     Caller,
@@ -45,7 +44,6 @@ async def output(job: Frame, name: str) -> httpx.Response:
         return await client.get(job["formats"][name])
 
 
-@in_a_loop
 async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transcript(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(channels="separate", output_formats=["json", "srt", "vtt"], record=True, max_utterance_s=3)
@@ -71,7 +69,6 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
     await check_result(me, record["job_id"])
 
 
-@in_a_loop
 async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(channels="separate")
@@ -118,7 +115,6 @@ def test_an_order_for_channels_that_cannot_be_met_names_its_member(live_server, 
     assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
-@in_a_loop
 async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
     record = await me.start(channels="separate", channel_count=8, encoding="mulaw")
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -135,7 +131,6 @@ def in_stereo(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.nda
     return np.stack([np.pad(side, (0, longest - len(side))) for side in (left, right)], axis=1)
 
 
-@in_a_loop
 async def test_the_channels_of_a_container_are_counted_and_kept_apart(me):
     for count, file_channels in ((2, 2), (2, 1)):
         record = await me.start(channels="separate", channel_count=count, encoding="container")
@@ -159,7 +154,6 @@ def test_a_session_takes_as_many_seats_of_its_plan_as_it_has_channels(live_serve
         assert client.post("/v1/live", json={"channels": 2}).status_code == 201
 
 
-@in_a_loop
 async def test_finalize_is_answered_once_for_all_channels(me):
     record = await me.start(channels="separate")
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -173,7 +167,6 @@ async def test_finalize_is_answered_once_for_all_channels(me):
     assert len(talk.of("finalized")) == 1
 
 
-@in_a_loop
 async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(me):
     record = await me.start(channels="separate", max_utterance_s=3)
     reader = asyncio.create_task(me.events(record["job_id"]))
@@ -182,7 +175,6 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(m
     assert words(frames, 0) == words(frames, 1) == script_words(12)
 
 
-@in_a_loop
 async def test_two_people_who_speak_at_once_are_each_understood(bundled_server: Server):
     left, right = (soundfile.read(clip, dtype="int16")[0] for clip in (JFK, AUSTEN))
     audio = in_stereo(left, right).tobytes()

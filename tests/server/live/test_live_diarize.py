@@ -8,7 +8,6 @@ import re
 import httpx
 
 from tests.server.serving import wav
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, Frame, open_talk, silence
 
 
@@ -22,7 +21,6 @@ def final_labels(frames: list[Frame]) -> dict[int, str | None]:
     return labels
 
 
-@in_a_loop
 async def test_events_records_documents_and_late_readers_agree(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(diarize=True, output_formats=["json", "txt"])
@@ -60,7 +58,6 @@ def cues(vtt: str) -> list[tuple[str, str, str]]:
     return found
 
 
-@in_a_loop
 async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(diarize=True, max_utterance_s=3)
@@ -81,7 +78,6 @@ async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_thei
     assert {voice for _, voice, _ in whole} == {"S1", "S2"}
 
 
-@in_a_loop
 async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_server):
     me = Caller(live_server, live_server.key())
     async with me.client() as client:
@@ -115,7 +111,6 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
     assert final_labels([{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]) == labels
 
 
-@in_a_loop
 async def test_recordings_of_known_people_are_there_until_the_session_ends(live_server):
     me = Caller(live_server, live_server.key())
     reference = base64.b64encode(wav()).decode()
@@ -137,7 +132,6 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
         assert refused.status_code == 413
 
 
-@in_a_loop
 async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(diarize=True, channels="separate")

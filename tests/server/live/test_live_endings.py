@@ -26,7 +26,7 @@ from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import models
 from tests.server.serving import AppServer
 from tests.server.session_registries import begin_session, is_over, order, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
+from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
 from tests.server.talking import Caller, script_words
 
 
@@ -42,7 +42,6 @@ async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
     return [body for body in bodies if body["final"]]
 
 
-@in_a_loop
 async def test_an_abandoned_session_has_the_speakers_that_readers_know(tmp_path: Path) -> None:
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -59,7 +58,6 @@ async def test_an_abandoned_session_has_the_speakers_that_readers_know(tmp_path:
         assert await final_events(storage, job_id) == [revised | {"final": True}]
 
 
-@in_a_loop
 async def test_after_the_final_speakers_no_word_follows(tmp_path: Path) -> None:
     """Whose server died between the final speakers and the end of the job may not send more."""
     clock = ManualClock()
@@ -90,7 +88,6 @@ async def test_after_the_final_speakers_no_word_follows(tmp_path: Path) -> None:
         assert [warning["code"] for warning in job.warnings] == ["recording_failed"]
 
 
-@in_a_loop
 async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +114,6 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
         assert (await job_of(storage, job.id)).text == " ".join(script_words(taken_s))
 
 
-@in_a_loop
 async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server: AppServer) -> None:
     me = Caller(live_server, live_server.key())
     record = await me.start(encoding="container", diarize=True)
@@ -128,7 +124,6 @@ async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_
     assert (answer.status_code, answer.json()["status"]) == (200, "completed")
 
 
-@in_a_loop
 async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has_words(tmp_path: Path) -> None:
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -143,7 +138,6 @@ async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has
             assert (await made.progress(job)).settled_bytes == 2 * 2 * RATE
 
 
-@in_a_loop
 async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of_its_words(tmp_path: Path) -> None:
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage, session_registry(storage) as made:
@@ -165,7 +159,6 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
         assert [(segment["channel"], segment["speaker"]) for segment in segments] == [(0, "S2"), (1, "S3")]
 
 
-@in_a_loop
 async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_word_before_it(tmp_path: Path) -> None:
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage, session_registry(storage) as made:

@@ -13,11 +13,9 @@ from server.engines import MAX_SANDBOX_SESSIONS, open_engines
 from server.live.session import LiveSession
 from tests.server.receiving import receiver
 from tests.server.serving import config, serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, open_talk, script_words, silence
 
 
-@in_a_loop
 async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
     async with me.client() as client:
         answer = await client.post("/v1/live", json={"metadata": {"room": "1"}, "typo": 1})
@@ -84,7 +82,6 @@ def test_every_answer_is_as_the_description_says(live_server):
         assert client.get(f"{where}/outputs/audio").content.startswith(b"fLaC")
 
 
-@in_a_loop
 async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
     secret = live_server.key(environment="sandbox")
     async with httpx.AsyncClient(
@@ -121,7 +118,6 @@ def test_the_sandbox_has_a_bound_for_the_live_sessions_of_everybody(tmp_path):
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(me):
     record = await me.start(output_formats=["json", "txt"], max_utterance_s=3)
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -148,7 +144,6 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
         assert (await client.get(job["formats"]["txt"])).text == " ".join(script_words(10)) + "\n"
 
 
-@in_a_loop
 async def test_events_are_numbered_without_holes_and_partials_stand_between_them(me):
     record = await me.start(max_utterance_s=3)
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -165,7 +160,6 @@ async def test_events_are_numbered_without_holes_and_partials_stand_between_them
     assert segment == segment | {"id": 0, "text": " ".join(script_words(2)), "forced": False}
 
 
-@in_a_loop
 async def test_partials_are_not_told_to_who_does_not_want_them(me):
     record = await me.start(interim_results=False)
     reading = asyncio.create_task(me.events(record["job_id"]))
@@ -180,7 +174,6 @@ async def test_partials_are_not_told_to_who_does_not_want_them(me):
     assert "partial" not in [kind for _, kind, _ in await reading]
 
 
-@in_a_loop
 async def test_finalize_decides_what_was_said_so_far(me):
     record = await me.start()
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -195,8 +188,9 @@ async def test_finalize_decides_what_was_said_so_far(me):
     assert talk.words == script_words(3)
 
 
-def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
-    async def main(me: Caller) -> None:
+async def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
+    with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
+        me = Caller(server, server.key())
         record = await me.start()
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(1))
@@ -214,11 +208,7 @@ def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
         assert talk.words == script_words(3)
         assert len(talk.of("finalized")) == 1
 
-    with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
-        asyncio.run(main(Caller(server, server.key())))
 
-
-@in_a_loop
 async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
     record = await me.start()
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -237,7 +227,6 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
     assert [event["at"] for event in logged] == [0.992]
 
 
-@in_a_loop
 async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_stored(me, monkeypatch):
     """A reader sees an event as soon as it is stored, which the session itself may learn a moment later."""
     jobs = type(me.served.storage.jobs)
@@ -264,7 +253,6 @@ async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_
     assert (again["at"], "seq" in again) == (0.992, False)
 
 
-@in_a_loop
 async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(me, monkeypatch):
     async def broken(_session: LiveSession) -> None:
         raise RuntimeError("a fault that nobody thought of")
@@ -279,7 +267,6 @@ async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(
 # --- readers ---------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     record = await me.start(max_utterance_s=3)
     job_id = record["job_id"]
@@ -303,7 +290,6 @@ async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     assert durable(after.frames) == everything
 
 
-@in_a_loop
 async def test_a_partial_on_an_event_stream_has_no_id(me):
     record = await me.start()
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -318,7 +304,6 @@ async def test_a_partial_on_an_event_stream_has_no_id(me):
 
 
 @pytest.mark.parametrize("message", ["{}", b"audio"])
-@in_a_loop
 async def test_a_reader_that_speaks_is_4400(me, message):
     record = await me.start()
     async with open_talk(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
@@ -329,7 +314,6 @@ async def test_a_reader_that_speaks_is_4400(me, message):
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_canceled_session_stops_and_says_so(hasty_caller):
     record = await hasty_caller.start()
     async with open_talk(record["live"]["ingest_ws"]) as talk, hasty_caller.client() as client:
@@ -342,7 +326,6 @@ async def test_a_canceled_session_stops_and_says_so(hasty_caller):
     assert (await hasty_caller.job(record["job_id"]))["status"] == "canceled"
 
 
-@in_a_loop
 async def test_a_deleted_session_is_gone_for_everyone(hasty_caller):
     record = await hasty_caller.start()
     async with (
@@ -358,7 +341,6 @@ async def test_a_deleted_session_is_gone_for_everyone(hasty_caller):
         await check_refusal(reader, 4404, "job_not_found")
 
 
-@in_a_loop
 async def test_a_webhook_tells_that_a_session_is_over(me):
     with receiver() as hooks:
         record = await me.start(webhook_url=f"{hooks.url}/hook", metadata={"room": "7"})
@@ -371,7 +353,6 @@ async def test_a_webhook_tells_that_a_session_is_over(me):
     assert told["data"]["metadata"] == {"room": "7"}
 
 
-@in_a_loop
 async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
     me = Caller(live_server, live_server.key())
     async with me.client() as client:
@@ -399,7 +380,6 @@ def numbers(page: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
-@in_a_loop
 async def test_a_session_that_never_got_a_writer_can_be_canceled_and_costs_nothing(live_server):
     me = Caller(live_server, live_server.key("free"))
     record = await me.start()

@@ -13,7 +13,7 @@ from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.sql.storage import Storage
 from tests.server.session_registries import is_over, order, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
+from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
 
 
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
@@ -36,7 +36,6 @@ async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
     assert await storage.jobs.log(lease, events[1:]) is not None
 
 
-@in_a_loop
 async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -65,7 +64,6 @@ async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
         assert min(segments.keys() - {1, 2}) == 3
 
 
-@in_a_loop
 async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
     """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
     async with storage_in(tmp_path) as storage, session_registry(storage) as made:

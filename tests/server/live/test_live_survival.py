@@ -12,7 +12,6 @@ from websockets.exceptions import ConnectionClosed
 from server.live.rules import LiveRules
 from tests.server.running import Server, run_server
 from tests.server.serving import AppServer, serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import (
     SECOND,
     Caller,
@@ -74,7 +73,6 @@ async def survive(me: Caller, seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
-@in_a_loop
 async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_sees_one_twice(server, first):
     callers = [Caller(server, server.key()) for _ in range(AT_ONCE)]
     async with asyncio.TaskGroup() as tasks:
@@ -82,7 +80,6 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_se
             tasks.create_task(survive(me, first + number))
 
 
-@in_a_loop
 async def test_a_reader_that_reads_late_gets_every_event(server):
     me = Caller(server, server.key())
     record = await me.start(max_utterance_s=3)

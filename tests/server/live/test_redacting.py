@@ -14,7 +14,6 @@ import soundfile
 from pipeline.audio import RATE
 from tests.server.receiving import receiver
 from tests.server.serving import AppServer, serve, wav
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, open_talk, silence
 
 SECRETS = ("42429371", "88881117")  # so long that they stand in no address or signature by chance
@@ -83,7 +82,6 @@ def test_a_file_is_redacted_wherever_it_is_shown_or_stored(server, folder, caplo
     assert_not_stored(folder)
 
 
-@in_a_loop
 async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, caplog):
     caplog.set_level(logging.DEBUG)
     me = Caller(server, server.key())
@@ -105,7 +103,6 @@ async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, cap
     assert not audio[round(1.0 * RATE) : round(2.1 * RATE)].any()
 
 
-@in_a_loop
 async def test_a_session_that_is_finalized_amid_a_card_shows_none_of_it(server, folder):
     me = Caller(server, server.key())
     record = await me.start(redact=["pci"])

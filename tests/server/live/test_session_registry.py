@@ -30,7 +30,7 @@ from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
 from tests.server.session_registries import RULES, begin_session, is_over, order, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit, with_stores
+from tests.server.storing import LEASE_S, ManualClock, storage_in, submit, with_stores
 from tests.server.talking import script_words
 from tests.server.working import BlobsOfDeletedJob
 
@@ -51,7 +51,6 @@ class CautiousAdmission:
 
 
 @pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
-@in_a_loop
 async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_told(tmp_path, encoding):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -72,7 +71,6 @@ async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_
         assert [body["index"] for kind, body in told if kind == "word"] == [0, 1, 2, 3]
 
 
-@in_a_loop
 async def test_a_session_that_never_had_a_writer_ends_without_words(tmp_path):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -82,7 +80,6 @@ async def test_a_session_that_never_had_a_writer_ends_without_words(tmp_path):
             assert await is_over(storage, job_id) is State.COMPLETED
 
 
-@in_a_loop
 async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(tmp_path):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -120,7 +117,6 @@ class Late:
         raise Overloaded("words are late")
 
 
-@in_a_loop
 async def test_while_words_are_late_sessions_that_had_begun_come_back_and_new_ones_wait(tmp_path):
     async with storage_in(tmp_path) as storage:
         begun, fresh = [await submit(storage, order=order()) for _ in range(2)]
@@ -134,7 +130,6 @@ async def test_while_words_are_late_sessions_that_had_begun_come_back_and_new_on
 
 
 @pytest.mark.parametrize("older_s", [0.0, -1.0])
-@in_a_loop
 async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_machines(tmp_path, older_s):
     """That clock stands at another year here; a session that is a second younger than it may be ends a second later."""
     clock = ManualClock()
@@ -154,7 +149,6 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
             assert asyncio.get_running_loop().time() - began >= -older_s
 
 
-@in_a_loop
 async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_ends_it_with_the_labels_it_had(tmp_path):
     clock = ManualClock()
     async with storage_in(tmp_path, clock) as storage:
@@ -179,7 +173,6 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
 THREE = {"scripted": Capacity("scripted", "scripted", 3, 1.0, 1.0, 0.75)}
 
 
-@in_a_loop
 async def test_telling_speakers_apart_takes_room_from_other_sessions(tmp_path):
     async with storage_in(tmp_path) as storage, session_registry(storage, capacities=THREE) as made:
         for wanted in (replace(order(), diarize=True), order()):
@@ -196,7 +189,6 @@ SLOW_AND_QUICK = {
 }
 
 
-@in_a_loop
 async def test_a_session_of_a_slower_model_takes_the_room_of_several(tmp_path):
     async with storage_in(tmp_path) as storage, session_registry(storage, capacities=SLOW_AND_QUICK) as made:
         for wanted in (replace(order(), model="slow"), order()):
@@ -208,7 +200,6 @@ async def test_a_session_of_a_slower_model_takes_the_room_of_several(tmp_path):
             made.admit("production", replace(order(), model="slow"))
 
 
-@in_a_loop
 async def test_a_session_that_another_process_holds_is_busy(tmp_path):
     async with storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=order())
@@ -220,7 +211,6 @@ async def test_a_session_that_another_process_holds_is_busy(tmp_path):
                 await made.open(job)
 
 
-@in_a_loop
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
     async with storage_in(tmp_path) as storage, session_registry(storage, headroom=NoAdmission()) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))
@@ -234,7 +224,6 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp
         assert again.state is State.QUEUED
 
 
-@in_a_loop
 async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
     async with storage_in(tmp_path) as storage, session_registry(storage, headroom=CautiousAdmission()) as made:
         lives = []
@@ -249,7 +238,6 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(tmp_path):
         made.admit("production", order())
 
 
-@in_a_loop
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(tmp_path):
     async with storage_in(tmp_path) as storage, session_registry(storage, headroom=CautiousAdmission()) as made:
         job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
@@ -280,7 +268,6 @@ class SlowLog:
         return getattr(self._events, name)
 
 
-@in_a_loop
 async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path):
     async with storage_in(tmp_path) as storage:
         long, other = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
@@ -297,7 +284,6 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(tmp_path
             assert first is second
 
 
-@in_a_loop
 async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path):
     async with storage_in(tmp_path) as storage:
         jobs = [await storage.jobs.get(await submit(storage, order=order())) for _ in range(2)]
@@ -311,7 +297,6 @@ async def test_sessions_that_still_read_their_log_count_as_load_to_come(tmp_path
             await asyncio.gather(*opening)
 
 
-@in_a_loop
 async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_outputs(tmp_path):
     async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage, order=order()))
@@ -327,7 +312,6 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
         assert await storage.blobs.prefixes() == []
 
 
-@in_a_loop
 async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(session_lease, "AWAY_S", 0.5)
     monkeypatch.setattr("tests.server.live.test_session_registry.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
@@ -347,7 +331,6 @@ async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_pa
         await storage.close()
 
 
-@in_a_loop
 async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_containers(tmp_path):
     async with storage_in(tmp_path) as storage:
         raw, container = await submit(storage, order=order()), await submit(storage, order=order(encoding="container"))
@@ -360,7 +343,6 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
         assert states == [State.QUEUED, State.COMPLETED]
 
 
-@in_a_loop
 async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(tmp_path):
     """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
     async with storage_in(tmp_path) as storage, session_registry(storage) as made:
@@ -379,7 +361,6 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(t
 
 
 @pytest.mark.parametrize("separate", [False, True])
-@in_a_loop
 async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
     """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
     going, recognise = asyncio.Event(), Scheduler.recognise
@@ -411,7 +392,6 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         assert ended.duration_s == pytest.approx(taken.received_bytes / len(piece) / 2)
 
 
-@in_a_loop
 async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(tmp_path):
     async with storage_in(tmp_path) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(await submit(storage, order=order()))

@@ -16,7 +16,7 @@ from server.model.orders import Order, Source
 from server.records.links import Links
 from server.records.records import Records, record
 from tests.server.serving import chunk
-from tests.server.storing import NOON, checkpoint, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import NOON, checkpoint, claim, completion, storage_in, submit
 
 LINKS = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
 JOB = Job(
@@ -71,7 +71,6 @@ def test_what_is_nobodys_business_is_not_shown():
     assert "acct_1" not in shown
 
 
-@in_a_loop
 async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp_path):
     async with storage_in(tmp_path) as storage:
         records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
@@ -93,7 +92,6 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp
             assert ("words" in shown) is wanted
 
 
-@in_a_loop
 async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
     async with storage_in(tmp_path) as storage:
         records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
@@ -101,7 +99,6 @@ async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
         assert not shown.keys() & {"text", "words", "warnings"}
 
 
-@in_a_loop
 async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
     async with storage_in(tmp_path) as storage:
         records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
@@ -113,7 +110,6 @@ async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
         assert "text" not in members(records.notice(replace(DONE, text="ä" * 2049)), "Notice")["data"]
 
 
-@in_a_loop
 async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path):
     async with storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=Order(word_timestamps=True))

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from server.http.problems import Problem
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
-from tests.server.storing import in_a_loop, storage_in, submit
+from tests.server.storing import storage_in, submit
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,6 @@ def test_results_that_are_not_kept_are_not_shown_again(client: httpx.Client) -> 
     assert (answer.status_code, answer.json()["code"]) == (404, "output_not_found")
 
 
-@in_a_loop
 async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
     async with storage_in(tmp_path) as storage:
         job = await storage.jobs.get(await submit(storage))

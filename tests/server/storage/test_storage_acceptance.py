@@ -15,7 +15,6 @@ from tests.server.storing import (
     ManualClock,
     claim,
     completion,
-    in_a_loop,
     new_job,
     quota,
     storage_in,
@@ -27,7 +26,6 @@ KEY = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerpri
 TRANSCRIPTIONS = [("transcriptions", "2026-11")]
 
 
-@in_a_loop
 async def test_an_accepted_job_is_queued_with_its_first_event(backend, tmp_path):
     order = Order(
         output_formats=("srt", "vtt"),
@@ -43,7 +41,6 @@ async def test_an_accepted_job_is_queued_with_its_first_event(backend, tmp_path)
         assert await types_of(storage, "job_1") == ["job.status"]
 
 
-@in_a_loop
 async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         made = await storage.jobs.submit(new_job("job_1"), idempotency=None)
@@ -51,7 +48,6 @@ async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(backend,
         assert await storage.jobs.get("job_1") == made.job
 
 
-@in_a_loop
 async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         results = await asyncio.gather(
@@ -64,7 +60,6 @@ async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(bac
         assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [5]
 
 
-@in_a_loop
 async def test_a_limit_holds_across_everyone_who_has_the_folder_open(backend, tmp_path):
     async with backend.storage_in(tmp_path) as ours, backend.storage_in(tmp_path) as theirs:
         results = await asyncio.gather(
@@ -75,7 +70,6 @@ async def test_a_limit_holds_across_everyone_who_has_the_folder_open(backend, tm
         assert await ours.jobs.counts() == {"queued": 5, "processing": 0}
 
 
-@in_a_loop
 async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         with pytest.raises(QuotaExceeded, match="audio_seconds"):
@@ -83,7 +77,6 @@ async def test_a_job_refused_by_its_second_quota_takes_nothing_of_the_first(back
         assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [0]
 
 
-@in_a_loop
 async def test_what_submit_would_refuse_is_known_before_and_takes_nothing(backend, tmp_path):
     async with backend.storage_in(tmp_path, max_queued=3) as storage:
 
@@ -114,7 +107,6 @@ def test_a_quota_never_takes_less_than_nothing():
         quota("audio_seconds", amount=-3_600_000)
 
 
-@in_a_loop
 async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         first = await submit(storage, max_active=1)
@@ -132,7 +124,6 @@ async def test_unfinished_jobs_are_capped_per_account_environment_and_kind(backe
         await submit(storage, max_active=1)
 
 
-@in_a_loop
 async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(backend, tmp_path):
     async with backend.storage_in(tmp_path, max_queued=2) as storage:
         await submit(storage)
@@ -143,7 +134,6 @@ async def test_a_full_queue_refuses_batch_jobs_and_counts_nothing(backend, tmp_p
         assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [0]
 
 
-@in_a_loop
 async def test_the_queue_is_fair_to_an_account_that_asks_for_little(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         for number in range(5):
@@ -152,7 +142,6 @@ async def test_the_queue_is_fair_to_an_account_that_asks_for_little(backend, tmp
         assert [(await claim(storage)).job.id for _ in range(3)] == ["job_b", "job_a0", "job_a1"]
 
 
-@in_a_loop
 async def test_an_account_that_was_away_gets_no_credit_for_it(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         for number in range(4):
@@ -164,7 +153,6 @@ async def test_an_account_that_was_away_gets_no_credit_for_it(backend, tmp_path)
         assert [(await claim(storage)).job.id for _ in range(4)] == ["job_b0", "job_a3", "job_b1", "job_b2"]
 
 
-@in_a_loop
 async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
     async with storage_in(tmp_path) as storage:
         await submit(storage, "job_a0", account="a", audio_s=10.0)
@@ -182,7 +170,6 @@ async def test_a_job_taken_a_second_time_does_not_turn_the_queue_back(tmp_path):
         assert order == [10.0, 510.0, 520.0, 515.0]
 
 
-@in_a_loop
 async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         for number in range(4):
@@ -193,7 +180,6 @@ async def test_a_plan_with_twice_the_weight_gets_twice_the_turns(backend, tmp_pa
         assert (turns.count("pro"), turns.count("free")) == (4, 2)
 
 
-@in_a_loop
 async def test_a_repeated_request_is_the_same_job_and_is_counted_once(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         first = await storage.jobs.submit(new_job("job_1", quotas=(quota(),)), idempotency=KEY)
@@ -203,7 +189,6 @@ async def test_a_repeated_request_is_the_same_job_and_is_counted_once(backend, t
         assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [1]
 
 
-@in_a_loop
 async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(backend, tmp_path):
     async with backend.storage_in(tmp_path, max_queued=1) as storage:
         await storage.jobs.submit(new_job("job_1", quotas=(quota(limit=1),)), idempotency=KEY)
@@ -211,7 +196,6 @@ async def test_a_replay_is_answered_even_when_quota_and_queue_are_full(backend, 
         assert again.replayed
 
 
-@in_a_loop
 async def test_a_key_used_for_another_request_is_refused(backend, tmp_path):
     other = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerprint="g")
     async with backend.storage_in(tmp_path) as storage:
@@ -222,7 +206,6 @@ async def test_a_key_used_for_another_request_is_refused(backend, tmp_path):
         assert not (await storage.jobs.submit(new_job(), idempotency=elsewhere)).replayed
 
 
-@in_a_loop
 async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         assert await storage.jobs.begin(KEY) is None
@@ -236,7 +219,6 @@ async def test_a_key_whose_request_still_arrives_is_in_progress_until_abandoned(
         assert await storage.jobs.begin(KEY) == "job_1"
 
 
-@in_a_loop
 async def test_a_key_that_a_dead_server_was_taking_in_is_free_again(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.jobs.begin(KEY)
@@ -244,7 +226,6 @@ async def test_a_key_that_a_dead_server_was_taking_in_is_free_again(backend, tmp
         assert await storage.jobs.begin(KEY) is None
 
 
-@in_a_loop
 async def test_a_key_is_forgotten_after_24_hours_or_with_its_job(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:

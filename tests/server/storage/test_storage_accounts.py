@@ -10,7 +10,7 @@ from server.model.accounts import Account, ApiKey, Count, WebhookSecret
 from server.model.bounds import MAX_ENDED_KEYS
 from server.model.errors import StorageError
 from server.storage.sql.accounts import _for_sandbox
-from tests.server.storing import HOUR, NOON, RESET, ManualClock, in_a_loop, quota
+from tests.server.storing import HOUR, NOON, RESET, ManualClock, quota
 
 ACCOUNT = Account(
     id="acct_1",
@@ -31,7 +31,6 @@ KEY = ApiKey(
 )
 
 
-@in_a_loop
 async def test_a_key_is_found_by_its_hash_with_its_account(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
@@ -42,7 +41,6 @@ async def test_a_key_is_found_by_its_hash_with_its_account(backend, tmp_path):
         assert await storage.accounts.accounts() == [ACCOUNT]
 
 
-@in_a_loop
 async def test_an_account_is_made_with_its_key_or_not_at_all(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
@@ -53,14 +51,12 @@ async def test_an_account_is_made_with_its_key_or_not_at_all(backend, tmp_path):
         assert await storage.accounts.account("acct_2") is None
 
 
-@in_a_loop
 async def test_a_key_of_no_account_is_refused(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         with pytest.raises(StorageError, match=r"(?i)foreign key"):
             await storage.accounts.add_key(KEY)
 
 
-@in_a_loop
 async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
@@ -74,7 +70,6 @@ async def test_a_revoked_key_stays_revoked_from_its_first_time(backend, tmp_path
         assert found[0].revoked_at == NOON + 1
 
 
-@in_a_loop
 async def test_only_the_newest_keys_that_ended_are_remembered(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
@@ -87,7 +82,6 @@ async def test_only_the_newest_keys_that_ended_are_remembered(backend, tmp_path)
     assert kept == ["key_1", *(f"old_{number:03}" for number in range(2, MAX_ENDED_KEYS + 2)), "key_2"]
 
 
-@in_a_loop
 async def test_a_rotated_key_works_until_its_overlap_ends(backend, tmp_path):
     clock = ManualClock()
     new = replace(KEY, id="key_2", hash=b"\x02" * 32)
@@ -106,7 +100,6 @@ async def test_a_rotated_key_works_until_its_overlap_ends(backend, tmp_path):
         assert len(await storage.accounts.keys("acct_1")) == 3
 
 
-@in_a_loop
 async def test_the_last_use_is_known_to_the_minute(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
@@ -115,7 +108,6 @@ async def test_the_last_use_is_known_to_the_minute(backend, tmp_path):
         assert [key.last_used_at for key in await storage.accounts.keys("acct_1")] == [NOON + 60_000]
 
 
-@in_a_loop
 async def test_a_plan_with_its_own_numbers_and_without_them(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.accounts.create_account(ACCOUNT, KEY)
@@ -134,7 +126,6 @@ def test_an_account_without_a_secret_for_the_sandbox_has_one_that_does_not_tell_
     assert len(base64.b64decode(made.current.removeprefix("whsec_"))) == 32
 
 
-@in_a_loop
 async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
     new = WebhookSecret(current="whsec_b", created_at=NOON + 1, previous="whsec_a", previous_expires_at=NOON + HOUR)
     async with backend.storage_in(tmp_path) as storage:
@@ -147,7 +138,6 @@ async def test_a_webhook_secret_keeps_its_predecessor(backend, tmp_path):
         assert not await storage.accounts.rotate_webhook_secret("acct_2", "sandbox", new)
 
 
-@in_a_loop
 async def test_an_allowance_is_taken_whole_or_not_at_all(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         counts = await asyncio.gather(*(storage.counters.spend("addr", quota("free", limit=3)) for _ in range(5)))
@@ -158,14 +148,12 @@ async def test_an_allowance_is_taken_whole_or_not_at_all(backend, tmp_path):
         assert (await storage.counters.spend("addr", quota("seconds", limit=10, amount=10))).allowed
 
 
-@in_a_loop
 async def test_an_unlimited_allowance_is_still_counted(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         for used in (1, 2):
             assert await storage.counters.spend("a", quota(limit=None)) == Count(True, used, None, RESET)
 
 
-@in_a_loop
 async def test_what_is_given_back_can_be_taken_again_but_never_more(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.counters.spend("a", quota(limit=1))
@@ -176,7 +164,6 @@ async def test_what_is_given_back_can_be_taken_again_but_never_more(backend, tmp
         assert not (await storage.counters.spend("a", quota(limit=1))).allowed
 
 
-@in_a_loop
 async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.counters.spend("a", quota("x"))
@@ -187,7 +174,6 @@ async def test_windows_names_and_subjects_are_counted_apart(backend, tmp_path):
         assert await storage.counters.amounts_used("b", windows) == [3, 0, 0]
 
 
-@in_a_loop
 async def test_old_windows_are_forgotten(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -197,7 +183,6 @@ async def test_old_windows_are_forgotten(backend, tmp_path):
         assert await storage.counters.amounts_used("a", [("transcriptions", "2026-11")]) == [0]
 
 
-@in_a_loop
 async def test_a_key_is_as_any_process_last_left_it(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage, backend.storage_in(tmp_path) as other:
         await storage.accounts.create_account(ACCOUNT, KEY)

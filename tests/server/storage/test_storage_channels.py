@@ -9,7 +9,7 @@ from server.model.channels import Channel
 from server.model.errors import TooManyChannels
 from server.storage.sql.storage import Storage
 from tests.server.storage.test_storage_accounts import ACCOUNT, KEY
-from tests.server.storing import NOON, in_a_loop
+from tests.server.storing import NOON
 
 STAGE = Channel(id="chn_1", account="acct_1", environment="production", name="stage", created_at=NOON)
 
@@ -18,7 +18,6 @@ async def owner(storage: Storage) -> None:
     await storage.accounts.create_account(ACCOUNT, KEY)
 
 
-@in_a_loop
 async def test_a_name_is_given_once_in_each_environment(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
@@ -33,7 +32,6 @@ async def test_a_name_is_given_once_in_each_environment(backend, tmp_path):
         assert await storage.channels.get("chn_9") is None
 
 
-@in_a_loop
 async def test_the_newest_session_is_shown_whatever_the_order(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
@@ -44,7 +42,6 @@ async def test_the_newest_session_is_shown_whatever_the_order(backend, tmp_path)
         assert await storage.channels.get("chn_1") == replace(STAGE, job="job_3")
 
 
-@in_a_loop
 async def test_only_its_owner_deletes_a_channel_and_its_id_never_comes_back(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await owner(storage)
@@ -57,7 +54,6 @@ async def test_only_its_owner_deletes_a_channel_and_its_id_never_comes_back(back
         assert (await storage.channels.add(replace(STAGE, id="chn_2"))).id == "chn_2"
 
 
-@in_a_loop
 async def test_an_account_has_a_bounded_number_of_channels(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await owner(storage)

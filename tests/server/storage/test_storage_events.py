@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from server.model.events import Event, NewEvent
 from server.storage import watching
 from server.storage.watching import Watch
-from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, storage_in, submit
 
 
-@in_a_loop
 async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -26,7 +25,6 @@ async def test_sequence_numbers_are_dense_from_one(backend, tmp_path):
         assert await storage.events.read_all(job_id) == events
 
 
-@in_a_loop
 async def test_an_unknown_stream_is_empty(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         assert await storage.events.last("job_none") == 0
@@ -35,7 +33,6 @@ async def test_an_unknown_stream_is_empty(backend, tmp_path):
         assert [event async for event in storage.events.tail("job_none", after=0)] == []
 
 
-@in_a_loop
 async def test_a_tail_ends_after_the_terminal_event(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -45,7 +42,6 @@ async def test_a_tail_ends_after_the_terminal_event(backend, tmp_path):
         assert [event.seq async for event in storage.events.tail(job_id, after=3)] == []
 
 
-@in_a_loop
 async def test_a_tail_ends_when_its_job_is_deleted(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -60,7 +56,6 @@ async def test_a_tail_ends_when_its_job_is_deleted(backend, tmp_path):
             assert await following in ([1], [1, 2], [])
 
 
-@in_a_loop
 async def test_a_follower_in_the_process_that_commits_reads_nothing_back(backend, tmp_path, monkeypatch):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -92,7 +87,6 @@ class SwappingWatch(Watch):
             self._held.clear()
 
 
-@in_a_loop
 async def test_announcements_in_another_order_do_not_change_the_order_of_events(tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "Watch", SwappingWatch)
     async with storage_in(tmp_path) as storage:
@@ -112,33 +106,27 @@ async def test_announcements_in_another_order_do_not_change_the_order_of_events(
     batches=st.lists(st.integers(0, 4), min_size=1, max_size=12),
     joins=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 30)), min_size=1, max_size=4),
 )
-def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_factory, batches, joins):
+async def test_whoever_follows_from_wherever_gets_exactly_the_log(backend, tmp_path_factory, batches, joins):
     """*joins* has the batch before which each subscriber comes, and the last id that it has."""
+    async with backend.storage_in(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
+        job_id = await submit(storage)
+        lease = await claim(storage)
 
-    @in_a_loop
-    async def check():
-        async with backend.storage_in(tmp_path_factory.mktemp("tail")) as storage, asyncio.TaskGroup() as tasks:
-            job_id = await submit(storage)
-            lease = await claim(storage)
+        async def follow(after: int) -> list[int]:
+            return [event.seq async for event in storage.events.tail(job_id, after=after)]
 
-            async def follow(after: int) -> list[int]:
-                return [event.seq async for event in storage.events.tail(job_id, after=after)]
-
-            following = []
-            for number, size in enumerate(batches):
-                for _, after in (join for join in joins if join[0] % len(batches) == number):
-                    last = await storage.events.last(job_id)
-                    following.append((min(after, last), tasks.create_task(follow(min(after, last)))))
-                await storage.jobs.log(lease, [WORD] * size)
-            await storage.jobs.finish(lease, completion())
-            last = await storage.events.last(job_id)
-            for after, task in following:
-                assert await task == list(range(after + 1, last + 1))
-
-    check()
+        following = []
+        for number, size in enumerate(batches):
+            for _, after in (join for join in joins if join[0] % len(batches) == number):
+                last = await storage.events.last(job_id)
+                following.append((min(after, last), tasks.create_task(follow(min(after, last)))))
+            await storage.jobs.log(lease, [WORD] * size)
+        await storage.jobs.finish(lease, completion())
+        last = await storage.events.last(job_id)
+        for after, task in following:
+            assert await task == list(range(after + 1, last + 1))
 
 
-@in_a_loop
 async def test_many_logs_at_once_keep_each_streams_order(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         leases = []

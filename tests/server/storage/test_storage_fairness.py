@@ -14,7 +14,6 @@ from tests.server.storing import (
     ManualClock,
     claim,
     completion,
-    in_a_loop,
     submit,
 )
 
@@ -32,7 +31,6 @@ async def next_job(storage: Storage, **which: object) -> str | None:
 # --- what a claim takes --------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_jobs_that_must_be_downloaded_are_claimed_apart_until_their_audio_is_there(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, source=AT_AN_ADDRESS, audio_s=None)
@@ -48,7 +46,6 @@ async def test_jobs_that_must_be_downloaded_are_claimed_apart_until_their_audio_
         assert (again.job.attempt, again.epoch) == (1, 2)  # the download was no attempt
 
 
-@in_a_loop
 async def test_a_job_goes_back_to_the_downloads_if_its_download_failed(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, source=AT_AN_ADDRESS)
@@ -59,7 +56,6 @@ async def test_a_job_goes_back_to_the_downloads_if_its_download_failed(backend, 
         assert await next_job(storage, unfetched=True) == job_id
 
 
-@in_a_loop
 async def test_a_later_environment_is_served_where_the_earlier_one_has_nothing(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         rehearsed = await submit(storage, environment="sandbox", audio_s=1.0)
@@ -68,7 +64,6 @@ async def test_a_later_environment_is_served_where_the_earlier_one_has_nothing(b
         assert [await next_job(storage, **both) for _ in range(3)] == [real, rehearsed, None]
 
 
-@in_a_loop
 async def test_accounts_that_have_enough_are_passed_over(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         first = await submit(storage, account="acct_1", audio_s=1.0)
@@ -78,7 +73,6 @@ async def test_accounts_that_have_enough_are_passed_over(backend, tmp_path):
         assert await next_job(storage, passing_over={"acct_2"}) == first
 
 
-@in_a_loop
 async def test_a_job_submitted_with_a_delay_waits_for_its_time(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -89,7 +83,6 @@ async def test_a_job_submitted_with_a_delay_waits_for_its_time(backend, tmp_path
         assert await next_job(storage) == job_id
 
 
-@in_a_loop
 async def test_a_clock_that_is_set_back_keeps_no_job_waiting(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -104,7 +97,6 @@ async def test_a_clock_that_is_set_back_keeps_no_job_waiting(backend, tmp_path):
 # --- what a turn costs ---------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_an_attempt_that_failed_costs_the_time_that_it_held_its_lease(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -120,7 +112,6 @@ async def test_an_attempt_that_failed_costs_the_time_that_it_held_its_lease(back
         assert [await next_job(storage) for _ in range(2)] == [fresh, later]
 
 
-@in_a_loop
 async def test_an_attempt_that_a_shutdown_ended_costs_nothing(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -132,7 +123,6 @@ async def test_an_attempt_that_a_shutdown_ended_costs_nothing(backend, tmp_path)
         assert await next_job(storage) == first
 
 
-@in_a_loop
 async def test_a_lease_that_ran_out_costs_its_own_time_and_not_that_until_somebody_noticed(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -146,7 +136,6 @@ async def test_a_lease_that_ran_out_costs_its_own_time_and_not_that_until_somebo
 
 
 @pytest.mark.parametrize(("seconds", "turn"), [(9.0, 0), (110.0, 1)])
-@in_a_loop
 async def test_a_file_that_was_longer_than_it_stated_costs_the_difference(backend, tmp_path, seconds, turn):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage, account="liar", audio_s=10.0)
@@ -158,7 +147,6 @@ async def test_a_file_that_was_longer_than_it_stated_costs_the_difference(backen
 @pytest.mark.parametrize(
     "outcome", [CANCELED, Outcome(state=State.FAILED, error=TIMED_OUT, return_quota=True)], ids=["canceled", "failed"]
 )
-@in_a_loop
 async def test_a_job_that_ends_without_a_result_costs_the_time_that_it_held_its_lease(backend, tmp_path, outcome):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:

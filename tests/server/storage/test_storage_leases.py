@@ -21,7 +21,6 @@ from tests.server.storing import (
     claim,
     completion,
     failure,
-    in_a_loop,
     quota,
     refusals,
     submit,
@@ -31,7 +30,6 @@ from tests.server.storing import (
 ENGINE_ERROR = JobError(code="engine_error", message="out of memory", retryable=True)
 
 
-@in_a_loop
 async def test_a_claimed_job_is_processing_and_nobody_elses(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -41,7 +39,6 @@ async def test_a_claimed_job_is_processing_and_nobody_elses(backend, tmp_path):
         assert await storage.jobs.claim("w2", environments=["production"], lease_s=LEASE_S) is None
 
 
-@in_a_loop
 async def test_a_worker_is_given_only_batch_jobs_of_its_environments(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage, live=True)
@@ -50,7 +47,6 @@ async def test_a_worker_is_given_only_batch_jobs_of_its_environments(backend, tm
         assert await storage.jobs.claim("w1", environments=["production", "sandbox"], lease_s=LEASE_S) is not None
 
 
-@in_a_loop
 async def test_a_waiting_claim_is_woken_by_a_submit(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S, wait_s=60.0))
@@ -61,7 +57,6 @@ async def test_a_waiting_claim_is_woken_by_a_submit(backend, tmp_path):
         assert lease.job.id == job_id
 
 
-@in_a_loop
 async def test_a_canceled_claim_leaves_no_lease_behind(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
@@ -76,7 +71,6 @@ async def test_a_canceled_claim_leaves_no_lease_behind(backend, tmp_path):
         assert (await claim(storage)).job.attempt == 1
 
 
-@in_a_loop
 async def test_a_checkpoint_keeps_chunk_events_and_progress_together(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -90,7 +84,6 @@ async def test_a_checkpoint_keeps_chunk_events_and_progress_together(backend, tm
         assert await types_of(storage, job_id) == ["job.status", "job.status", "word", "job.progress", "word"]
 
 
-@in_a_loop
 async def test_what_became_known_is_on_the_record(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
@@ -104,7 +97,6 @@ async def test_what_became_known_is_on_the_record(backend, tmp_path):
         assert (await claim(storage)).job.blob == "job/source"
 
 
-@in_a_loop
 async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(backend, tmp_path):
     made = Artifact(kind="srt", blob="job/1/srt", sha256="00", bytes=7)
     warning = {"code": "fallback_model"}
@@ -135,7 +127,6 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(ba
         assert orjson.loads(events[1].body) == {"status": "processing", "progress": 0.0}
 
 
-@in_a_loop
 async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota("audio_seconds", limit=None, amount=10),))
@@ -154,7 +145,6 @@ async def test_audio_that_was_heard_twice_counts_twice(backend, tmp_path):
         (CANCELED, 1),
     ],
 )
-@in_a_loop
 async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(backend, tmp_path, outcome, used):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage, quotas=(quota(),))
@@ -164,7 +154,6 @@ async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(
 
 @pytest.mark.parametrize("end", ["engine error", "canceled in the queue", "deleted at work", "attempts used up"])
 @pytest.mark.parametrize("told", ["a chunk", "a word", "nothing"])
-@in_a_loop
 async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_path, end, told):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -190,7 +179,6 @@ async def test_the_allowance_goes_back_only_where_no_word_was_told(backend, tmp_
         assert used == [0 if told == "nothing" else 1]
 
 
-@in_a_loop
 async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -205,7 +193,6 @@ async def test_a_lease_that_was_given_up_is_refused_everywhere(backend, tmp_path
         assert await types_of(storage, job_id) == ["job.status"] * 4 + ["job.completed"]
 
 
-@in_a_loop
 async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -215,7 +202,6 @@ async def test_a_lease_whose_time_is_over_is_refused_before_anyone_reaped_it(bac
         assert all(await refusals(storage, lease))
 
 
-@in_a_loop
 async def test_a_lease_from_before_the_clock_was_set_back_is_reaped(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -227,7 +213,6 @@ async def test_a_lease_from_before_the_clock_was_set_back_is_reaped(backend, tmp
         assert (await claim(storage)).job.id == job_id
 
 
-@in_a_loop
 async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -240,7 +225,6 @@ async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time
         assert await storage.jobs.reap(limit=10) == 1
 
 
-@in_a_loop
 async def test_renewing_and_checkpointing_keep_a_lease_alive(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -255,7 +239,6 @@ async def test_renewing_and_checkpointing_keep_a_lease_alive(backend, tmp_path):
             assert await storage.jobs.reap(limit=10) == 0
 
 
-@in_a_loop
 async def test_a_renewal_never_shortens_a_lease(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -267,7 +250,6 @@ async def test_a_renewal_never_shortens_a_lease(backend, tmp_path):
 
 
 @pytest.mark.parametrize("number", [1, 12])
-@in_a_loop
 async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path, number):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -283,7 +265,6 @@ async def test_the_next_worker_goes_on_after_the_last_chunk(backend, tmp_path, n
         assert lease.job.started_at == NOON  # when its first worker took it
 
 
-@in_a_loop
 async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -304,7 +285,6 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(bac
         assert (await claim(storage)).job.id == other
 
 
-@in_a_loop
 async def test_a_job_given_back_with_an_error_four_times_fails_with_it(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -316,7 +296,6 @@ async def test_a_job_given_back_with_an_error_four_times_fails_with_it(backend, 
         assert (job.state, job.error) == (State.FAILED, replace(ENGINE_ERROR, message="attempt 3"))
 
 
-@in_a_loop
 async def test_a_shutdown_costs_no_attempt_not_even_the_last(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
@@ -328,7 +307,6 @@ async def test_a_shutdown_costs_no_attempt_not_even_the_last(backend, tmp_path):
             assert await storage.jobs.release(lease, delay_s=0, error=None, count=False)
 
 
-@in_a_loop
 async def test_a_delayed_job_waits_for_its_time(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -341,7 +319,6 @@ async def test_a_delayed_job_waits_for_its_time(backend, tmp_path):
         assert job.error is None  # the client sees an error only if the job has failed
 
 
-@in_a_loop
 async def test_a_job_that_waited_for_a_day_fails(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -357,7 +334,6 @@ async def test_a_job_that_waited_for_a_day_fails(backend, tmp_path):
         assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
 
 
-@in_a_loop
 async def test_reaping_stops_at_its_limit(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -368,7 +344,6 @@ async def test_reaping_stops_at_its_limit(backend, tmp_path):
         assert [await storage.jobs.reap(limit=2) for _ in range(3)] == [2, 1, 0]
 
 
-@in_a_loop
 async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those_of_others_do_not(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
@@ -385,7 +360,6 @@ async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those
         assert (again.job.id, again.job.attempt) == (dead.job.id, 2)
 
 
-@in_a_loop
 @pytest.mark.parametrize(
     ("column", "stored"),
     [

@@ -1,10 +1,9 @@
 """Tests of live jobs in the store: claimed by id, waiting for their writer, and never lost."""
 
 from server.model.jobs import LIVE_GRACE_MS, State
-from tests.server.storing import HOUR, LEASE_S, ManualClock, completion, in_a_loop, refusals, submit
+from tests.server.storing import HOUR, LEASE_S, ManualClock, completion, refusals, submit
 
 
-@in_a_loop
 async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -24,7 +23,6 @@ async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(backend, tmp_path
         assert await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S) is None
 
 
-@in_a_loop
 async def test_a_writer_may_return_after_the_clock_was_set_back(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -34,7 +32,6 @@ async def test_a_writer_may_return_after_the_clock_was_set_back(backend, tmp_pat
         assert await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S) is not None
 
 
-@in_a_loop
 async def test_a_session_that_lost_its_writer_before_the_clock_was_set_back_ends(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -44,7 +41,6 @@ async def test_a_session_that_lost_its_writer_before_the_clock_was_set_back_ends
         assert [job.id for job in await storage.jobs.list_stale_live(limit=10)] == [job_id]
 
 
-@in_a_loop
 async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -60,7 +56,6 @@ async def test_a_live_job_may_lose_its_writer_often_and_waits_for_it_each_time(b
         assert [job.id for job in await storage.jobs.list_stale_live(limit=10)] == [job_id]
 
 
-@in_a_loop
 async def test_a_live_job_that_nobody_ever_finished_ends_after_a_day(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:

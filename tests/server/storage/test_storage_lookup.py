@@ -19,7 +19,6 @@ from tests.server.storing import (
     checkpoint,
     claim,
     completion,
-    in_a_loop,
     quota,
     refusals,
     submit,
@@ -34,7 +33,6 @@ async def ids(storage: Storage, limit: int = 100, **filters: object) -> list[str
     return [job.id for job in await storage.jobs.find(replace(MINE, **filters), limit=limit)]
 
 
-@in_a_loop
 async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -56,7 +54,6 @@ async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_
         assert (await ids(storage, descending=False, created_before=NOON + 2)) == made
 
 
-@in_a_loop
 async def test_every_filter_leaves_what_it_names(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -105,7 +102,6 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp
             loop.run(storage.close())
 
 
-@in_a_loop
 async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -124,7 +120,6 @@ async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
         assert await storage.jobs.wait_for_change(changed, timeout_s=0.01) == changed
 
 
-@in_a_loop
 async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -137,7 +132,6 @@ async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
             assert await waiting is None
 
 
-@in_a_loop
 async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
@@ -151,7 +145,6 @@ async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, 
         assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
 
 
-@in_a_loop
 async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),))
@@ -167,7 +160,6 @@ async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
 
 
 @pytest.mark.parametrize("dies", [True, False])
-@in_a_loop
 async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tmp_path, dies):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -184,7 +176,6 @@ async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tm
         assert job.state is State.CANCELED
 
 
-@in_a_loop
 async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage)
@@ -194,7 +185,6 @@ async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_pa
         assert await storage.jobs.cancel("job_none") is None
 
 
-@in_a_loop
 async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, live=True, quotas=(quota(),))
@@ -205,7 +195,6 @@ async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(back
         assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
-@in_a_loop
 async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, quotas=(quota(),), hook=True)
@@ -221,7 +210,6 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(ba
         assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
-@in_a_loop
 async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await submit(storage)
@@ -230,14 +218,12 @@ async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path
         assert all(await refusals(storage, lease))
 
 
-@in_a_loop
 async def test_deleting_a_queued_job_returns_its_quota(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
         assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
 
 
-@in_a_loop
 async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         done = await submit(storage, blob="job_1/source")
@@ -251,7 +237,6 @@ async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(back
         assert await storage.jobs.list_with_audio(limit=10) == [canceled]
 
 
-@in_a_loop
 async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -264,7 +249,6 @@ async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
         assert await storage.jobs.list_expired(limit=10) == [job_id]
 
 
-@in_a_loop
 async def test_searches_of_one_account_leave_readers_to_the_others(backend, tmp_path):
     released = threading.Event()
 

@@ -11,7 +11,7 @@ from server.model.errors import QueueFull
 from server.model.orders import Order
 from server.storage.sql.outbox import PAGE
 from server.storage.sql.storage import Storage
-from tests.server.storing import HOOK, NOON, ManualClock, claim, completion, failure, in_a_loop, submit
+from tests.server.storing import HOOK, NOON, ManualClock, claim, completion, failure, submit
 
 BUSY_S = 30.0
 
@@ -46,7 +46,6 @@ async def due(storage: Storage) -> list[Delivery]:
         (("job.completed",), failure(), []),
     ],
 )
-@in_a_loop
 async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcome, sent):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await submit(storage, order=Order(webhook_url=HOOK, webhook_events=events))
@@ -54,7 +53,6 @@ async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcom
         assert [row.event for row in await storage.outbox.of_job(job_id)] == sent
 
 
-@in_a_loop
 async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -68,7 +66,6 @@ async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, 
         assert again.webhook_id == first.webhook_id
 
 
-@in_a_loop
 async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -80,7 +77,6 @@ async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend
         assert await storage.outbox.backlog() == 3
 
 
-@in_a_loop
 async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -97,7 +93,6 @@ async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
 
 
 @pytest.mark.parametrize("state", ["delivered", "failed"])
-@in_a_loop
 async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
@@ -107,7 +102,6 @@ async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
         assert await storage.outbox.backlog() == 0
 
 
-@in_a_loop
 async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
@@ -118,7 +112,6 @@ async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backe
         assert (row.state, row.next_at, [made.n for made in row.attempts]) == ("delivered", None, [1, 2])
 
 
-@in_a_loop
 async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
@@ -128,7 +121,6 @@ async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_pat
         assert await storage.outbox.of_job(job_id) == []
 
 
-@in_a_loop
 async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         job_id = await end_job(storage)
@@ -142,7 +134,6 @@ async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_pa
         assert await storage.outbox.redeliver(job_id, "dlv_none") is None
 
 
-@in_a_loop
 async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         before = await end_job(storage)
@@ -163,7 +154,6 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend
         assert [row.state for row in await storage.outbox.of_job(await end_job(storage))] == ["pending"]
 
 
-@in_a_loop
 async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         sent = [await end_job(storage) for _ in range(4)]
@@ -180,7 +170,6 @@ async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp
         assert await storage.outbox.record("dlv_none", attempt(), state="failed") is None
 
 
-@in_a_loop
 async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage:
         await end_job(storage)
@@ -192,7 +181,6 @@ async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
         assert found == [(1, NOON), (2, NOON), (1, NOON + FAILURES_COUNTED_MS)]
 
 
-@in_a_loop
 async def test_an_account_with_none_on_their_way_goes_before_older_messages_of_others(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -204,7 +192,6 @@ async def test_an_account_with_none_on_their_way_goes_before_older_messages_of_o
         assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old"]
 
 
-@in_a_loop
 async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(backend, tmp_path):
     """The line is longer than one look at the due messages."""
     clock = ManualClock()
@@ -232,9 +219,9 @@ async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(backend, tmp
         ),
     ],
 )
-def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
-    @in_a_loop
-    async def check() -> None:
+async def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deliveries, bound, 2)
         async with backend.storage_in(tmp_path) as storage:
             jobs = [await end_job_for(storage, url) for url in urls]
             other = await end_job(storage, account="acct_2")
@@ -248,12 +235,7 @@ def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
             assert again is not None
             assert again.state == "pending"
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries, bound, 2)
-        check()
 
-
-@in_a_loop
 async def test_a_waiting_sender_is_woken_by_a_job_that_ends(backend, tmp_path):
     async with backend.storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.outbox.claim_due(limit=10, busy_s=BUSY_S, wait_s=60.0))

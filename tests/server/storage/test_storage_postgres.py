@@ -25,7 +25,6 @@ from tests.server.storing import (
     WORD,
     claim,
     completion,
-    in_a_loop,
     new_job,
     open_at,
     quota,
@@ -49,7 +48,6 @@ async def count(storage: Storage, table: str) -> int:
 # --- connections that are lost ---------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_node_hears_others_again_though_its_connection_broke_once_more_as_it_began_to_listen(tmp_path, url):
     with line(shared_cluster().port) as between:
         through = url.replace(str(shared_cluster().port), str(between.port))
@@ -70,7 +68,6 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
 
 
 @pytest.mark.parametrize("heard", [True, False])
-@in_a_loop
 async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_commit(tmp_path, url, heard):
     """With and without the commit reaching the database."""
     with line(shared_cluster().port) as between:
@@ -86,7 +83,6 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
 
 
 @pytest.mark.parametrize("heard", [True, False])
-@in_a_loop
 async def test_words_are_logged_once_when_the_connection_breaks_during_their_commit(tmp_path, url, heard):
     with line(shared_cluster().port) as between:
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
@@ -100,7 +96,6 @@ async def test_words_are_logged_once_when_the_connection_breaks_during_their_com
             assert [event.seq for event in events] == [1, 2, 3, 4]
 
 
-@in_a_loop
 async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, url):
     """Its message was on the way for so long that somebody has written down that it did not happen."""
     async with open_at(tmp_path, url) as storage:
@@ -114,7 +109,6 @@ async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, 
         assert await count(storage, "fairness") == 0
 
 
-@in_a_loop
 async def test_a_database_that_stops_is_reported_soon_and_used_again_when_it_is_back(tmp_path):
     cluster = new_cluster(free_port())
     async with open_at(tmp_path, cluster.new_database()) as storage:
@@ -145,7 +139,6 @@ async def until_back(storage: Storage) -> None:
     raise AssertionError("the database is back, and the storage has not noticed")
 
 
-@in_a_loop
 async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path, url):
     with line(shared_cluster().port) as between:
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
@@ -174,7 +167,6 @@ def test_no_message_has_the_password_in_it(tmp_path):
 # --- locks and commits -----------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
@@ -184,7 +176,6 @@ async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path
             assert (await claim(storage)).job.id == "job_b"
 
 
-@in_a_loop
 async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
     async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as two:
         jobs = {await submit(one) for _ in range(30)}
@@ -192,7 +183,6 @@ async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
         assert {lease.job.id for lease in leases} == jobs
 
 
-@in_a_loop
 async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         leases = []
@@ -205,7 +195,6 @@ async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
 
 
 @pytest.mark.parametrize("together", [True, False])
-@in_a_loop
 async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url, together):
     """Given up while it runs, and before its turn: that one never happens."""
     held, go, late = threading.Event(), threading.Event(), []
@@ -229,7 +218,6 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         assert late == []
 
 
-@in_a_loop
 async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         leases = []
@@ -248,7 +236,6 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
 
 
 @pytest.mark.parametrize("payload", ["", " ", "else", "else \x7f !", "else topic"])
-@in_a_loop
 async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, payload):
     """Any role of the database may send them."""
     async with open_at(tmp_path, url) as storage:
@@ -266,7 +253,6 @@ async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, pa
         assert (await claim(storage)).job.id == job_id
 
 
-@in_a_loop
 async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, url):
     async with open_at(tmp_path / "a", url, notify=False) as one, open_at(tmp_path / "b", url, notify=False) as two:
         claiming = asyncio.create_task(one.jobs.claim("w", environments=["production"], lease_s=LEASE_S, wait_s=20))
@@ -291,7 +277,6 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         assert time.monotonic() - began < 10
 
 
-@in_a_loop
 async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
     async with open_at(tmp_path / "b", url) as second:
         async with open_at(tmp_path / "a", url) as first:

@@ -25,7 +25,6 @@ from tests.server.storing import (
     checkpoint,
     claim,
     completion,
-    in_a_loop,
     submit,
     types_of,
 )
@@ -100,7 +99,6 @@ async def assert_intact(storage: Storage) -> None:
     assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 
-@in_a_loop
 async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend, tmp_path, clock):
     async with backend.storage_in(tmp_path, clock) as storage:
         job_id = await submit(storage, hook=True)
@@ -142,20 +140,17 @@ async def sleep_past_the_lease(
 
 
 @pytest.mark.parametrize("reaped", [True, False])
-@in_a_loop
 async def test_a_worker_that_slept_past_its_lease_may_write_nothing(backend, tmp_path, clock, reaped):
     assert all(await sleep_past_the_lease(backend, tmp_path, clock, before="", reaped=reaped))
 
 
 @pytest.mark.parametrize(("fence", "reaped"), [(" AND lease_id = :lease_id", True), (" AND lease_until > :now", False)])
-@in_a_loop
 async def test_without_a_part_of_the_fence_the_test_above_is_red(backend, tmp_path, clock, fence, reaped):
     assert fence in leases.FENCE
     before = f"from server.storage.sql import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
     assert not all(await sleep_past_the_lease(backend, tmp_path, clock, before=before, reaped=reaped))
 
 
-@in_a_loop
 async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend, tmp_path, clock):
     chance = random.Random(20)
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -179,7 +174,6 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend
         await assert_intact(storage)
 
 
-@in_a_loop
 async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
     async with backend.storage_in(tmp_path, clock) as storage:
         jobs = {await submit(storage) for _ in range(30)}
@@ -192,7 +186,6 @@ async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
             assert (job.attempt, job.state) == (1, "completed")
 
 
-@in_a_loop
 async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backend, tmp_path, clock):
     chance = random.Random(7)
     acknowledged: list[str] = []
@@ -212,7 +205,6 @@ async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backen
 
 
 @pytest.mark.usefixtures("clock")
-@in_a_loop
 async def test_a_full_disk_refuses_clearly_and_loses_nothing_acknowledged(tmp_path):
     """The test mounts a file system of 2 MiB, which disappears with the process."""
     data = tmp_path / "data"

@@ -17,10 +17,9 @@ from server.model.erasures import (
     Erasure,
     ErasureReason,
 )
-from tests.server.storing import HOOK, ManualClock, claim, completion, in_a_loop, submit
+from tests.server.storing import HOOK, ManualClock, claim, completion, submit
 
 
-@in_a_loop
 async def test_an_erasure_is_written_down_and_outlives_the_job(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -41,7 +40,6 @@ async def test_an_erasure_is_written_down_and_outlives_the_job(backend, tmp_path
         assert await storage.upkeep.erasures(limit=10) == []
 
 
-@in_a_loop
 async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -60,7 +58,6 @@ async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, t
         assert not await storage.outbox.is_disabled("acct_1", HOOK)
 
 
-@in_a_loop
 async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(backend, tmp_path):
     clock = ManualClock()
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -73,7 +70,6 @@ async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(backend, t
         assert await storage.upkeep.forget_old() == 1
 
 
-@in_a_loop
 async def test_fairness_is_forgotten_once_the_queue_has_passed_it(backend, tmp_path):
     """What an account still has to wait for is kept: it would otherwise overtake."""
     async with backend.storage_in(tmp_path) as storage:
@@ -88,7 +84,6 @@ async def test_fairness_is_forgotten_once_the_queue_has_passed_it(backend, tmp_p
         assert (await claim(storage)).job.id == greedy
 
 
-@in_a_loop
 async def test_keys_are_forgotten_a_month_after_their_end(backend, tmp_path):
     clock = ManualClock(now_ms())
     async with backend.storage_in(tmp_path, clock) as storage:
@@ -115,31 +110,26 @@ async def test_keys_are_forgotten_a_month_after_their_end(backend, tmp_path):
         ({"plan": "pro"}, False, None),
     ],
 )
-def test_an_account_is_forgotten_when_no_stranger_uses_it(backend, tmp_path, made, used, kept_ms):
-    @in_a_loop
-    async def check() -> None:
-        clock = ManualClock(now_ms())
-        async with backend.storage_in(tmp_path, clock) as storage:
-            account, issued = await open_account(storage.accounts, environment="production", name=None, **made)
-            began = max(account.created_at, issued.key.created_at)
-            if used:
-                await storage.accounts.touch(issued.key.id, began)
-            clock.now = began + (kept_ms or 10 * IDLE_ACCOUNTS_KEPT_MS) - 1
-            await storage.upkeep.forget_old()
-            assert await storage.accounts.account(account.id) is not None
-            job_id = await submit(storage, account=account.id)
-            clock.now += 1
-            await storage.upkeep.forget_old()
-            assert await storage.accounts.account(account.id) is not None  # it has a job
-            await storage.jobs.delete(job_id)
-            await storage.upkeep.forget_old()
-            assert (await storage.accounts.account(account.id) is None) is (kept_ms is not None)
-            assert (await storage.accounts.keys(account.id) == []) is (kept_ms is not None)
-
-    check()
+async def test_an_account_is_forgotten_when_no_stranger_uses_it(backend, tmp_path, made, used, kept_ms):
+    clock = ManualClock(now_ms())
+    async with backend.storage_in(tmp_path, clock) as storage:
+        account, issued = await open_account(storage.accounts, environment="production", name=None, **made)
+        began = max(account.created_at, issued.key.created_at)
+        if used:
+            await storage.accounts.touch(issued.key.id, began)
+        clock.now = began + (kept_ms or 10 * IDLE_ACCOUNTS_KEPT_MS) - 1
+        await storage.upkeep.forget_old()
+        assert await storage.accounts.account(account.id) is not None
+        job_id = await submit(storage, account=account.id)
+        clock.now += 1
+        await storage.upkeep.forget_old()
+        assert await storage.accounts.account(account.id) is not None  # it has a job
+        await storage.jobs.delete(job_id)
+        await storage.upkeep.forget_old()
+        assert (await storage.accounts.account(account.id) is None) is (kept_ms is not None)
+        assert (await storage.accounts.keys(account.id) == []) is (kept_ms is not None)
 
 
-@in_a_loop
 async def test_an_account_without_keys_is_forgotten_whatever_its_plan(backend, tmp_path):
     clock = ManualClock(now_ms())
     async with backend.storage_in(tmp_path, clock) as storage:

@@ -13,7 +13,7 @@ from server.streams.feed import KEPT, WOKEN_AT_ONCE
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
-from tests.server.storing import LEASE_S, completion, in_a_loop, storage_in, submit, with_stores
+from tests.server.storing import LEASE_S, completion, storage_in, submit, with_stores
 from tests.server.streams.test_following import QUIET_S, follow
 
 
@@ -54,7 +54,6 @@ async def wait_until_all_wait(view: Following, readers: list["asyncio.Task[None]
     await wait_until(readers, all_wait)
 
 
-@in_a_loop
 async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
     async with storage_in(tmp_path) as storage:
         partials, made = Partials(), Counter[int | None]()
@@ -84,7 +83,6 @@ async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
         await asyncio.gather(*readers)
 
 
-@in_a_loop
 async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
     async with storage_in(tmp_path) as storage:
         view, lease = follow(storage, Partials()), await start_session(storage)
@@ -105,7 +103,6 @@ async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
         assert seen == everything
 
 
-@in_a_loop
 async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path):
     chance = random.Random(1)
     async with storage_in(tmp_path) as storage:
@@ -138,7 +135,6 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path)
         assert not view.feeds, "nothing is followed that nobody reads"
 
 
-@in_a_loop
 async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
     async with storage_in(tmp_path) as storage:
         view = follow(storage, Partials())
@@ -152,7 +148,6 @@ async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
                 assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
 
 
-@in_a_loop
 async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
     async with storage_in(tmp_path) as storage:
         view, lease = follow(storage, Partials()), await start_session(storage)
@@ -174,7 +169,6 @@ async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
         await asyncio.gather(*readers)
 
 
-@in_a_loop
 async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
     quiet_s = 0.3
     async with storage_in(tmp_path) as storage:
@@ -218,7 +212,6 @@ class CountingLog:
         return self.log.tail(stream, after=after)
 
 
-@in_a_loop
 async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path):
     async with storage_in(tmp_path) as storage:
         log = CountingLog(storage.events)
@@ -246,7 +239,6 @@ class BreakingLog(CountingLog):
             raise OSError("the disk is gone")
 
 
-@in_a_loop
 async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
     async with storage_in(tmp_path) as storage:
         view = follow(with_stores(storage, events=BreakingLog(storage.events)), Partials())

@@ -14,7 +14,7 @@ from server.records.records import Records
 from server.streams.following import Following
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, json_with_type, partial_body
-from tests.server.storing import LEASE_S, completion, in_a_loop, storage_in, submit
+from tests.server.storing import LEASE_S, completion, storage_in, submit
 
 QUIET_S = 30.0
 
@@ -27,7 +27,6 @@ def follow(storage, partials: Partials, closing: asyncio.Event | None = None) ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-@in_a_loop
 async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_event(tmp_path, seed):
     chance = random.Random(seed)
     async with storage_in(tmp_path) as storage:
@@ -77,7 +76,6 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
             assert at == await storage.events.last(job_id)
 
 
-@in_a_loop
 async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
     async with storage_in(tmp_path) as storage:
         partials = Partials()
@@ -92,7 +90,6 @@ async def test_the_newest_partial_reaches_who_joins_late(tmp_path):
         await view.aclose()
 
 
-@in_a_loop
 async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_view(tmp_path):
     async with storage_in(tmp_path) as storage:
         closing = asyncio.Event()
@@ -103,7 +100,6 @@ async def test_a_quiet_job_gives_a_sign_of_life_and_a_closing_server_ends_the_vi
         assert [one async for one in view] == []
 
 
-@in_a_loop
 async def test_bodies_say_where_they_belong(tmp_path):
     async with storage_in(tmp_path) as storage:
         view = follow(storage, Partials())

@@ -6,11 +6,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.server.sockets import serve_url
-from tests.server.storing import in_a_loop
 from tests.server.transport.test_http_protocol import START, answer_to
 
 
-@in_a_loop
 async def test_an_answer_of_unknown_length_ends_with_the_connection_for_a_client_of_http_1_0():
     async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -27,7 +25,6 @@ async def test_an_answer_of_unknown_length_ends_with_the_connection_for_a_client
     assert chunked.endswith(b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
-@in_a_loop
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_a_client_that_sends_no_more_gets_the_answers_to_its_requests(version):
     may_answer = asyncio.Event()
@@ -54,7 +51,6 @@ async def test_a_client_that_sends_no_more_gets_the_answers_to_its_requests(vers
     assert len(ends) == requests
 
 
-@in_a_loop
 async def test_a_request_that_is_cut_off_is_over_at_once():
     seen = asyncio.Queue()
 
@@ -73,7 +69,6 @@ async def test_a_request_that_is_cut_off_is_over_at_once():
         writer.close()
 
 
-@in_a_loop
 async def test_a_client_that_has_left_is_noticed_while_its_answer_is_made():
     seen = asyncio.Queue()
 

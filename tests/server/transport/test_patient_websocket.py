@@ -14,10 +14,8 @@ from server.http.sockets import Socket
 from server.metrics import Metrics
 from server.transport import websocket
 from tests.server.sockets import PING_S, connect_to, keep, serve_url
-from tests.server.storing import in_a_loop
 
 
-@in_a_loop
 async def test_a_writer_faster_than_its_reader_is_not_taken_for_dead():
     taken = 0
 
@@ -40,7 +38,6 @@ async def test_a_writer_faster_than_its_reader_is_not_taken_for_dead():
     assert taken == 40 * 64 * 1024
 
 
-@in_a_loop
 async def test_little_of_what_a_slow_reader_has_not_read_waits_in_this_machine():
     go_on = asyncio.Event()
 
@@ -61,7 +58,6 @@ async def test_little_of_what_a_slow_reader_has_not_read_waits_in_this_machine()
         go_on.set()
 
 
-@in_a_loop
 async def test_a_peer_that_says_nothing_at_all_is_dead():
     over = asyncio.Event()
 
@@ -79,7 +75,6 @@ async def test_a_peer_that_says_nothing_at_all_is_dead():
         writer.transport.abort()
 
 
-@in_a_loop
 async def test_a_websocket_that_is_refused_in_http_is_no_error_in_the_log(caplog):
     async def app(_scope, _receive, send):
         start = {"type": "websocket.http.response.start", "status": 400, "headers": []}
@@ -92,7 +87,6 @@ async def test_a_websocket_that_is_refused_in_http_is_no_error_in_the_log(caplog
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in_the_log(caplog):
     codes = []
 
@@ -110,7 +104,6 @@ async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_is_gone(caplog):
     refused = []
 
@@ -134,7 +127,6 @@ async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_text_in_several_frames_arrives_whole():
     async def app(_scope, receive, send):
         await receive()
@@ -150,7 +142,6 @@ async def test_text_in_several_frames_arrives_whole():
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_going_away(monkeypatch):
     monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
     async with connect_to(keep) as (server, client):
@@ -159,7 +150,6 @@ async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_goin
         assert (client.close_code, client.close_reason) == (1001, "shutting_down")
 
 
-@in_a_loop
 async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_gone(monkeypatch, caplog):
     monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
     over = asyncio.Event()
@@ -181,7 +171,6 @@ async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_g
     assert not caplog.records
 
 
-@in_a_loop
 async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
     stopping = asyncio.Event()
 
@@ -201,7 +190,6 @@ async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
         assert client.close_code == 4400
 
 
-@in_a_loop
 async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_route(caplog):
     """Of two tasks that send, the second may learn from the first one that the peer is gone, or from the server."""
     seen: list[int] = []
@@ -229,7 +217,6 @@ async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_r
     assert not caplog.records
 
 
-@in_a_loop
 async def test_messages_of_one_moment_are_written_together():
     async def app(scope, receive, send):
         socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
