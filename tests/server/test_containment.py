@@ -131,25 +131,24 @@ async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_pat
         assert await it.storage.jobs.list_with_audio(limit=10) == []
 
 
-async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        metrics = Metrics()
-        eraser = Eraser(storage, metrics)
-        stuck, free = [await submit(storage, f"job_{name}") for name in "ab"]
-        link = make_undeletable(tmp_path / "data" / "blobs", stuck)
-        for job_id in (stuck, free):
-            await eraser.delete(job_id, why=ErasureReason.REQUESTED)
-        async with storage.blobs.create(f"{free}/1.txt") as sink:
-            await sink.write(b"late")
-        await eraser.tidy()
-        assert link.is_symlink()
-        assert await storage.blobs.size(f"{free}/1.txt") is None
-        assert count_of(metrics, "erasing") == 1.0
-        await Sweeper(storage, eraser).sweep()
-        assert count_of(metrics, "sweep") == 1.0
-        link.unlink()
-        await eraser.tidy()
-        assert await storage.blobs.prefixes() == []
+async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(sqlite, tmp_path):
+    metrics = Metrics()
+    eraser = Eraser(sqlite, metrics)
+    stuck, free = [await submit(sqlite, f"job_{name}") for name in "ab"]
+    link = make_undeletable(tmp_path / "data" / "blobs", stuck)
+    for job_id in (stuck, free):
+        await eraser.delete(job_id, why=ErasureReason.REQUESTED)
+    async with sqlite.blobs.create(f"{free}/1.txt") as sink:
+        await sink.write(b"late")
+    await eraser.tidy()
+    assert link.is_symlink()
+    assert await sqlite.blobs.size(f"{free}/1.txt") is None
+    assert count_of(metrics, "erasing") == 1.0
+    await Sweeper(sqlite, eraser).sweep()
+    assert count_of(metrics, "sweep") == 1.0
+    link.unlink()
+    await eraser.tidy()
+    assert await sqlite.blobs.prefixes() == []
 
 
 def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path: Path) -> None:

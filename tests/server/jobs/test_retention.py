@@ -305,61 +305,56 @@ async def end_job(storage: Storage, outcome: Outcome, **order: Any) -> str:
     return job_id
 
 
-async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await end_job(storage, completion())
-        assert await storage.jobs.list_to_erase(limit=9) == []
-        assert await storage.jobs.erase_outputs(job_id) is None
-        await storage.jobs.note_answered(job_id)
-        clock.advance(s=1)
-        await storage.jobs.note_answered(job_id)
-        [job] = await storage.jobs.list_to_erase(limit=9)
-        assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
-        assert await storage.jobs.erase_outputs(job_id) == job_id
-        job = await storage.jobs.get(job_id)
-        assert job is not None
-        assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
-        assert await storage.jobs.chunks(job_id) == []
-        assert await storage.jobs.artifact(job_id, "json") is None
-        assert "word" not in await types_of(storage, job_id)
-        assert (await types_of(storage, job_id))[-1] == "job.completed"
-        assert await storage.jobs.list_to_erase(limit=9) == []
-        assert await storage.jobs.erase_outputs(job_id) is None
-        told = Erasure(job_id=job_id, at=clock.now, what=ErasedPart.OUTPUTS, why=ErasureReason.NOT_KEPT)
-        assert await storage.upkeep.erasures(limit=9) == [told]
+async def test_results_are_erased_once_they_were_handed_over(storage, clock):
+    job_id = await end_job(storage, completion())
+    assert await storage.jobs.list_to_erase(limit=9) == []
+    assert await storage.jobs.erase_outputs(job_id) is None
+    await storage.jobs.note_answered(job_id)
+    clock.advance(s=1)
+    await storage.jobs.note_answered(job_id)
+    [job] = await storage.jobs.list_to_erase(limit=9)
+    assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
+    assert await storage.jobs.erase_outputs(job_id) == job_id
+    job = await storage.jobs.get(job_id)
+    assert job is not None
+    assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
+    assert await storage.jobs.chunks(job_id) == []
+    assert await storage.jobs.artifact(job_id, "json") is None
+    assert "word" not in await types_of(storage, job_id)
+    assert (await types_of(storage, job_id))[-1] == "job.completed"
+    assert await storage.jobs.list_to_erase(limit=9) == []
+    assert await storage.jobs.erase_outputs(job_id) is None
+    told = Erasure(job_id=job_id, at=clock.now, what=ErasedPart.OUTPUTS, why=ErasureReason.NOT_KEPT)
+    assert await storage.upkeep.erasures(limit=9) == [told]
 
 
-async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage, completion(), webhook_url=HOOK, webhook_events=("job.completed",))
-        await storage.jobs.note_answered(job_id)
-        assert await storage.jobs.erase_outputs(job_id) is None
-        [row] = await storage.outbox.of_job(job_id)
-        tried = Attempt(n=1, at=NOON, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
-        await storage.outbox.record(row.id, tried, state="failed")
-        assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
+async def test_a_pending_webhook_keeps_results_until_it_is_over(storage):
+    job_id = await end_job(storage, completion(), webhook_url=HOOK, webhook_events=("job.completed",))
+    await storage.jobs.note_answered(job_id)
+    assert await storage.jobs.erase_outputs(job_id) is None
+    [row] = await storage.outbox.of_job(job_id)
+    tried = Attempt(n=1, at=NOON, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
+    await storage.outbox.record(row.id, tried, state="failed")
+    assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
 
 
-async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage, failure())
-        assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
-        await storage.jobs.erase_outputs(job_id)
-        assert "word" not in await types_of(storage, job_id)
+async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(storage):
+    job_id = await end_job(storage, failure())
+    assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
+    await storage.jobs.erase_outputs(job_id)
+    assert "word" not in await types_of(storage, job_id)
 
 
-async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        await storage.jobs.note_answered(job_id)
-        await storage.jobs.finish(await claim(storage), completion())
-        await storage.jobs.note_answered(job_id)
-        assert await storage.jobs.list_to_erase(limit=9) == []
-        assert await storage.jobs.erase_outputs(job_id) is None
-        job = await storage.jobs.get(job_id)
-        assert job is not None
-        assert (job.text, job.answered_at) == ("hello", None)
+async def test_results_that_are_kept_are_never_erased_so(storage):
+    job_id = await submit(storage)
+    await storage.jobs.note_answered(job_id)
+    await storage.jobs.finish(await claim(storage), completion())
+    await storage.jobs.note_answered(job_id)
+    assert await storage.jobs.list_to_erase(limit=9) == []
+    assert await storage.jobs.erase_outputs(job_id) is None
+    job = await storage.jobs.get(job_id)
+    assert job is not None
+    assert (job.text, job.answered_at) == ("hello", None)
 
 
 async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path):

@@ -20,34 +20,30 @@ async def claim_session(storage: Storage, job_id: str) -> SessionLease:
     return SessionLease(lease, storage.jobs, worker="ours", lease_s=LEASE_S, requested_at=time.monotonic())
 
 
-async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        session = await claim_session(storage, await submit(storage, "job_a", live=True))
-        clock.advance(s=LEASE_S + 5)
+async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(storage, clock):
+    session = await claim_session(storage, await submit(storage, "job_a", live=True))
+    clock.advance(s=LEASE_S + 5)
+    await session.log([WORD])
+    clock.advance(s=LEASE_S + 5)
+    assert await storage.jobs.reap(limit=10) == 1
+    assert await session.renew() is Renewal.OK
+    clock.advance(s=LEASE_S + 5)
+    await session.finish(completion())
+    kinds = await types_of(storage, "job_a")
+    assert (kinds.count("word"), kinds[-1]) == (1, "job.completed")
+
+
+async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_the_next(storage, clock):
+    session = await claim_session(storage, await submit(storage, "job_a", live=True))
+    clock.advance(s=LEASE_S + 5)
+    other = await claim_session(storage, "job_a")
+    with pytest.raises(LeaseLost):
         await session.log([WORD])
-        clock.advance(s=LEASE_S + 5)
-        assert await storage.jobs.reap(limit=10) == 1
-        assert await session.renew() is Renewal.OK
-        clock.advance(s=LEASE_S + 5)
-        await session.finish(completion())
-        kinds = await types_of(storage, "job_a")
-        assert (kinds.count("word"), kinds[-1]) == (1, "job.completed")
-
-
-async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_the_next(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        session = await claim_session(storage, await submit(storage, "job_a", live=True))
-        clock.advance(s=LEASE_S + 5)
-        other = await claim_session(storage, "job_a")
-        with pytest.raises(LeaseLost):
-            await session.log([WORD])
-        await other.release()
-        with pytest.raises(LeaseLost):
-            await session.log([WORD])
-        assert "word" not in await types_of(storage, "job_a")
-        assert await storage.jobs.claim_live("job_a", "next", lease_s=LEASE_S) is not None
+    await other.release()
+    with pytest.raises(LeaseLost):
+        await session.log([WORD])
+    assert "word" not in await types_of(storage, "job_a")
+    assert await storage.jobs.claim_live("job_a", "next", lease_s=LEASE_S) is not None
 
 
 async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypatch):

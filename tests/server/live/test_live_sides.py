@@ -13,7 +13,7 @@ from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.sql.storage import Storage
 from tests.server.session_registries import is_over, order, session_registry
-from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
+from tests.server.storing import LEASE_S, submit
 
 
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
@@ -36,38 +36,36 @@ async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
     assert await storage.jobs.log(lease, events[1:]) is not None
 
 
-async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage:
-        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
-        assert job is not None
-        await begin_on_two_channels(storage, job.id)
-        clock.advance(s=LEASE_S)
-        async with session_registry(storage) as made:
-            live = await made.open(job)
-            begin = live.progress().received_bytes
-            assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
-            async with live.seat() as seat:
-                assert await seat.write(bytes(4 * 6 * RATE - begin))
-                seat.finish()
-            assert await is_over(storage, job.id) is State.COMPLETED
-        log = [(one.type, orjson.loads(one.body)) for one in await storage.events.read(job.id, after=0, limit=99)]
-        told = [body for kind, body in log if kind == "word"]
-        assert [word["index"] for word in told] == list(range(len(told)))
-        starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]
-        assert all(one == sorted(one) for one in starts)
-        assert [min(start for start in one[before:]) >= end for one, before, end in
-                zip(starts, (4, 1), (3.5, 2.0), strict=True)] == [True, True]  # fmt: skip
-        assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
-        segments = {body["id"]: body for kind, body in log if kind == "segment"}
-        assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
-        assert min(segments.keys() - {1, 2}) == 3
+async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
+    job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2)))
+    assert job is not None
+    await begin_on_two_channels(sqlite, job.id)
+    clock.advance(s=LEASE_S)
+    async with session_registry(sqlite) as made:
+        live = await made.open(job)
+        begin = live.progress().received_bytes
+        assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
+        async with live.seat() as seat:
+            assert await seat.write(bytes(4 * 6 * RATE - begin))
+            seat.finish()
+        assert await is_over(sqlite, job.id) is State.COMPLETED
+    log = [(one.type, orjson.loads(one.body)) for one in await sqlite.events.read(job.id, after=0, limit=99)]
+    told = [body for kind, body in log if kind == "word"]
+    assert [word["index"] for word in told] == list(range(len(told)))
+    starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]
+    assert all(one == sorted(one) for one in starts)
+    assert [min(start for start in one[before:]) >= end for one, before, end in
+            zip(starts, (4, 1), (3.5, 2.0), strict=True)] == [True, True]  # fmt: skip
+    assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
+    segments = {body["id"]: body for kind, body in log if kind == "segment"}
+    assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
+    assert min(segments.keys() - {1, 2}) == 3
 
 
-async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
+async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
     """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
-    async with storage_in(tmp_path) as storage, session_registry(storage) as made:
-        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2, max_utterance_s=3)))
+    async with session_registry(sqlite) as made:
+        job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2, max_utterance_s=3)))
         assert job is not None
         live = await made.open(job)
         live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
@@ -76,4 +74,4 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
             while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
                 await asyncio.sleep(0.02)
             seat.finish()
-        assert await is_over(storage, job.id) is State.COMPLETED
+        assert await is_over(sqlite, job.id) is State.COMPLETED

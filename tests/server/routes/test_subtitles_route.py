@@ -10,7 +10,7 @@ from starlette.requests import Request
 from server.http.problems import Problem
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
-from tests.server.storing import storage_in, submit
+from tests.server.storing import submit
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,11 @@ def test_results_that_are_not_kept_are_not_shown_again(client: httpx.Client) -> 
     assert (answer.status_code, answer.json()["code"]) == (404, "output_not_found")
 
 
-async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
-        shapes = (subtitles.answer(request(f"max_columns={columns}"), job) for columns in range(10, 30))
-        *answers, usual = await asyncio.gather(*shapes, subtitles.answer(request(), job), return_exceptions=True)
-        refused = [answer for answer in answers if isinstance(answer, Problem)]
-        assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
-        assert bytes(usual.body) == b"WEBVTT\n\n"
+async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(sqlite):
+    job = await sqlite.jobs.get(await submit(sqlite))
+    subtitles = Subtitles(SimpleNamespace(jobs=sqlite.jobs, storage=sqlite))
+    shapes = (subtitles.answer(request(f"max_columns={columns}"), job) for columns in range(10, 30))
+    *answers, usual = await asyncio.gather(*shapes, subtitles.answer(request(), job), return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, Problem)]
+    assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
+    assert bytes(usual.body) == b"WEBVTT\n\n"

@@ -57,15 +57,14 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
-async def test_a_blob_whose_file_cannot_be_opened_may_be_stored_again(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        with few_files(os.getpid()), pytest.raises(DiskFailed):
-            await put(storage.blobs, "job_1/source", b"audio")
-        await put(storage.blobs, "job_1/source", b"audio")
-        with few_files(os.getpid()), pytest.raises(DiskFailed):
-            await read(storage.blobs, "job_1/source")
-        assert await read(storage.blobs, "job_1/source") == b"audio"
-        assert list(storage.blobs.scratch.iterdir()) == []
+async def test_a_blob_whose_file_cannot_be_opened_may_be_stored_again(sqlite):
+    with few_files(os.getpid()), pytest.raises(DiskFailed):
+        await put(sqlite.blobs, "job_1/source", b"audio")
+    await put(sqlite.blobs, "job_1/source", b"audio")
+    with few_files(os.getpid()), pytest.raises(DiskFailed):
+        await read(sqlite.blobs, "job_1/source")
+    assert await read(sqlite.blobs, "job_1/source") == b"audio"
+    assert list(sqlite.blobs.scratch.iterdir()) == []
 
 
 async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path, monkeypatch):
@@ -91,7 +90,7 @@ async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path
                 raise AssertionError("this should have been refused")
 
 
-async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
+async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(sqlite, tmp_path, monkeypatch):
     done: list[int] = []  # synced inodes; 0 when the name appeared
     fsync, link = os.fsync, os.link
 
@@ -103,29 +102,25 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
         link(source, target)
         done.append(0)
 
-    async with storage_in(tmp_path) as storage:
-        monkeypatch.setattr(os, "fsync", note_fsync)
-        monkeypatch.setattr(os, "link", note_link)
-        await put(storage.blobs, "job_1/2/srt", b"x")
-        monkeypatch.undo()
-        blobs = tmp_path / "data" / "blobs"
-        file, *folders = (blobs / name for name in ("job_1/2/srt", "job_1/2", "job_1", ""))
-        assert done == [file.stat().st_ino, 0, *(folder.stat().st_ino for folder in folders)]
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "link", note_link)
+    await put(sqlite.blobs, "job_1/2/srt", b"x")
+    monkeypatch.undo()
+    blobs = tmp_path / "data" / "blobs"
+    file, *folders = (blobs / name for name in ("job_1/2/srt", "job_1/2", "job_1", ""))
+    assert done == [file.stat().st_ino, 0, *(folder.stat().st_ino for folder in folders)]
 
 
-async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        data = tmp_path / "data"
-        dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_WRITING, str(data), cwd=ROOT)
-        assert await dying.wait() == -signal.SIGKILL
-        async with storage.blobs.create("job_2/source") as sink:
-            await sink.write(b"whole")
-            assert len(list((data / "incoming").iterdir())) == 2
-            async with storage_in(
-                tmp_path
-            ):  # another process would see the same locks, because they belong to open files
-                assert len(list((data / "incoming").iterdir())) == 1
-        assert await read(storage.blobs, "job_2/source") == b"whole"
+async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened(sqlite, tmp_path):
+    data = tmp_path / "data"
+    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_WRITING, str(data), cwd=ROOT)
+    assert await dying.wait() == -signal.SIGKILL
+    async with sqlite.blobs.create("job_2/source") as sink:
+        await sink.write(b"whole")
+        assert len(list((data / "incoming").iterdir())) == 2
+        async with storage_in(tmp_path):  # another process would see the same locks, because they belong to open files
+            assert len(list((data / "incoming").iterdir())) == 1
+    assert await read(sqlite.blobs, "job_2/source") == b"whole"
 
 
 async def test_bytes_for_which_there_is_no_room_are_a_full_disk_and_leave_nothing(tmp_path):
@@ -134,14 +129,13 @@ async def test_bytes_for_which_there_is_no_room_are_a_full_disk_and_leave_nothin
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
-async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        await put(storage.blobs, "job_1/source", b"x")
-        data = tmp_path / "data"
-        assert stat.S_IMODE(data.stat().st_mode) == 0o700
-        names = {path.name for path in data.iterdir()}
-        assert names >= {"scribewire.db", "scribewire.db-wal", "scribewire.db-shm", "secrets.json", "blobs"}
-        assert {path.name for path in data.iterdir() if path.stat().st_mode & 0o077} == set()
+async def test_everything_in_the_folder_is_for_its_owner_only(sqlite, tmp_path):
+    await put(sqlite.blobs, "job_1/source", b"x")
+    data = tmp_path / "data"
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    names = {path.name for path in data.iterdir()}
+    assert names >= {"scribewire.db", "scribewire.db-wal", "scribewire.db-shm", "secrets.json", "blobs"}
+    assert {path.name for path in data.iterdir() if path.stat().st_mode & 0o077} == set()
 
 
 async def test_the_signing_secret_is_made_once_and_kept(tmp_path):

@@ -99,21 +99,20 @@ async def assert_intact(storage: Storage) -> None:
     assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 
-async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend, tmp_path, clock):
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, hook=True)
-        async with child("be_late", tmp_path) as worker:
-            assert await next_line(worker) == job_id
-            worker.kill()
-            await worker.wait()
-        clock.advance(s=LEASE_S)
-        assert await storage.jobs.reap(limit=10) == 1
-        lease = await claim(storage)
-        assert (lease.chunks, lease.job.attempt) == ((b"chunk 0",), 2)
-        assert await checkpoint(storage, lease, 1, progress=1.0)
-        assert await storage.jobs.finish(lease, completion())
-        assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
-        await assert_ended_once(storage, job_id)
+async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(storage, tmp_path, clock):
+    job_id = await submit(storage, hook=True)
+    async with child("be_late", tmp_path) as worker:
+        assert await next_line(worker) == job_id
+        worker.kill()
+        await worker.wait()
+    clock.advance(s=LEASE_S)
+    assert await storage.jobs.reap(limit=10) == 1
+    lease = await claim(storage)
+    assert (lease.chunks, lease.job.attempt) == ((b"chunk 0",), 2)
+    assert await checkpoint(storage, lease, 1, progress=1.0)
+    assert await storage.jobs.finish(lease, completion())
+    assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
+    await assert_ended_once(storage, job_id)
 
 
 async def sleep_past_the_lease(
@@ -151,39 +150,37 @@ async def test_without_a_part_of_the_fence_the_test_above_is_red(backend, tmp_pa
     assert not all(await sleep_past_the_lease(backend, tmp_path, clock, before=before, reaped=reaped))
 
 
-async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend, tmp_path, clock):
+async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(storage, tmp_path, clock):
     chance = random.Random(20)
-    async with backend.storage_in(tmp_path, clock) as storage:
-        jobs = [await submit(storage, hook=True) for _ in range(6)]
-        for _ in range(5):
-            async with child("work", tmp_path) as worker:
-                for _ in range(chance.randrange(1, 9)):
-                    await next_line(worker)
-                with suppress(ProcessLookupError):  # it ends by itself when no job is left
-                    worker.kill()
-            clock.advance(s=LEASE_S)
-            await storage.jobs.reap(limit=10)
+    jobs = [await submit(storage, hook=True) for _ in range(6)]
+    for _ in range(5):
         async with child("work", tmp_path) as worker:
-            await lines_to_the_end(worker)
-        for job_id in jobs:
-            await assert_ended_once(storage, job_id)
-            job = await storage.jobs.get(job_id)
-            assert job is not None
-            chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
-            assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
-        await assert_intact(storage)
+            for _ in range(chance.randrange(1, 9)):
+                await next_line(worker)
+            with suppress(ProcessLookupError):  # it ends by itself when no job is left
+                worker.kill()
+        clock.advance(s=LEASE_S)
+        await storage.jobs.reap(limit=10)
+    async with child("work", tmp_path) as worker:
+        await lines_to_the_end(worker)
+    for job_id in jobs:
+        await assert_ended_once(storage, job_id)
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
+        assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
+    await assert_intact(storage)
 
 
-async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
-    async with backend.storage_in(tmp_path, clock) as storage:
-        jobs = {await submit(storage) for _ in range(30)}
-        async with child("work", tmp_path) as one, child("work", tmp_path) as two:
-            told = await asyncio.gather(lines_to_the_end(one), lines_to_the_end(two))
-        assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
-        for job_id in jobs:
-            job = await storage.jobs.get(job_id)
-            assert job is not None
-            assert (job.attempt, job.state) == (1, "completed")
+async def test_two_workers_never_get_the_same_job(storage, tmp_path):
+    jobs = {await submit(storage) for _ in range(30)}
+    async with child("work", tmp_path) as one, child("work", tmp_path) as two:
+        told = await asyncio.gather(lines_to_the_end(one), lines_to_the_end(two))
+    assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
+    for job_id in jobs:
+        job = await storage.jobs.get(job_id)
+        assert job is not None
+        assert (job.attempt, job.state) == (1, "completed")
 
 
 async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backend, tmp_path, clock):

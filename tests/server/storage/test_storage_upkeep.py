@@ -20,68 +20,61 @@ from server.model.erasures import (
 from tests.server.storing import HOOK, ManualClock, claim, completion, submit
 
 
-async def test_an_erasure_is_written_down_and_outlives_the_job(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        first, second = await submit(storage), await submit(storage)
-        await storage.jobs.delete(first)
-        clock.advance(s=1)
-        await storage.jobs.delete(second, why=ErasureReason.EXPIRED)
-        assert await storage.jobs.delete(second) is None
-        told = [
-            Erasure(job_id=second, at=clock.now, what=ErasedPart.JOB, why=ErasureReason.EXPIRED),
-            Erasure(job_id=first, at=clock.now - 1000, what=ErasedPart.JOB, why=ErasureReason.REQUESTED),
-        ]
-        assert await storage.upkeep.erasures(limit=10) == told
-        assert await storage.upkeep.erasures(limit=1) == told[:1]
-        assert await storage.upkeep.erasures(job_id=first, limit=10) == told[1:]
-        clock.advance(ms=ERASURES_KEPT_MS)
-        await storage.upkeep.forget_old()
-        assert await storage.upkeep.erasures(limit=10) == []
+async def test_an_erasure_is_written_down_and_outlives_the_job(storage, clock):
+    first, second = await submit(storage), await submit(storage)
+    await storage.jobs.delete(first)
+    clock.advance(s=1)
+    await storage.jobs.delete(second, why=ErasureReason.EXPIRED)
+    assert await storage.jobs.delete(second) is None
+    told = [
+        Erasure(job_id=second, at=clock.now, what=ErasedPart.JOB, why=ErasureReason.EXPIRED),
+        Erasure(job_id=first, at=clock.now - 1000, what=ErasedPart.JOB, why=ErasureReason.REQUESTED),
+    ]
+    assert await storage.upkeep.erasures(limit=10) == told
+    assert await storage.upkeep.erasures(limit=1) == told[:1]
+    assert await storage.upkeep.erasures(job_id=first, limit=10) == told[1:]
+    clock.advance(ms=ERASURES_KEPT_MS)
+    await storage.upkeep.forget_old()
+    assert await storage.upkeep.erasures(limit=10) == []
 
 
-async def test_an_address_is_forgotten_a_month_after_its_last_attempt(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, hook=True)
-        await storage.jobs.finish(await claim(storage), completion())
-        await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
-        [row] = await storage.outbox.of_job(job_id)
-        clock.advance(ms=DAY_MS)
-        late = Attempt(n=1, at=clock.now, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
-        await storage.outbox.record(row.id, late, state="failed")
-        clock.advance(ms=ADDRESSES_KEPT_MS - 1)
-        await storage.upkeep.forget_old()
-        assert await storage.outbox.is_disabled("acct_1", HOOK)
-        clock.advance(ms=1)
-        await storage.upkeep.forget_old()
-        assert not await storage.outbox.is_disabled("acct_1", HOOK)
+async def test_an_address_is_forgotten_a_month_after_its_last_attempt(storage, clock):
+    job_id = await submit(storage, hook=True)
+    await storage.jobs.finish(await claim(storage), completion())
+    await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
+    [row] = await storage.outbox.of_job(job_id)
+    clock.advance(ms=DAY_MS)
+    late = Attempt(n=1, at=clock.now, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
+    await storage.outbox.record(row.id, late, state="failed")
+    clock.advance(ms=ADDRESSES_KEPT_MS - 1)
+    await storage.upkeep.forget_old()
+    assert await storage.outbox.is_disabled("acct_1", HOOK)
+    clock.advance(ms=1)
+    await storage.upkeep.forget_old()
+    assert not await storage.outbox.is_disabled("acct_1", HOOK)
 
 
-async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        await submit(storage)
-        await storage.jobs.finish(await claim(storage), completion())
-        await storage.upkeep.forget_old()
-        clock.advance(ms=USAGE_KEPT_MS - 1)
-        assert await storage.upkeep.forget_old() == 0
-        clock.advance(ms=1)
-        assert await storage.upkeep.forget_old() == 1
+async def test_the_use_of_a_job_is_forgotten_two_months_after_its_end(storage, clock):
+    await submit(storage)
+    await storage.jobs.finish(await claim(storage), completion())
+    await storage.upkeep.forget_old()
+    clock.advance(ms=USAGE_KEPT_MS - 1)
+    assert await storage.upkeep.forget_old() == 0
+    clock.advance(ms=1)
+    assert await storage.upkeep.forget_old() == 1
 
 
-async def test_fairness_is_forgotten_once_the_queue_has_passed_it(backend, tmp_path):
+async def test_fairness_is_forgotten_once_the_queue_has_passed_it(storage):
     """What an account still has to wait for is kept: it would otherwise overtake."""
-    async with backend.storage_in(tmp_path) as storage:
-        await submit(storage, account="acct_greedy", audio_s=3600.0)
-        assert await storage.upkeep.forget_old() == 0
-        greedy = await submit(storage, account="acct_greedy", audio_s=1.0)
-        await submit(storage, account="acct_other", audio_s=10.0)
-        assert (await claim(storage)).job.account == "acct_other"
-        assert await storage.upkeep.forget_old() == 1
-        assert (await claim(storage)).job.account == "acct_greedy"
-        assert await storage.upkeep.forget_old() == 0
-        assert (await claim(storage)).job.id == greedy
+    await submit(storage, account="acct_greedy", audio_s=3600.0)
+    assert await storage.upkeep.forget_old() == 0
+    greedy = await submit(storage, account="acct_greedy", audio_s=1.0)
+    await submit(storage, account="acct_other", audio_s=10.0)
+    assert (await claim(storage)).job.account == "acct_other"
+    assert await storage.upkeep.forget_old() == 1
+    assert (await claim(storage)).job.account == "acct_greedy"
+    assert await storage.upkeep.forget_old() == 0
+    assert (await claim(storage)).job.id == greedy
 
 
 async def test_keys_are_forgotten_a_month_after_their_end(backend, tmp_path):
