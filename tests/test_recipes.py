@@ -82,7 +82,6 @@ def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(
         assert httpx.post(address, content=b"{}", headers=headers).status_code == 401
         assert httpx.post(address, content=b"{}").status_code == 401
         job = client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"webhook_url": address}).json()
-        assert process.stdout is not None
         kind, job_id, text = process.stdout.readline().split(maxsplit=2)
         assert (kind, job_id) == ("job.completed", job["job_id"])
         assert text.strip() == until_over(client, job_id)["text"]
@@ -157,7 +156,6 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
     if client.get("/v1/channels").json()["data"] == []:
         assert client.post("/v1/channels", json={"name": "main-stage"}).status_code == 201
     with start_ingest(server, key, "-re", "-stream_loop", "-1", "-i", str(CLIP)) as process:
-        assert process.stdout is not None
         job_id = json.loads(process.stdout.readline())["job_id"]
         path = f"/v1/jobs/{job_id}"
         until(lambda: client.get(path).json()["live"]["received_bytes"] >= 5 * 32_000, max_s=60)

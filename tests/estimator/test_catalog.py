@@ -35,12 +35,10 @@ def test_each_default_model_still_resolves_and_has_its_price(catalog: Catalog, n
     provider, entry = get_snapshot().find_provider_model(name, None, PROVIDER[name], None)
     assert (provider.id, entry.id) == (PROVIDER[name], name)
     model = catalog.find(name)
-    assert model is not None
     assert (model.name, model.provider, model.default) == (name, PROVIDER[name], True)
     assert card_of(catalog, name).bands[0].input > 0
     assert model.limits.context_window is not None
     assert model.family in FAMILIES
-    assert model.url is not None
     assert model.url.startswith("https://")
 
 
@@ -75,10 +73,8 @@ def test_the_source_names_its_version_and_newest_price(catalog: Catalog) -> None
 )
 def test_a_name_finds_the_model_it_means(catalog: Catalog, asked: str, name: str) -> None:
     model = catalog.find(asked)
-    assert model is not None
     assert model.name == name
     found = catalog.find(name)
-    assert found is not None
     assert found.name == name, "asking for the name that it gave finds the same model"
 
 

@@ -61,7 +61,6 @@ class ScriptedRecogniser:
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
     ) -> RecognitionResult:
         assert tenant == "acct"
-        assert newer is not None
         if self._queue_s:
             await asyncio.sleep(self._queue_s)
             request = newer() or request

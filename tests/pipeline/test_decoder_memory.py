@@ -78,7 +78,6 @@ def test_a_decoder_is_limited_and_the_first_to_go_where_memory_runs_out(isolatio
         place = Path(f"/proc/{audio._process._pid}")
         limits = (place / "limits").read_text()
         found = re.search(r"Max address space +(\d+) +(\d+)", limits)
-        assert found is not None
         mapped = int((place / "statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         assert found[1] == found[2]
         assert mapped < int(found[1]) <= mapped + MEMORY_BYTES
@@ -107,7 +106,6 @@ def test_what_decoders_write_is_escaped_cut_and_not_logged_without_end(caplog: p
 def test_an_error_in_the_forking_process_comes_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with Isolation() as isolation, caplog.at_level(logging.WARNING, logger=isolations.__name__):
         isolation.start()
-        assert isolation._cell is not None
         with pytest.raises(ConnectionError):
             isolation._cell.ask(b'{"else": 1}\n')
         until(lambda: "a decoder wrote: 'ValueError: no such order'" in caplog.messages)

@@ -117,7 +117,6 @@ def test_the_pieces_make_no_difference_and_no_sample_is_lost() -> None:
         made = np.concatenate([*pieces, mix.flush()])
         whole = made if whole is None else whole
         assert np.array_equal(made, whole)
-    assert whole is not None
     assert len(whole) == len(sound)
     assert np.allclose(whole[: 4 * WINDOW], 0.1)  # the mix, until a quarter of a second before speech
     assert np.allclose(whole[6 * WINDOW : 12 * WINDOW], 0.0)  # the centre

@@ -294,7 +294,6 @@ def parse_srt(data: bytes) -> list[tuple[int, int, str]]:
         counter, times, *lines = block.split("\n")
         assert counter == str(number)
         match = re.fullmatch(r"(\d{2,}:\d\d:\d\d,\d{3}) --> (\d{2,}:\d\d:\d\d,\d{3})", times)
-        assert match is not None
         read.append((clock_ms(match[1]), clock_ms(match[2]), " ".join(lines)))
     return read
 
@@ -306,7 +305,6 @@ def parse_vtt(data: bytes) -> list[tuple[int, int, str]]:
     for block in blocks:
         times, *lines = block.split("\n")
         match = re.fullmatch(r"(\d{2,}:\d\d:\d\d\.\d{3}) --> (\d{2,}:\d\d:\d\d\.\d{3})", times)
-        assert match is not None
         assert not re.search("[<>]|&(?!amp;|lt;|gt;)", "".join(lines))
         read.append((clock_ms(match[1]), clock_ms(match[2]), unescape(" ".join(lines))))
     return read

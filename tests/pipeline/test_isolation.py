@@ -209,7 +209,6 @@ def test_errors_of_a_live_stream_are_raised_where_it_is_read(isolation: Isolatio
 def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_new_one(long_file: Path) -> None:
     with Isolation() as isolation:
         with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
-            assert isolation._cell is not None
             first, decoder = isolation._cell._process.pid, pid_of(audio)
             os.kill(first, signal.SIGKILL)
             with pytest.raises(DecoderUnavailable):
@@ -266,7 +265,6 @@ def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.S
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(long_file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as parent:
-        assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 3
         assert not any(map(has_ended, pids))

@@ -106,7 +106,6 @@ def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(
     heard = replace_measurement(monkeypatch, QUICK)
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
     assert loaded.engine.sizes == FULL  # type: ignore[attr-defined]  # a WhisperEngine
-    assert loaded.unmeasured is not None
     assert loaded.unmeasured.run() == QUICK
     assert (len(heard), loaded.engine.sizes) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
     loaded.engine.close()
@@ -121,7 +120,6 @@ def test_notes_that_cannot_be_read_are_made_again(
     path = tmp_path / "scribewire-windows.json"
     path.write_bytes(notes.encode("utf-8", "surrogateescape"))
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    assert loaded.unmeasured is not None
     loaded.unmeasured.run()
     loaded.engine.close()
     assert "7 10 14" in json.loads(path.read_text()).values()
@@ -138,7 +136,6 @@ def test_notes_that_cannot_be_written_are_no_reason_to_fail(
     replace_measurement(monkeypatch, QUICK)
     (tmp_path / "cache").write_text("a file where the folder should be")
     loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache"))
-    assert loaded.unmeasured is not None
     assert loaded.unmeasured.run() == QUICK
     loaded.engine.close()
     assert "the measurement cannot be stored" in caplog.text

@@ -87,7 +87,6 @@ class Server:
         return self
 
     def _read(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
-        assert process.stderr is not None
         for line in process.stderr:
             self.log.append(line.rstrip("\n"))
             if (at := line.find("ready http")) >= 0:
@@ -105,7 +104,6 @@ class Server:
         return self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> int:
-        assert self.process is not None
         for client in self.clients:
             client.close()
         self.clients.clear()

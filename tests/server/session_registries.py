@@ -93,7 +93,6 @@ async def is_over(storage: Storage, job_id: str) -> State:
     async with asyncio.timeout(20):
         while True:
             job = await storage.jobs.get(job_id)
-            assert job is not None
             if job.terminal:
                 return job.state
             await storage.jobs.wait_for_change(job, timeout_s=1)

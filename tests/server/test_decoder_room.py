@@ -52,7 +52,6 @@ async def welcome(stack: AsyncExitStack, record: dict[str, object]) -> ClientCon
 
 def decoders_bytes(server: Server) -> int:
     """What all processes below the server hold for themselves alone."""
-    assert server.process is not None
     held = 0
     with suppress(OSError):  # one has ended meanwhile
         for pid in process_tree(server.process.pid):

@@ -194,7 +194,6 @@ async def suffer(faulty: FaultyServer, folder: Path) -> list[str]:
             await victim.live_through()
             _, what = faulty.disarm()
             failed += [what] if what else []
-            assert faulty.server.process is not None
             assert faulty.server.process.poll() is None, (what, faulty.server.log[-40:])
             if number % 10 == 1:
                 assert (await bystander.transcribe())["status"] == "completed", what
@@ -206,7 +205,6 @@ async def suffer(faulty: FaultyServer, folder: Path) -> list[str]:
 
 def half_written(server: Server) -> list[str]:
     """The files without a name that the server has open."""
-    assert server.process is not None
     opened = []
     for path in Path(f"/proc/{server.process.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

@@ -125,7 +125,6 @@ class Shop:
 
     async def output(self, job_id: str, name: str) -> bytes:
         artifact = await self.storage.jobs.artifact(job_id, name)
-        assert artifact is not None
         return b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)])
 
     def metric(self, name: str, **labels: str) -> float:

@@ -147,7 +147,6 @@ def test_a_server_is_told_the_keywords_and_the_task(live_server: AppServer, comm
     with live_server.client(key) as client:
         [record] = client.get("/v1/jobs").json()["data"]
     job = live_server.wait(live_server.storage.jobs.get(record["job_id"]))
-    assert job is not None
     assert job.order.keywords == ("Siobhan", "Kim")
     assert job.order.task == ("translate" if command == "transcribe" else "transcribe")
 

@@ -112,7 +112,6 @@ def test_the_end_of_a_long_prompt_is_used_at_every_door_with_a_warning(
         hints.append(server.batch.options[-1].hint)
         live = ours.post("/v1/live", json={"prompt": long})
         job = server.wait(server.storage.jobs.get(live.json()["job_id"]))
-        assert job is not None
         hints.append(job.order.prompt)
         for answer in (file, live):
             (warning,) = [one for one in answer.json()["warnings"] if one["code"] == "prompt_shortened"]
@@ -138,7 +137,6 @@ def test_our_own_api_takes_keywords_as_a_list_or_as_text(server: AppServer) -> N
         assert live.status_code == 201
         assert "warnings" not in live.json() or not live.json()["warnings"]
         job = server.wait(server.storage.jobs.get(live.json()["job_id"]))
-        assert job is not None
         assert job.order.keywords == ("Dr. Nguyen, Kim", "Zürich")
         for wrong in (["x" * 1001], [str(number) for number in range(101)], [1], "y" * 1001, {"a": 1}):
             answer = client.post("/v1/live", json={"keywords": wrong})

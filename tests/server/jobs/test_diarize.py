@@ -245,7 +245,6 @@ def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audi
     assert answer.status_code == 200, answer.text
     assert not answer.json()["warnings"]
     speakers = server.batch.options[-1].speakers
-    assert speakers is not None
     assert list(speakers.known) == ["Ann", "Bob"]
     until(lambda: not server.wait(is_stored(server, f"{answer.json()['job_id']}/voices/known")))
 
@@ -271,7 +270,6 @@ def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
     speakers = server.batch.options[-1].speakers
-    assert speakers is not None
     assert list(speakers.known) == ["1", name, japanese]
 
 

@@ -45,7 +45,6 @@ def refusal_of(**options: object) -> Refused:
 def status(refusal: Refused) -> int:
     """Return its HTTP status."""
     problem = problem_of(refusal)
-    assert problem is not None
     return problem.status
 
 

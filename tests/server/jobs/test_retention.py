@@ -316,7 +316,6 @@ async def test_results_are_erased_once_they_were_handed_over(storage, clock):
     assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
     assert await storage.jobs.erase_outputs(job_id) == job_id
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
     assert await storage.jobs.chunks(job_id) == []
     assert await storage.jobs.artifact(job_id, "json") is None
@@ -353,7 +352,6 @@ async def test_results_that_are_kept_are_never_erased_so(storage):
     assert await storage.jobs.list_to_erase(limit=9) == []
     assert await storage.jobs.erase_outputs(job_id) is None
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert (job.text, job.answered_at) == ("hello", None)
 
 
@@ -365,7 +363,6 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
             await eraser.note_answered(job_id)
             await eraser.tidy()
             job = await storage.jobs.get(job_id)
-            assert job is not None
             assert job.erased_after_delivery
             assert job.shows_results(clock.now - 1)
             assert not job.shows_results(clock.now)
@@ -374,7 +371,6 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
                 patch.setattr(erasing, "HELD_MS", -1)
                 await eraser.tidy()
         job = await storage.jobs.get(job_id)
-        assert job is not None
         assert job.text is None
 
 

@@ -51,7 +51,6 @@ async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transc
         job_id = await it.submit(source=Source(type="url", url=url), account=account.id)
         async with it.run_workers():
             job = await it.wait_for_end(job_id)
-        assert job.error is not None
         assert (job.error.code, it.batch.options) == ("audio_too_long", [])
 
 
@@ -60,7 +59,6 @@ async def test_a_source_that_is_no_audio_fails_the_job(tmp_path):
         job_id = await it.submit(source=Source(type="url", url=url))
         async with it.run_workers():
             job = await it.wait_for_end(job_id)
-        assert job.error is not None
         assert job.error.code == "unsupported_audio_format"
 
 

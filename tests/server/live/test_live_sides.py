@@ -38,7 +38,6 @@ async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
 
 async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
     job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2)))
-    assert job is not None
     await begin_on_two_channels(sqlite, job.id)
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
@@ -66,7 +65,6 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
     """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2, max_utterance_s=3)))
-        assert job is not None
         live = await made.open(job)
         live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
         async with live.seat() as seat, asyncio.timeout(20):

@@ -60,7 +60,6 @@ async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_
         clock.advance(ms=LIVE_GRACE_MS)
         assert await is_over(sqlite, job_id) is State.COMPLETED
     job = await sqlite.jobs.get(job_id)
-    assert job is not None
     assert (job.text, job.duration_s, job.language) == ("so my fellow Americans", 2.0, "en")
     told = [(event.type, orjson.loads(event.body)) for event in await sqlite.events.read(job_id, after=0, limit=99)]
     assert [body["text"] for kind, body in told if kind == "segment"] == ["fellow Americans"]
@@ -96,9 +95,7 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
             seat.finish()
         assert await is_over(sqlite, raw) is State.COMPLETED
     job = await sqlite.jobs.get(raw)
-    assert job is not None
     assert job.duration_s == 4.0
-    assert job.text is not None
     assert job.text.startswith("so my fellow Americans ")
 
 
@@ -133,7 +130,6 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
         live = await made.open(job)
         async with asyncio.timeout(10):
             await live.over.wait()
-        assert live.ended_by is not None
         assert live.ended_by.code == "audio_too_long"
         assert asyncio.get_running_loop().time() - began >= -older_s
 
@@ -155,7 +151,6 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
         clock.advance(ms=LIVE_GRACE_MS)
         assert await is_over(sqlite, job_id) is State.COMPLETED
     job = await sqlite.jobs.get(job_id)
-    assert job is not None
     assert job.speakers == {"S1": 1.5, "S2": 0.5}
 
 
@@ -202,13 +197,11 @@ async def test_a_session_that_another_process_holds_is_busy(sqlite):
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sqlite):
     async with session_registry(sqlite, headroom=NoAdmission()) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order()))
-        assert job is not None
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
             with pytest.raises(Refused) as refusal:
                 await attempt
             assert (refusal.value.code, refusal.value.retry_after_s) == ("queue_full", 10)
         again = await sqlite.jobs.get(job.id)
-        assert again is not None
         assert again.state is State.QUEUED
 
 
@@ -258,8 +251,6 @@ class SlowLog:
 
 async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(sqlite):
     long, other = [await sqlite.jobs.get(await submit(sqlite, order=order())) for _ in range(2)]
-    assert long is not None
-    assert other is not None
     log = SlowLog(sqlite, long.id)
     async with session_registry(with_stores(sqlite, events=log)) as made:
         opening = [asyncio.create_task(made.open(long)) for _ in range(2)]
@@ -285,7 +276,6 @@ async def test_sessions_that_still_read_their_log_count_as_load_to_come(sqlite):
 
 async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_outputs(sqlite):
     job = await sqlite.jobs.get(await submit(sqlite, order=order()))
-    assert job is not None
     async with session_registry(with_stores(sqlite, blobs=BlobsOfDeletedJob(sqlite))) as made:
         live = await made.open(job)
         async with live.seat() as seat:
@@ -359,7 +349,6 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         job = await storage.jobs.get(
             await submit(storage, order=order(separate=separate, channels=2 if separate else 1))
         )
-        assert job is not None
         live = await made.open(job)
         for _ in range(80):
             with suppress(TimeoutError):
@@ -370,7 +359,6 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         live.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
         ended = await storage.jobs.get(job.id)
-        assert ended is not None
         assert taken.received_bytes is not None
         assert taken.received_bytes <= 20 * len(piece)
         assert ended.duration_s == pytest.approx(taken.received_bytes / len(piece) / 2)
@@ -379,7 +367,6 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
 async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(sqlite):
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order()))
-        assert job is not None
         live = await made.open(job)
         live._session._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # nobody speaks
         async with live.seat() as seat, asyncio.timeout(20):
@@ -390,5 +377,4 @@ async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(sqlite):
             seat.finish()
         assert await is_over(sqlite, job.id) is State.COMPLETED
         ended = await sqlite.jobs.get(job.id)
-        assert ended is not None
         assert (ended.duration_s, ended.text) == (65, "")

@@ -34,7 +34,6 @@ async def test_jobs_that_must_be_downloaded_are_claimed_apart_until_their_audio_
     job_id = await submit(storage, source=AT_AN_ADDRESS, audio_s=None)
     assert await next_job(storage) is None
     lease = await storage.jobs.claim("w1", environments=["production"], unfetched=True, lease_s=LEASE_S)
-    assert lease is not None
     assert (lease.job.id, lease.job.blob) == (job_id, None)
     assert await storage.jobs.note(lease, blob=f"{job_id}/source/1", duration_s=12.5)
     assert await storage.jobs.release(lease, delay_s=0, error=None, count=False)

@@ -50,7 +50,6 @@ async def test_a_waiting_claim_is_woken_by_a_submit(storage):
         await asyncio.sleep(0)
         job_id = await submit(storage)
         lease = await waiting
-        assert lease is not None
         assert lease.job.id == job_id
 
 
@@ -73,7 +72,6 @@ async def test_a_checkpoint_keeps_chunk_events_and_progress_together(storage):
     assert await checkpoint(storage, lease, 0, progress=0.4)
     assert await checkpoint(storage, lease, 1, progress=0.3)  # progress never decreases
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert job.progress == 0.4
     assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
     assert await types_of(storage, job_id) == ["job.status", "job.status", "word", "job.progress", "word"]
@@ -85,7 +83,6 @@ async def test_what_became_known_is_on_the_record(storage):
     assert await storage.jobs.note(lease, stage="decoding", source=Source(type="upload", format="mp3"))
     assert await storage.jobs.note(lease, duration_s=12.5, blob="job/source")
     job = await storage.jobs.get(lease.job.id)
-    assert job is not None
     assert (job.stage, job.source.format, job.duration_s) == ("decoding", "mp3", 12.5)
     await storage.jobs.release(lease, delay_s=0, error=None, count=True)
     assert (await claim(storage)).job.blob == "job/source"
@@ -100,7 +97,6 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(st
     outcome = completion(artifacts=(made,), events=(WORD,), warnings=(warning, {"code": "new"}))
     assert await storage.jobs.finish(lease, outcome)
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert (job.state, job.progress, job.text, job.duration_s) == (State.COMPLETED, 1.0, "hello", 9.2)
     assert (job.finished_at, job.expires_at) == (NOON, NOON + HOUR)
     assert job.warnings == (warning, {"code": "new"})
@@ -124,7 +120,6 @@ async def test_audio_that_was_heard_twice_counts_twice(storage):
     job_id = await submit(storage, quotas=(quota("audio_seconds", limit=None, amount=10),))
     assert await storage.jobs.finish(await claim(storage), completion(heard_s=18.4))
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert job.duration_s == 9.2
     assert await storage.counters.amounts_used("acct_1", [("audio_seconds", "2026-11")]) == [19]  # 18.4 s
 
@@ -249,8 +244,6 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(sto
         clock.advance(s=LEASE_S)
         await storage.jobs.reap(limit=10)
     job = await storage.jobs.get(job_id)
-    assert job is not None
-    assert job.error is not None
     assert (job.state, job.attempt, job.error.code) == (State.FAILED, 4, "engine_error")
     assert "out of memory" in job.error.message
     assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
@@ -265,7 +258,6 @@ async def test_a_job_given_back_with_an_error_four_times_fails_with_it(storage):
         error = replace(ENGINE_ERROR, message=f"attempt {attempt}")
         assert await storage.jobs.release(await claim(storage), delay_s=0, error=error, count=True)
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert (job.state, job.error) == (State.FAILED, replace(ENGINE_ERROR, message="attempt 3"))
 
 
@@ -296,8 +288,6 @@ async def test_a_job_that_waited_for_a_day_fails(storage, clock):
     clock.advance(ms=1)
     assert await storage.jobs.reap(limit=10) == 1
     job = await storage.jobs.get(job_id)
-    assert job is not None
-    assert job.error is not None
     assert (job.state, job.error.code) == (State.FAILED, "queue_timeout")
     assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
 
@@ -315,13 +305,11 @@ async def test_the_leases_of_a_worker_known_to_be_dead_run_out_at_once_and_those
     await submit(storage)
     dead = await storage.jobs.claim("server a:1/0", environments=["production"], lease_s=LEASE_S)
     alive = await storage.jobs.claim("worker a:2/0", environments=["production"], lease_s=LEASE_S)
-    assert dead is not None
     assert alive is not None
     assert await storage.jobs.lapse("server ") == 1
     assert await storage.jobs.renew(dead, lease_s=LEASE_S) is Renewal.LOST
     assert await storage.jobs.renew(alive, lease_s=LEASE_S) is Renewal.OK
     again = await storage.jobs.claim("server a:3/0", environments=["production"], lease_s=LEASE_S)
-    assert again is not None
     assert (again.job.id, again.job.attempt) == (dead.job.id, 2)
 
 
@@ -343,8 +331,6 @@ async def test_a_job_that_cannot_be_read_is_set_aside_and_the_next_one_is_claime
     await storage.jobs.lapse("dead")
     for job_id in (broken, held):
         job = await storage.jobs.get(job_id)
-        assert job is not None
-        assert job.error is not None
         assert (job.state, job.error.code) == (State.FAILED, "internal")
         assert column in job.error.message
         assert (await types_of(storage, job_id))[-1] == "job.failed"

@@ -14,7 +14,6 @@ async def test_a_live_job_goes_only_to_who_asks_for_it_by_name(storage, clock):
     assert await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S) is None  # a second writer
     clock.advance(s=LEASE_S)
     second = await storage.jobs.claim_live(job_id, "w2", lease_s=LEASE_S)  # it was not reaped yet
-    assert second is not None
     assert second.epoch == 2
     assert all(await refusals(storage, first))
     assert await storage.jobs.finish(second, completion())
@@ -53,5 +52,4 @@ async def test_a_live_job_that_nobody_ever_finished_ends_after_a_day(storage, cl
     clock.advance(ms=24 * HOUR)
     assert await storage.jobs.reap(limit=10) == 1
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert job.state is State.FAILED

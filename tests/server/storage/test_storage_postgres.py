@@ -239,7 +239,6 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
 async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, payload):
     """Any role of the database may send them."""
     async with open_at(tmp_path, url) as storage:
-        assert storage.relay is not None
         heard: asyncio.Queue[bytes] = asyncio.Queue()
         storage.relay.listen(heard.put_nowait)
         with connect(parameters(url, name="stranger")) as stranger:
@@ -271,7 +270,6 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         assert (await following).type == "word"
         await one.jobs.finish(lease, completion())
         changed = await waiting
-        assert changed is not None
         while changed.state is not State.COMPLETED:
             changed = await two.jobs.wait_for_change(changed, timeout_s=20)
         assert time.monotonic() - began < 10

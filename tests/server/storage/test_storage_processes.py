@@ -57,18 +57,15 @@ async def child(
 
 async def next_line(process: Process) -> Any:
     """Return the next line of *process*, or None when it has ended."""
-    assert process.stdout is not None
     line = await process.stdout.readline()
     return orjson.loads(line) if line else None
 
 
 async def lines_to_the_end(process: Process) -> list[Any]:
-    assert process.stdout is not None
     return [orjson.loads(line) for line in (await process.stdout.read()).splitlines()]
 
 
 async def send(process: Process, line: str) -> None:
-    assert process.stdin is not None
     process.stdin.write(line.encode() + b"\n")
     await process.stdin.drain()
 
@@ -82,7 +79,6 @@ async def rows(storage: Storage, table: str, job_id: str) -> int:
 
 async def assert_ended_once(storage: Storage, job_id: str) -> None:
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert job.terminal
     assert await rows(storage, "usage", job_id) == 1
     assert len({row.webhook_id for row in await storage.outbox.of_job(job_id)}) == 1
@@ -166,7 +162,6 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(storage
     for job_id in jobs:
         await assert_ended_once(storage, job_id)
         job = await storage.jobs.get(job_id)
-        assert job is not None
         chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
         assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
     await assert_intact(storage)
@@ -179,7 +174,6 @@ async def test_two_workers_never_get_the_same_job(storage, tmp_path):
     assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
     for job_id in jobs:
         job = await storage.jobs.get(job_id)
-        assert job is not None
         assert (job.attempt, job.state) == (1, "completed")
 
 
