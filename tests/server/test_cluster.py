@@ -51,8 +51,7 @@ async def resume(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE
                 if "received_bytes" in ready:
                     took_s = time.monotonic() - began
                     await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
-                    await talk.say("close")
-                    assert await talk.to_the_end() == (1000, "")
+                    await talk.close()
                     return talk, took_s
         await asyncio.sleep(0.3)  # before the next attempt, as a client does
 
@@ -95,8 +94,7 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
         for _ in range(80):
             await talk.send(silence(0.25), piece_s=0.25)
             await asyncio.sleep(0.1)  # somewhat faster than somebody speaks
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     near, far = [await task for task in watching]
     assert durable(near.frames) == durable(far.frames)
     assert far.of("partial"), "a reader elsewhere sees words that may still change"
@@ -158,8 +156,7 @@ async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes
             job = await client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"wait": "60"})
             assert job.json()["status"] == "completed"
         await talk.send(audio[4 * SECOND :], piece_s=0.25)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     there = Caller(newer, key)
     assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(12))
     resuming = await here.start(max_utterance_s=3)  # begun at the older node, ended at the newer one

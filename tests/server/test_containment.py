@@ -169,8 +169,7 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
             assert answer.status_code == 204
         await lost.to_the_end()
         await kept.send(silence(2.0))
-        await kept.say("close")
-        await kept.to_the_end()
+        await kept.close()
     record = await me.job(bystander["job_id"], wait=10)
     assert (record["status"], record["text"].split()) == ("completed", script_words(3.0))
 

@@ -111,8 +111,7 @@ async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_befo
         page.script(REMEMBER)
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(0.4 * len(script)), piece_s=0.2)
-            await talk.say("close")
-            await talk.to_the_end()
+            await talk.close()
         await asyncio.to_thread(page.until_text, "#captions", r"25 dogs, okay\?")
         shown = page.script("return shown")
         assert shown[-1] == "My card is [CARD] thanks. The d*** fox has 25 dogs, okay?"

@@ -122,8 +122,7 @@ async def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, forc
         await it.until("word")
         await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
         if not force:
-            await it.say("close")
-            await it.to_the_end()
+            await it.close()
         async with me.client() as client:
             answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
             assert answer.status_code == 204

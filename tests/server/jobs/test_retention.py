@@ -207,8 +207,7 @@ async def test_a_live_session_hands_over_its_words_and_keeps_none(server, folder
     async with open_talk(me.socket(record), me.headers) as it:
         await it.send(silence(4.0))
         if by == "writer":
-            await it.say("close")
-            await it.to_the_end()
+            await it.close()
             last = it.frames[-1]["data"]
             assert it.words == script_words(4.0)
         else:

@@ -51,8 +51,7 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         assert (await talk.next())["channels"] == 2
         await talk.send(silence(8) * 2)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(8)
     told = talk.of("word")
     assert [word["index"] for word in told] == list(range(len(told)))
@@ -71,8 +70,7 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
 
 async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(live_server):
     me = Caller(live_server, live_server.key())
-    record = await me.start(channels="separate")
-    async with open_talk(record["live"]["ingest_ws"]) as talk, me.client() as client:
+    async with me.speaking(channels="separate") as (record, talk), me.client() as client:
         await talk.send(silence(2 * 8))
         while not (talk.of("word") and talk.of("word")[-1]["end"] > 7):
             await talk.next()
@@ -116,11 +114,9 @@ def test_an_order_for_channels_that_cannot_be_met_names_its_member(live_server, 
 
 
 async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
-    record = await me.start(channels="separate", channel_count=8, encoding="mulaw")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(channels="separate", channel_count=8, encoding="mulaw") as (_, talk):
         await talk.send(bytes([255]) * 8 * 8000 * 2)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     for channel in range(8):
         assert words(talk.frames, channel) == script_words(2)
 
@@ -155,15 +151,13 @@ def test_a_session_takes_as_many_seats_of_its_plan_as_it_has_channels(live_serve
 
 
 async def test_finalize_is_answered_once_for_all_channels(me):
-    record = await me.start(channels="separate")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(channels="separate") as (_, talk):
         await talk.send(silence(2) * 2)
         await talk.say("finalize")
         answer = await talk.until("finalized")
         assert (answer["at"], "channel" in answer) == (1.984, False)
         assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(2)
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     assert len(talk.of("finalized")) == 1
 
 
@@ -179,8 +173,7 @@ async def test_two_people_who_speak_at_once_are_each_understood(bundled_server: 
     left, right = (soundfile.read(clip, dtype="int16")[0] for clip in (JFK, AUSTEN))
     audio = in_stereo(left, right).tobytes()
     me = Caller(bundled_server, bundled_server.new_key("pro"))
-    record = await me.start(channels="separate", output_formats=["json", "srt"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(channels="separate", output_formats=["json", "srt"]) as (_, talk):
         listening = asyncio.create_task(talk.to_the_end())
         for at in range(0, len(audio), SECOND // 5):
             await talk.socket.send(audio[at : at + SECOND // 5])

@@ -23,12 +23,10 @@ def final_labels(frames: list[Frame]) -> dict[int, str | None]:
 
 async def test_events_records_documents_and_late_readers_agree(live_server):
     me = Caller(live_server, live_server.key())
-    record = await me.start(diarize=True, output_formats=["json", "txt"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(diarize=True, output_formats=["json", "txt"]) as (record, talk):
         await talk.next()
         await talk.send(silence(12))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     revisions = talk.of("speakers.revised")
     assert [revision["final"] for revision in revisions] == [False] * (len(revisions) - 1) + [True]
     job = await me.job(record["job_id"])
@@ -67,8 +65,7 @@ async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_thei
         await talk.until("segment")
         now = cues((await client.get(f"/v1/jobs/{record['job_id']}/live.vtt")).text)
         await talk.send(silence(6))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
         await asyncio.sleep(2.1)  # players that ask together share one rendering
         whole = cues((await client.get(f"/v1/jobs/{record['job_id']}/live.vtt")).text)
     assert now
@@ -82,8 +79,7 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
     me = Caller(live_server, live_server.key())
     async with me.client() as client:
         shown = (await client.post("/v1/channels", json={"name": "stage"})).json()
-    record = await me.start(diarize=True, channel="stage")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(diarize=True, channel="stage") as (record, talk):
         await talk.next()
         await talk.send(silence(6))
         await talk.until(lambda frame: frame.get("index") == 8)
@@ -91,8 +87,7 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
             await reader.until(lambda frame: frame.get("index") == 4)
         async with httpx.AsyncClient() as anyone, anyone.stream("GET", shown["events_url"], timeout=30) as captions:
             await talk.send(silence(6))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
             told, kind = [], ""
             async for line in captions.aiter_lines():
                 name, _, value = line.partition(": ")
@@ -122,8 +117,7 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(2))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     async with asyncio.timeout(10):
         while (folder / "voices").exists():  # noqa: ASYNC110  files tell nobody
             await asyncio.sleep(0.05)
@@ -134,12 +128,10 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
 
 async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(live_server):
     me = Caller(live_server, live_server.key())
-    record = await me.start(diarize=True, channels="separate")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(diarize=True, channels="separate") as (record, talk):
         await talk.next()
         await talk.send(silence(8) * 2)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert len([one for one in talk.of("speakers.revised") if one["final"]]) == 1
     told = {(word["channel"], word["speaker"]) for word in talk.of("word")}
     assert len(told) == len({speaker for _, speaker in told}) == 4

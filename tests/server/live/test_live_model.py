@@ -85,8 +85,7 @@ async def test_requests_give_what_a_socket_gives(model: Model):
     by_socket, by_requests = await me.start(), await me.start()
     async with open_talk(by_socket["live"]["ingest_ws"]) as talk:
         await talk.send(audio)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     third = len(audio) // 6 * 2
     async with me.client() as client:
         for number in range(3):
@@ -115,21 +114,17 @@ async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did
 
 async def test_a_container_of_speech_is_heard(server: Server):
     me = Caller(server, server.new_key())
-    record = await me.start(encoding="container", language="en")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(encoding="container", language="en") as (_, talk):
         await talk.send(CLIP.read_bytes(), piece_s=0.05)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert len(talk.words) > 15
 
 
 async def test_silence_noise_and_music_have_no_words(server: Server):
     me = Caller(server, server.new_key())
     for clip in ("silence", "noise", "music"):
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking() as (record, talk):
             await talk.send(pcm(SPEECH / "other" / f"{clip}.flac"))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         assert talk.words == []
         assert (await me.job(record["job_id"]))["text"] == ""

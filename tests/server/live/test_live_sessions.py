@@ -91,8 +91,7 @@ async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
         assert "/sandbox/v1/jobs/" in record["live"]["ingest_ws"]
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(2))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         job = (await client.get(f"/v1/jobs/{record['job_id']}")).json()
     assert (job["environment"], job["text"]) == ("sandbox", " ".join(script_words(2)))
 
@@ -119,8 +118,7 @@ def test_the_sandbox_has_a_bound_for_the_live_sessions_of_everybody(tmp_path):
 
 
 async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(me):
-    record = await me.start(output_formats=["json", "txt"], max_utterance_s=3)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(output_formats=["json", "txt"], max_utterance_s=3) as (record, talk):
         first = await talk.next()
         assert (first["type"], first["job_id"], first["received_bytes"]) == ("session.started", record["job_id"], 0)
         await talk.send(silence(4))
@@ -129,8 +127,7 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
         assert word["lag_ms"] >= 0
         assert word["emitted_at"].endswith("Z")
         await talk.send(silence(6))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(10)
     assert talk.frames[-1]["type"] == "job.completed"
     job = await me.job(record["job_id"])
@@ -145,13 +142,11 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
 
 
 async def test_events_are_numbered_without_holes_and_partials_stand_between_them(me):
-    record = await me.start(max_utterance_s=3)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(max_utterance_s=3) as (_, talk):
         await talk.send(silence(2))
         partial = await talk.until(lambda frame: frame["type"] == "partial" and frame["text"] != "")
         assert set(partial) == {"type", "job_id", "segment", "text", "start", "end"}
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     numbers = [frame["seq"] for frame in talk.frames if "seq" in frame]
     assert numbers == list(range(1, len(numbers) + 1))
     kinds = {frame["type"] for frame in talk.frames}
@@ -167,32 +162,28 @@ async def test_partials_are_not_told_to_who_does_not_want_them(me):
         await talk.send(silence(2))
         await talk.until("word")
         await talk.send(silence(1))
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     assert talk.words == script_words(3)
     assert not talk.of("partial")
     assert "partial" not in [kind for _, kind, _ in await reading]
 
 
 async def test_finalize_decides_what_was_said_so_far(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (_, talk):
         await talk.send(silence(2))
         await talk.say("finalize")
         segment = await talk.until("segment")
         assert segment["text"] == " ".join(script_words(2))
         assert (await talk.until("finalized"))["at"] == 1.984  # the last whole window of 32 ms
         await talk.send(silence(1))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(3)
 
 
 async def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
     with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
         me = Caller(server, server.key())
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking() as (_, talk):
             await talk.send(silence(1))
             await talk.say("keep_alive")  # audio came a moment ago
             await talk.send(silence(1))
@@ -203,15 +194,13 @@ async def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
             assert (await talk.until("finalized"))["at"] == 1.984
             await talk.say("keep_alive")
             await talk.send(silence(1))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         assert talk.words == script_words(3)
         assert len(talk.of("finalized")) == 1
 
 
 async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         await talk.say("finalize")
         assert (await talk.until("finalized"))["at"] == 0
         await talk.send(silence(1))
@@ -221,8 +210,7 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
         await talk.say("finalize")
         again = await talk.until("finalized")
         assert (again["at"], "seq" in first, "seq" in again) == (0.992, True, False)
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     logged = [data for _, kind, data in await me.events(record["job_id"]) if kind == "finalized"]
     assert [event["at"] for event in logged] == [0.992]
 
@@ -240,8 +228,7 @@ async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_
 
         return write
 
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (_, talk):
         for name in written:
             monkeypatch.setattr(jobs, name, slow(name))
         await talk.send(silence(1))
@@ -291,16 +278,14 @@ async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
 
 
 async def test_a_partial_on_an_event_stream_has_no_id(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         await talk.send(silence(2))
         async for number, kind, data in me.sse(record["job_id"]):
             if kind == "partial":
                 assert number is None
                 assert data["text"]
                 break
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
 
 
 @pytest.mark.parametrize("message", ["{}", b"audio"])
@@ -315,8 +300,7 @@ async def test_a_reader_that_speaks_is_4400(me, message):
 
 
 async def test_a_canceled_session_stops_and_says_so(hasty_caller):
-    record = await hasty_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk, hasty_caller.client() as client:
+    async with hasty_caller.speaking() as (record, talk), hasty_caller.client() as client:
         await talk.send(silence(1))
         await talk.until("ack")
         answer = await client.post(f"/v1/jobs/{record['job_id']}/cancel")
@@ -357,13 +341,11 @@ async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
     me = Caller(live_server, live_server.key())
     async with me.client() as client:
         before = numbers((await client.get("/metrics")).text)
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking() as (_, talk):
             await talk.send(silence(2))
             await talk.until("word")
             assert numbers((await client.get("/metrics")).text)["scribewire_live_sessions"] >= 1
-            await talk.say("close")
-            await talk.to_the_end()
+            await talk.close()
         after = numbers((await client.get("/metrics")).text)
     assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(script_words(2))
     assert after["scribewire_word_lag_seconds_count"] >= len(script_words(2))

@@ -88,8 +88,7 @@ async def test_a_reader_that_reads_late_gets_every_event(server):
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             for _ in range(60):
                 await talk.send(silence(1), piece_s=1)
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         await slow.to_the_end()
     assert durable(slow.frames) == durable(talk.frames)
     assert talk.words == script_words(60)
@@ -114,8 +113,7 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
             at = (await talk.next())["received_bytes"]
             assert 0 < at <= 7.3 * SECOND
             await talk.send(silence(12 - at / SECOND))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         return talk
 
     with serve(tmp_path) as server:
@@ -157,8 +155,7 @@ def run_killed_session(
     """Run a session whose server is killed after *audio*. The writer sends the *rest* to the next server."""
 
     async def first(me: Caller) -> tuple[dict[str, object], list[Frame]]:
-        record = await me.start(**order)
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking(**order) as (record, talk):
             await talk.send(audio, piece_s=0.25)
             await talk.until(lambda frame: frame.get("index") == 20)
             server.kill()
@@ -172,8 +169,7 @@ def run_killed_session(
         async with open_talk(url, me.headers) as talk:  # at once: it does not wait for the lease of the dead process
             at = (await talk.next())["received_bytes"]
             await talk.send((audio + rest)[at:])
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
             return talk.frames
 
     with run_server(folder, ENGINE="scripted") as server:

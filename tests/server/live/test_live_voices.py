@@ -65,8 +65,7 @@ async def finish(me: Caller, record: Frame, audio: bytes, last: int) -> list[Fra
                     ready = await talk.next()
                     if "received_bytes" in ready:
                         await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
-                        await talk.say("close")
-                        assert await talk.to_the_end() == (1000, "")
+                        await talk.close()
                         return talk.frames
             await asyncio.sleep(0.3)
 
@@ -102,8 +101,7 @@ async def run_short_session(me: Caller, server: Server) -> list[SpeakerState]:
         await talk.send(pcm(TALK[0]), piece_s=0.25)
         await asyncio.to_thread(until, lambda: labels(server))
         known = states(server)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
         return known
 
 
