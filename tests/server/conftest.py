@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from server.metrics import Metrics
 from server.storage.sql.storage import Storage
 from tests.server.buckets import BucketService, bucket_service
 from tests.server.clustering import start_cluster
 from tests.server.running import ROOT, Server, run_server
-from tests.server.serving import AppServer, serve
+from tests.server.serving import AppServer, ScriptedBatch, serve
 from tests.server.storing import BACKENDS, Backend, ManualClock, storage_in
 from tests.server.talking import HASTY, IMPATIENT, Caller
+from tests.server.working import Gate, Shop, speak
 
 
 @pytest.fixture(scope="session", params=sorted(BACKENDS))
@@ -45,6 +47,19 @@ async def sqlite(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Storage]:
     """Yield one for tests that need any storage, or look inside of SQLite's."""
     async with storage_in(tmp_path, clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def shop(sqlite: Storage, clock: ManualClock) -> Shop:
+    return Shop(sqlite, clock, ScriptedBatch(), Metrics())
+
+
+@pytest.fixture
+def gate(shop: Shop) -> Gate:
+    """Return what a job with the prompt "gate" waits for. One with "speak" says the same without a pause."""
+    made = Gate()
+    shop.batch.scripts |= {"gate": made.script, "speak": speak}
+    return made
 
 
 FORMS = ("one machine", "cluster")

@@ -21,7 +21,6 @@ from tests.server.running import run_server
 from tests.server.serving import serve, wav
 from tests.server.storing import HOUR, ManualClock, claim, completion, storage_in, submit
 from tests.server.talking import Caller, open_talk, script_words, silence
-from tests.server.working import shop
 from tests.waiting import until
 
 
@@ -115,20 +114,19 @@ def make_undeletable(blobs: Path, key: str) -> Path:
     return place
 
 
-async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_path):
-    async with shop(tmp_path) as it:
-        stuck, free = await it.submit(), await it.submit()
-        for _ in (stuck, free):
-            await it.storage.jobs.finish(await claim(it.storage), completion())
-        await it.storage.blobs.delete(source_key(stuck))
-        link = make_undeletable(tmp_path / "data" / "blobs", source_key(stuck))
-        await it.chores().delete_spent_audio()
-        assert await it.storage.blobs.size(source_key(free)) is None
-        assert await it.storage.jobs.list_with_audio(limit=10) == [stuck]
-        assert count_of(it.metrics, "deleting audio") == 1.0
-        link.unlink()
-        await it.chores().delete_spent_audio()
-        assert await it.storage.jobs.list_with_audio(limit=10) == []
+async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(shop, tmp_path):
+    stuck, free = await shop.submit(), await shop.submit()
+    for _ in (stuck, free):
+        await shop.storage.jobs.finish(await claim(shop.storage), completion())
+    await shop.storage.blobs.delete(source_key(stuck))
+    link = make_undeletable(tmp_path / "data" / "blobs", source_key(stuck))
+    await shop.chores().delete_spent_audio()
+    assert await shop.storage.blobs.size(source_key(free)) is None
+    assert await shop.storage.jobs.list_with_audio(limit=10) == [stuck]
+    assert count_of(shop.metrics, "deleting audio") == 1.0
+    link.unlink()
+    await shop.chores().delete_spent_audio()
+    assert await shop.storage.jobs.list_with_audio(limit=10) == []
 
 
 async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(sqlite, tmp_path):
