@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, suppress
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -24,7 +23,7 @@ from server.http.streamed import Streamed
 from tests.processes import output_of
 from tests.server.http.test_operation import app_of, at
 from tests.server.running import run_server
-from tests.server.sockets import start_server
+from tests.server.sockets import open_wire, start_server
 from tests.waiting import eventually, until
 
 BUSY = """
@@ -129,8 +128,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     app = app_of(at("POST", take))
     async with start_server(app) as (server, url):
         server.config.timeout_graceful_shutdown = 1
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        reader, writer = await open_wire(url)
         writer.write(b"POST /things HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n" + bytes(2_000_000))
         await reading.wait()
         server.should_exit = True
@@ -153,8 +151,7 @@ async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_o
 
     async with start_server(app_of(at("GET", give))) as (server, url):
         server.config.timeout_graceful_shutdown = 1
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        reader, writer = await open_wire(url)
         writer.write(b"GET /things HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         server.should_exit = True

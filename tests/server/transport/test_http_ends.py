@@ -1,11 +1,10 @@
 """Tests of http_protocol.py: answers that end with the connection, and clients that send no more or have left."""
 
 import asyncio
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.sockets import serve_url
+from tests.server.sockets import serve_url, wire_to
 from tests.server.transport.test_http_protocol import START, answer_to
 
 
@@ -37,16 +36,13 @@ async def test_a_client_that_sends_no_more_gets_the_answers_to_its_requests(vers
         await send({"type": "http.response.body", "body": b"fine"})
         ends.append(await receive())
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (reader, writer):
         requests = 1 if version == b"1.0" else 2
         writer.write(b"POST / HTTP/%s\r\nHost: x\r\nContent-Length: 1\r\n\r\nx" % version * requests)
         writer.write_eof()
         await asyncio.sleep(0.2)  # the end has come to the server
         may_answer.set()
         answer = await reader.read()
-        writer.close()
     assert answer.count(b"\r\n\r\nfine") == requests
     assert len(ends) == requests
 
@@ -59,14 +55,11 @@ async def test_a_request_that_is_cut_off_is_over_at_once():
             assert message["more_body"]
         seen.put_nowait(message["type"])
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
         writer.write_eof()
         assert await asyncio.wait_for(seen.get(), 5) == "http.disconnect"
         assert await reader.read() == b""
-        writer.close()
 
 
 async def test_a_client_that_has_left_is_noticed_while_its_answer_is_made():
@@ -77,9 +70,7 @@ async def test_a_client_that_has_left_is_noticed_while_its_answer_is_made():
         seen.put_nowait("begun")
         seen.put_nowait((await receive())["type"])
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        _, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (_, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert await asyncio.wait_for(seen.get(), 5) == "begun"
         writer.close()

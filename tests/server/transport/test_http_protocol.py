@@ -6,12 +6,11 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 import pytest
 
 from server.transport import http_protocol
-from tests.server.sockets import HANDSHAKE, serve_url, start_server
+from tests.server.sockets import HANDSHAKE, open_wire, serve_url, start_server, wire_to
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
@@ -19,8 +18,7 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"content-le
 
 async def answer_to(url: str, *pieces: bytes) -> bytes:
     """Send the pieces with pauses between them, and return what comes until the server hangs up."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    reader, writer = await open_wire(url)
     for piece in pieces:
         writer.write(piece)
         await asyncio.sleep(0.1)
@@ -145,28 +143,22 @@ async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
 
 async def test_chunks_that_arrive_in_pieces_are_charged_as_a_whole():
     chunks = (b"%x\r\n" % 300 + b"a" * 300 + b"\r\n") * 24_000 + b"0\r\n\r\n"
-    async with serve_url(swallow) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(swallow) as (reader, writer):
         writer.write(REQUEST)
         for at in range(0, len(chunks), 14_480):  # ten segments of Ethernet, which divide chunks
             writer.write(chunks[at : at + 14_480])
             await asyncio.sleep(0.0003)
         assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
-        writer.close()
 
 
 async def test_small_bodies_of_many_requests_are_no_tiny_chunks(monkeypatch):
     monkeypatch.setattr(http_protocol, "CHUNKS", 10)
     monkeypatch.setattr(http_protocol, "CHUNKS_PER_S", 1)
     post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-    async with serve_url(swallow) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(swallow) as (reader, writer):
         for _ in range(40):
             writer.write(post)
             assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
-        writer.close()
 
 
 async def test_a_trailer_is_no_header():
@@ -283,9 +275,7 @@ async def test_a_request_is_told_that_its_client_left_also_when_another_one_wait
         assert (await receive())["type"] == "http.disconnect"
         over.set()
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        _, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (_, writer):
         writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n")
         await asyncio.sleep(0.2)
         writer.close()
@@ -350,9 +340,7 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
         return b"".join(message.get("bytes") or b"" for message in messages)
 
     long = HANDSHAKE[:-2] + b"X: " + b"y" * 3000 + b"\r\n\r\n"
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (reader, writer):
         writer.write(long)
         await asyncio.sleep(0.2)
         writer.write(b"\x82\x81\0\0\0\0a" * 3)
@@ -363,7 +351,6 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
         async with asyncio.timeout(5):
             while received() != b"aaa":  # noqa: ASYNC110  it ends with the three messages, joined or not
                 await asyncio.sleep(0.01)
-        writer.close()
 
 
 async def test_the_head_of_an_answer_does_not_wait_for_its_body():
@@ -374,14 +361,11 @@ async def test_the_head_of_an_answer_does_not_wait_for_its_body():
         await go_on.wait()
         await send({"type": "http.response.body", "body": b"fine"})
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (reader, writer):
         writer.write(HEAD + b"\r\n")
         assert (await asyncio.wait_for(reader.read(10_000), 5)).endswith(b"\r\n\r\n")
         go_on.set()
         assert await reader.read(10_000) == b"fine"
-        writer.close()
 
 
 @pytest.mark.parametrize("name", [b"x-name", b"x-other\r\ninjected"])
