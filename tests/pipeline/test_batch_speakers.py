@@ -102,16 +102,13 @@ def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
     async def body(batch: Batch) -> None:
         made = await chunks(batch, call, [], separate=True)
         turns = made[-1].turns
-        assert turns is not None
         assert {(turn.channel, turn.speaker) for turn in turns} == {(0, "S1"), (0, "S2"), (1, "S3")}
         fewer = (await chunks(batch, call, [], separate=True, most=2))[-1].turns
-        assert fewer is not None
         assert {(turn.channel, turn.speaker) for turn in fewer} == {(0, "S1"), (1, "S2")}
         absent = await batch.learn_voices({"Ann": talk_of("espeak/es_09.flac")})
         speakers = SpeakerOptions(most=3, known=absent)
         options = BatchOptions(tenant="t", language="en", separate=True, speakers=speakers)
         with_ann = [chunk async for chunk in batch.transcribe(call, options)][-1].turns
-        assert with_ann is not None
         assert {(turn.channel, turn.speaker) for turn in with_ann} == {(0, "S1"), (1, "S2")}
 
     use(body, voices=models())

@@ -195,7 +195,6 @@ def with_a_gap(clip: Samples, seconds: float, *, states_length: bool) -> bytes:
         stream = out.add_stream_from_template(source.streams.audio[0])
         for packet in source.demux(audio=0):
             if packet.dts is not None and packet.pts is not None:
-                assert packet.time_base is not None
                 late = round(seconds / packet.time_base) if packet.pts * packet.time_base > Fraction(3, 2) else 0
                 packet.pts, packet.dts, packet.stream = packet.pts + late, packet.dts + late, stream
                 out.mux(packet)

@@ -8,15 +8,9 @@ from tests.server.storing import submit
 MOST_S = 30
 
 
-async def job_of(storage, job_id):
-    job = await storage.jobs.get(job_id)
-    assert job is not None
-    return job
-
-
 async def test_a_job_deleted_meanwhile_is_answered_as_it_was_last(sqlite):
     async with asyncio.TaskGroup() as tasks:
-        job = await job_of(sqlite, await submit(sqlite))
+        job = await sqlite.jobs.get(await submit(sqlite))
         held = tasks.create_task(JobWaiter(sqlite.jobs, asyncio.Event()).wait_for_end(job, wait_s=60))
         await asyncio.sleep(0.05)
         await sqlite.jobs.delete(job.id)

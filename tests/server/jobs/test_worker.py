@@ -116,9 +116,7 @@ async def take_over(it: Shop) -> Lease:
     """Let another worker claim the job after the lease of the first has ended."""
     it.clock.advance(s=31)
     assert await it.storage.jobs.reap(limit=10) == 1
-    lease = await it.storage.jobs.claim("other", environments=["production"], lease_s=30.0)
-    assert lease is not None
-    return lease
+    return await it.storage.jobs.claim("other", environments=["production"], lease_s=30.0)
 
 
 async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(shop, gate):

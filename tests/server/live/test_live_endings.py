@@ -20,7 +20,7 @@ from server.live.recording import recording_key
 from server.live.speakers import SpeakerListener
 from server.model.errors import Refused
 from server.model.events import NewEvent
-from server.model.jobs import LIVE_GRACE_MS, Job, State
+from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.orders import Source
 from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import models
@@ -28,12 +28,6 @@ from tests.server.serving import AppServer
 from tests.server.session_registries import begin_session, is_over, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
 from tests.server.talking import Caller, script_words
-
-
-async def job_of(storage: Storage, job_id: str) -> Job:
-    job = await storage.jobs.get(job_id)
-    assert job is not None
-    return job
 
 
 async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
@@ -76,9 +70,9 @@ async def test_after_the_final_speakers_no_word_follows(sqlite: Storage, clock: 
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         with pytest.raises(Refused, match="ingest_finished"):
-            await made.open(await job_of(sqlite, job_id))
+            await made.open(await sqlite.jobs.get(job_id))
         assert await is_over(sqlite, job_id) is State.COMPLETED
-    job = await job_of(sqlite, job_id)
+    job = await sqlite.jobs.get(job_id)
     assert await final_events(sqlite, job_id) == [runs]
     assert (job.source.bytes, job.duration_s) == (70_000, 2.188)
     assert [warning["code"] for warning in job.warnings] == ["recording_failed"]
@@ -95,7 +89,7 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
 
     monkeypatch.setattr(SpeakerListener, "_listen", stuck)
     async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
-        job = await job_of(storage, await submit(storage, order=replace(order(), diarize=True)))
+        job = await storage.jobs.get(await submit(storage, order=replace(order(), diarize=True)))
         live = await made.open(job)
         for _ in range(160):
             with suppress(TimeoutError):
@@ -105,9 +99,8 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
         going.set()
         live.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
-        assert taken_s is not None
         assert 60 < taken_s < 70
-        assert (await job_of(storage, job.id)).text == " ".join(script_words(taken_s))
+        assert (await storage.jobs.get(job.id)).text == " ".join(script_words(taken_s))
 
 
 async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server: AppServer) -> None:
@@ -127,9 +120,9 @@ async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has
     await begin_session(sqlite, job_id)
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
-        (await made.open(await job_of(sqlite, job_id))).finish()
+        (await made.open(await sqlite.jobs.get(job_id))).finish()
         assert await is_over(sqlite, job_id) is State.COMPLETED
-        job = await job_of(sqlite, job_id)
+        job = await sqlite.jobs.get(job_id)
         assert (job.source.bytes, job.duration_s) == (2 * 2 * RATE, 2.0)
         assert (await made.progress(job)).settled_bytes == 2 * 2 * RATE
 
@@ -140,7 +133,6 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
     async with session_registry(sqlite) as made:
         job_id = await submit(sqlite, order=replace(order(channels=2, separate=True), diarize=True))
         lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-        assert lease is not None
         spoken = [(0, "S1"), (1, "S3"), (0, "S1"), (1, None), (1, "S3"), (1, "S4")]
         for number, (channel, label) in enumerate(spoken):
             word = {"index": number, "segment": channel, "word": "so", "start": number, "end": number + 0.5}
@@ -149,7 +141,7 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
         revised = {"words": [{"first": 0, "last": 0, "speaker": "S2"}, {"first": 2, "last": 2, "speaker": "S2"}]}
         assert await sqlite.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
         clock.advance(s=LEASE_S)
-        (await made.open(await job_of(sqlite, job_id))).finish()
+        (await made.open(await sqlite.jobs.get(job_id))).finish()
         assert await is_over(sqlite, job_id) is State.COMPLETED
         events = await sqlite.events.read(job_id, after=0, limit=999)
         segments = [orjson.loads(event.body) for event in events if event.type == "segment"]
@@ -163,12 +155,11 @@ async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_wo
         ordered = replace(order(record=True), text=TextOptions(redact=("pci",)))
         job_id = await submit(sqlite, order=ordered)
         lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-        assert lease is not None
         card = Segment((Word("[CARD]", 0, 2 * RATE, 0.9, redacted=True),), -0.1, 0.0)
         body = pack_chunk(Chunk(0, 0, 0, 2 * RATE, (card,), "en", 0.9))
         assert await sqlite.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.0, lease_s=LEASE_S)
         clock.advance(s=LEASE_S)
-        live = await made.open(await job_of(sqlite, job_id))
+        live = await made.open(await sqlite.jobs.get(job_id))
         async with live.seat() as seat:
             await seat.write(np.full(RATE, 8000, "<i2").tobytes())
             seat.finish()

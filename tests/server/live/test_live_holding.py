@@ -16,7 +16,6 @@ LEASE_S = 15.0
 
 async def claim_session(storage: Storage, job_id: str) -> SessionLease:
     lease = await storage.jobs.claim_live(job_id, "ours", lease_s=LEASE_S)
-    assert lease is not None
     return SessionLease(lease, storage.jobs, worker="ours", lease_s=LEASE_S, requested_at=time.monotonic())
 
 

@@ -19,7 +19,6 @@ from tests.server.storing import LEASE_S, submit
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
     """Make a session as a dead server leaves it: a side closed a segment and went on to 4 s, the other is at 2 s."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-    assert lease is not None
     words = {
         0: [Word(f"left{n}", RATE * n, RATE * n + RATE // 2, 0.9) for n in range(4)],
         1: [Word("right0", RATE, 2 * RATE, 0.9)],

@@ -29,7 +29,7 @@ from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
-from tests.server.session_registries import RULES, begin_session, is_over, order, session_registry
+from tests.server.session_registries import RULES, begin_session, is_over, open_new, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit, with_stores
 from tests.server.talking import script_words
 from tests.server.working import BlobsOfDeletedJob
@@ -80,8 +80,6 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (raw, container)]
-        assert jobs[0] is not None
-        assert jobs[1] is not None
         assert (await made.progress(jobs[0])).received_bytes == 2 * (RATE - MARGIN)
         assert (await made.progress(jobs[1])).received_bytes is None
         live = await made.open(jobs[0])
@@ -123,7 +121,6 @@ async def test_a_sessions_age_is_told_by_the_storages_clock_and_not_by_this_mach
     job_id = await submit(sqlite, order=order())
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(job_id)
-        assert job is not None
         plan = await Plans(sqlite.accounts, LIMITS).of_job(job)
         clock.advance(s=plan.audio_s_per_file + RULES.margin_s + older_s)
         began = asyncio.get_running_loop().time()
@@ -145,7 +142,6 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
     assert await sqlite.jobs.reap(limit=10) == 1
     async with session_registry(sqlite, engine="whisper") as made:
         job = await sqlite.jobs.get(job_id)
-        assert job is not None
         with pytest.raises(Refused, match=r"queue_full.*scripts/setup speakers"):
             await made.open(job)
         clock.advance(ms=LIVE_GRACE_MS)
@@ -160,9 +156,7 @@ THREE = {"scripted": Capacity("scripted", "scripted", 3, 1.0, 1.0, 0.75)}
 async def test_telling_speakers_apart_takes_room_from_other_sessions(sqlite):
     async with session_registry(sqlite, capacities=THREE) as made:
         for wanted in (replace(order(), diarize=True), order()):
-            job = await sqlite.jobs.get(await submit(sqlite, order=wanted))
-            assert job is not None
-            await made.open(job)
+            await open_new(made, sqlite, wanted)
         with pytest.raises(Refused, match=r"carries 3 live sessions, and 2\.75 are in use"):
             made.admit("production", order())
 
@@ -176,9 +170,7 @@ SLOW_AND_QUICK = {
 async def test_a_session_of_a_slower_model_takes_the_room_of_several(sqlite):
     async with session_registry(sqlite, capacities=SLOW_AND_QUICK) as made:
         for wanted in (replace(order(), model="slow"), order()):
-            job = await sqlite.jobs.get(await submit(sqlite, order=wanted))
-            assert job is not None
-            await made.open(job)
+            await open_new(made, sqlite, wanted)
         made.admit("production", order())
         with pytest.raises(Refused, match=r"carries 4 live sessions, and 3 are in use"):
             made.admit("production", replace(order(), model="slow"))
@@ -189,7 +181,6 @@ async def test_a_session_that_another_process_holds_is_busy(sqlite):
     await begin_session(sqlite, job_id)
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(job_id)
-        assert job is not None
         with pytest.raises(Refused, match="ingest_busy"):
             await made.open(job)
 
@@ -207,11 +198,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sql
 
 async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
     async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
-        lives = []
-        for _ in range(2):
-            job = await sqlite.jobs.get(await submit(sqlite, order=order()))
-            assert job is not None
-            lives.append(await made.open(job))
+        lives = [await open_new(made, sqlite, order()) for _ in range(2)]
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
         for live in lives:
@@ -221,9 +208,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
 
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(sqlite):
     async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
-        job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2)))
-        assert job is not None
-        live = await made.open(job)
+        live = await open_new(made, sqlite, order(separate=True, channels=2))
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
         live.began -= WEIGHED_S
@@ -296,7 +281,6 @@ async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_pa
         storage = open_storage(url, FileBlobs(tmp_path), name="test")
         async with session_registry(storage) as made:
             job = await storage.jobs.get(await submit(storage, live=True))
-            assert job is not None
             live = await made.open(job)
             async with live.seat() as seat:
                 assert await seat.write(bytes(2 * RATE))
@@ -311,7 +295,6 @@ async def test_a_desk_that_closes_hands_its_sessions_back_but_finishes_container
     async with session_registry(sqlite) as made:
         for job_id in (raw, container):
             job = await sqlite.jobs.get(job_id)
-            assert job is not None
             await made.open(job)
     states = [(await sqlite.jobs.get(job_id)).state for job_id in (raw, container)]  # type: ignore[union-attr]  # the jobs exist
     assert states == [State.QUEUED, State.COMPLETED]
@@ -359,22 +342,20 @@ async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkey
         live.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
         ended = await storage.jobs.get(job.id)
-        assert taken.received_bytes is not None
         assert taken.received_bytes <= 20 * len(piece)
         assert ended.duration_s == pytest.approx(taken.received_bytes / len(piece) / 2)
 
 
 async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(sqlite):
     async with session_registry(sqlite) as made:
-        job = await sqlite.jobs.get(await submit(sqlite, order=order()))
-        live = await made.open(job)
+        live = await open_new(made, sqlite, order())
         live._session._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # nobody speaks
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(2 * 65 * RATE))
             while (live.progress().settled_bytes or 0) < 2 * 29 * RATE:  # noqa: ASYNC110  writers learn it so
                 await asyncio.sleep(0.02)
-            assert len(await sqlite.jobs.chunks(job.id)) <= 2
+            assert len(await sqlite.jobs.chunks(live.job.id)) <= 2
             seat.finish()
-        assert await is_over(sqlite, job.id) is State.COMPLETED
-        ended = await sqlite.jobs.get(job.id)
+        assert await is_over(sqlite, live.job.id) is State.COMPLETED
+        ended = await sqlite.jobs.get(live.job.id)
         assert (ended.duration_s, ended.text) == (65, "")

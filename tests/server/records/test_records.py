@@ -81,11 +81,9 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(sql
                 lease, index=index, body=stored_chunk(chunk(index, *texts)), events=[], progress=0.5, lease_s=30
             )
         working = await sqlite.jobs.get(job_id)
-        assert working is not None
         assert "words" not in members(await records.full(working))
         await sqlite.jobs.finish(lease, completion())
         ended = await sqlite.jobs.get(job_id)
-        assert ended is not None
         shown = members(await records.full(ended))
         assert [word["word"] for word in shown.get("words", [])] == (["so", "my", "fellow"] if wanted else [])
         assert ("words" in shown) is wanted
@@ -113,6 +111,5 @@ async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(sqlite):
     await checkpoint(sqlite, lease)  # "chunk 0" is not what a worker stores
     await sqlite.jobs.finish(lease, completion())
     ended = await sqlite.jobs.get(job_id)
-    assert ended is not None
     with pytest.raises(Exception, match="no stored chunk"):
         await Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive()).full(ended)

@@ -100,7 +100,6 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp
 async def test_a_watcher_sees_every_change_after_what_it_saw(storage):
     job_id = await submit(storage)
     seen = await storage.jobs.get(job_id)
-    assert seen is not None
     lease = await claim(storage)  # between looking and waiting
     processing = await storage.jobs.wait_for_change(seen, timeout_s=60)
     assert processing == lease.job
@@ -116,7 +115,6 @@ async def test_a_watcher_sees_every_change_after_what_it_saw(storage):
 async def test_a_watcher_of_a_deleted_job_is_told_so(storage):
     job_id = await submit(storage)
     seen = await storage.jobs.get(job_id)
-    assert seen is not None
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.jobs.wait_for_change(seen, timeout_s=60))
         await asyncio.sleep(0)
@@ -172,7 +170,6 @@ async def test_canceling_what_is_over_or_unknown_changes_nothing(storage):
 async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(storage):
     job_id = await submit(storage, live=True, quotas=(quota(),))
     lease = await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S)
-    assert lease is not None
     await storage.jobs.release(lease, delay_s=0, error=None, count=True)
     await storage.jobs.cancel(job_id)
     assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]

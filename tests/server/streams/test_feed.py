@@ -19,9 +19,7 @@ from tests.server.streams.test_following import QUIET_S, follow
 
 async def start_session(storage) -> Lease:
     """The lease of a new live session."""
-    lease = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
-    assert lease is not None
-    return lease
+    return await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
 
 
 async def say(storage, lease: Lease, words: int) -> None:

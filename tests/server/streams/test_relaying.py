@@ -27,8 +27,6 @@ async def start_relay(folder: Path, url: str) -> AsyncIterator[tuple[Partials, P
     """The partials of a node that hears and of one with readers, and the wire of the first, while both run."""
     hears, reads, closing = Partials(), Partials(), asyncio.Event()
     async with open_at(folder / "hears", url) as one, open_at(folder / "reads", url) as other:
-        assert one.relay is not None
-        assert other.relay is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(PartialRelay(hears, one.relay).run(closing))
             tasks.create_task(PartialRelay(reads, other.relay).run(closing))
