@@ -26,13 +26,16 @@ def url():
 async def start_relay(folder: Path, url: str) -> AsyncIterator[tuple[Partials, Partials, Relay]]:
     """The partials of a node that hears and of one with readers, and the wire of the first, while both run."""
     hears, reads, closing = Partials(), Partials(), asyncio.Event()
-    async with open_at(folder / "hears", url) as one, open_at(folder / "reads", url) as other:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(PartialRelay(hears, one.relay).run(closing))
-            tasks.create_task(PartialRelay(reads, other.relay).run(closing))
-            with reads.watch(JOB, lambda: None):
-                yield hears, reads, one.relay
-            closing.set()
+    async with (
+        open_at(folder / "hears", url) as one,
+        open_at(folder / "reads", url) as other,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(PartialRelay(hears, one.relay).run(closing))
+        tasks.create_task(PartialRelay(reads, other.relay).run(closing))
+        with reads.watch(JOB, lambda: None):
+            yield hears, reads, one.relay
+        closing.set()
 
 
 async def until(holds: Callable[[], bool]) -> None:
