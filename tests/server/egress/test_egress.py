@@ -193,7 +193,7 @@ async def test_a_server_that_never_comes_to_its_answer_is_left():
         nonlocal sent
         await reader.readuntil(b"\r\n\r\n")
         with suppress(ConnectionError):
-            while True:
+            while not writer.is_closing():
                 writer.write(INTERIM)
                 sent += len(INTERIM)
                 await writer.drain()

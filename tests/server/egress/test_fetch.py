@@ -202,7 +202,7 @@ async def test_too_many_bytes_declared_are_not_even_begun(tmp_path):
 async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
     async def endless(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
+        while not writer.is_closing():
             writer.write(b"2710\r\n" + bytes(10_000) + b"\r\n")
             await writer.drain()
 
@@ -215,7 +215,7 @@ async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
 async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path):
     async def dribble(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        while True:
+        while not writer.is_closing():
             writer.write(b"x")
             await writer.drain()
             await asyncio.sleep(0.01)
@@ -237,7 +237,8 @@ def at_a_rate(
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (pieces * size))
         for _ in range(pieces):
             await asyncio.sleep(pause_s)
-            writer.write(bytes(size))
+            if not writer.is_closing():
+                writer.write(bytes(size))
             await writer.drain()
 
     return send
