@@ -157,12 +157,6 @@ async def test_a_write_given_up_before_its_turn_never_happens(tmp_path):
         assert await database.read(names) == ["after"]
 
 
-async def test_a_reader_cannot_write(tmp_path):
-    async with open_database(tmp_path) as database:
-        with pytest.raises(StorageError, match="readonly"):
-            await database.read(insert("a"))
-
-
 async def test_a_read_is_of_one_moment(tmp_path):
     async with open_database(tmp_path) as database:
         looked, written = threading.Event(), threading.Event()
