@@ -47,11 +47,6 @@ async def test_an_account_is_made_with_its_key_or_not_at_all(storage):
     assert await storage.accounts.account("acct_2") is None
 
 
-async def test_a_key_of_no_account_is_refused(storage):
-    with pytest.raises(StorageError, match=r"(?i)foreign key"):
-        await storage.accounts.add_key(KEY)
-
-
 async def test_a_revoked_key_stays_revoked_from_its_first_time(storage):
     await storage.accounts.create_account(ACCOUNT, KEY)
     await storage.accounts.add_key(replace(KEY, id="key_2", hash=b"\x02" * 32))

@@ -161,13 +161,6 @@ async def test_a_service_without_conditions_still_keeps_a_blob_that_is_there(blo
     assert await read(blobs, "job_1/1.srt") == b"first"
 
 
-async def test_a_bucket_that_does_not_exist_is_away(bucket, tmp_path):
-    nowhere = open_bucket("s3://nowhere/at-all", tmp_path / "scratch", env=bucket.env)
-    with pytest.raises(BlobsAway):
-        await put(nowhere, "job_1/source", b"x")
-    await nowhere.close()
-
-
 LIST, PUT, GET = "s3:ListBucket", "s3:PutObject", "s3:GetObject"
 
 

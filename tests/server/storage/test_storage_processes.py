@@ -14,17 +14,14 @@ from typing import Any
 import orjson
 import pytest
 
-from server.storage.sql import leases
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.database import SqliteDatabase
 from tests.server.storing import (
     LEASE_S,
     NOON,
-    Backend,
     FileClock,
     checkpoint,
     claim,
-    completion,
     submit,
     types_of,
 )
@@ -41,11 +38,9 @@ def clock(tmp_path):
 
 
 @asynccontextmanager
-async def child(
-    command: str, folder: Path, *, before: str = "", inside: tuple[str, ...] = ()
-) -> AsyncIterator[Process]:
-    """Start a process that runs *command* of storing_child after the Python statement *before*."""
-    words = [*inside, sys.executable, "-c", f"{before}\n{RUN}", command, str(folder / "data"), str(folder / "clock")]
+async def child(command: str, folder: Path, *, inside: tuple[str, ...] = ()) -> AsyncIterator[Process]:
+    """Start a process that runs *command* of storing_child."""
+    words = [*inside, sys.executable, "-c", RUN, command, str(folder / "data"), str(folder / "clock")]
     process = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdin=PIPE, stdout=PIPE)
     try:
         yield process
@@ -95,55 +90,22 @@ async def assert_intact(storage: Storage) -> None:
     assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 
-async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(storage, tmp_path, clock):
+@pytest.mark.parametrize("reaped", [True, False])
+async def test_a_worker_that_slept_past_its_lease_may_write_nothing(storage, tmp_path, clock, reaped):
     job_id = await submit(storage, hook=True)
     async with child("be_late", tmp_path) as worker:
         assert await next_line(worker) == job_id
-        worker.kill()
-        await worker.wait()
-    clock.advance(s=LEASE_S)
-    assert await storage.jobs.reap(limit=10) == 1
-    lease = await claim(storage)
-    assert (lease.chunks, lease.job.attempt) == ((b"chunk 0",), 2)
-    assert await checkpoint(storage, lease, 1, progress=1.0)
-    assert await storage.jobs.finish(lease, completion())
-    assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
-    await assert_ended_once(storage, job_id)
-
-
-async def sleep_past_the_lease(
-    backend: Backend, tmp_path: Path, clock: FileClock, *, before: str, reaped: bool
-) -> list[bool]:
-    """Stop a worker process until its lease has ended; return which of its writes failed."""
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, hook=True)
-        async with child("be_late", tmp_path, before=before) as worker:
-            assert await next_line(worker) == job_id
-            worker.send_signal(signal.SIGSTOP)
-            clock.advance(s=LEASE_S)
-            if reaped:
-                await storage.jobs.reap(limit=10)
-                await checkpoint(storage, await claim(storage), 1)
-            worker.send_signal(signal.SIGCONT)
-            await send(worker, "go")
-            refused: list[bool] = await next_line(worker)
-        if all(refused):
-            kinds = await types_of(storage, job_id)
-            assert kinds.count("word") == (2 if reaped else 1)
-            assert "job.completed" not in kinds
-        return refused
-
-
-@pytest.mark.parametrize("reaped", [True, False])
-async def test_a_worker_that_slept_past_its_lease_may_write_nothing(backend, tmp_path, clock, reaped):
-    assert all(await sleep_past_the_lease(backend, tmp_path, clock, before="", reaped=reaped))
-
-
-@pytest.mark.parametrize(("fence", "reaped"), [(" AND lease_id = :lease_id", True), (" AND lease_until > :now", False)])
-async def test_without_a_part_of_the_fence_the_test_above_is_red(backend, tmp_path, clock, fence, reaped):
-    assert fence in leases.FENCE
-    before = f"from server.storage.sql import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
-    assert not all(await sleep_past_the_lease(backend, tmp_path, clock, before=before, reaped=reaped))
+        worker.send_signal(signal.SIGSTOP)
+        clock.advance(s=LEASE_S)
+        if reaped:
+            await storage.jobs.reap(limit=10)
+            await checkpoint(storage, await claim(storage), 1)
+        worker.send_signal(signal.SIGCONT)
+        await send(worker, "go")
+        assert all(await next_line(worker))
+    kinds = await types_of(storage, job_id)
+    assert kinds.count("word") == (2 if reaped else 1)
+    assert "job.completed" not in kinds
 
 
 async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(storage, tmp_path, clock):
