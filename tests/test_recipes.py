@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -70,11 +70,11 @@ def start_receiver(secret: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_every_python_recipe_compiles(number: int) -> None:
+def test_every_python_recipe_compiles(number):
     compile(BLOCKS[number], "recipes.md", "exec")
 
 
-def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(server: Server) -> None:
+def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(server):
     client = server.client(operator_key(server).read_text().strip())
     secret = client.post("/v1/webhook-secret/rotate").json()["webhook_secret"]
     with start_receiver(secret) as (address, process):
@@ -88,7 +88,7 @@ def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(
         until(lambda: client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"][0]["state"] == "delivered")
 
 
-def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypatch):
     answered = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "They met."}}
     program: dict[str, object] = {}
@@ -148,9 +148,7 @@ def signal_script(process: "subprocess.Popen[str]") -> None:
 
 @needs_ffmpeg
 @pytest.mark.parametrize("leave", [signal_group, signal_script])
-def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
-    server: Server, leave: Callable[["subprocess.Popen[str]"], None]
-) -> None:
+def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(server, leave):
     key = operator_key(server)
     client = server.client(key.read_text().strip())
     if client.get("/v1/channels").json()["data"] == []:
@@ -168,7 +166,7 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
 
 
 @needs_ffmpeg
-def test_a_session_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
+def test_a_session_that_is_refused_is_said(server, tmp_path):
     key = tmp_path / "key"
     key.write_text("sw_live_wrong")
     with start_ingest(server, key, "-i", str(CLIP)) as process:

@@ -7,7 +7,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.abuse.arena import Arena, Stranger
+from tests.abuse.arena import Stranger
 from tests.pipeline.sounds import encode_audio, tone
 
 
@@ -18,7 +18,7 @@ def sessions(stranger: Stranger, count: int, **order: object) -> list[str]:
     return [answer.json()["live"]["ingest_ws"] for answer in answers if answer.status_code == 201]
 
 
-async def test_sessions_that_are_opened_and_left_hold_up_nobody_else(ring: Arena) -> None:
+async def test_sessions_that_are_opened_and_left_hold_up_nobody_else(ring):
     urls = [url for _ in range(3) for url in sessions(ring.stranger(), 10, encoding="container")]
     start = encode_audio(tone(5), "webm", "libopus")[:2000]
 
@@ -31,7 +31,7 @@ async def test_sessions_that_are_opened_and_left_hold_up_nobody_else(ring: Arena
             await socket.send('{"type":"close"}')
 
 
-async def test_a_writer_that_only_gives_orders_holds_up_nobody_else(ring: Arena) -> None:
+async def test_a_writer_that_only_gives_orders_holds_up_nobody_else(ring):
     [url] = sessions(ring.stranger(), 1)
 
     async def flood(socket: ClientConnection) -> None:
@@ -47,7 +47,7 @@ async def test_a_writer_that_only_gives_orders_holds_up_nobody_else(ring: Arena)
         socket.transport.abort()
 
 
-async def test_a_message_of_endless_pieces_is_cut(ring: Arena) -> None:
+async def test_a_message_of_endless_pieces_is_cut(ring):
     [url] = sessions(ring.stranger(), 1)
 
     async def send_pieces() -> None:

@@ -102,9 +102,7 @@ def transcript(chunks: Sequence[Chunk]) -> Transcript:
 
 
 @pytest.mark.parametrize("kind", ["whole", "truncated_file"])
-async def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+async def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(kind, request):
     path: Path = request.getfixturevalue(kind)
     async with batches() as (batch, _):
         made = await chunks_of(batch, path)
@@ -116,7 +114,7 @@ async def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
         assert transcript([*made, *again]) == transcript(made), "a file that was done is done once more, for nothing"
 
 
-async def test_chunks_end_with_the_job_in_hand_once_they_are_long_enough(whole: Path) -> None:
+async def test_chunks_end_with_the_job_in_hand_once_they_are_long_enough(whole):
     async with batches() as (batch, _):
         made = await chunks_of(batch, whole)
         assert [chunk.index for chunk in made] == list(range(len(made)))
@@ -124,7 +122,7 @@ async def test_chunks_end_with_the_job_in_hand_once_they_are_long_enough(whole: 
         assert (made[-1].end, made[-1].jobs_done) == (MINUTES * 60 * RATE, 2 * MINUTES)
 
 
-async def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> None:
+async def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole):
     async with batches(held=True) as (batch, recognition):
         making = asyncio.create_task(chunks_of(batch, whole, language="en"))
         await recognition.full.wait()
@@ -135,7 +133,7 @@ async def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Pat
         assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * SmallEngine.max_batch)
 
 
-async def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole: Path) -> None:
+async def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole):
     async with batches(held=True) as (batch, recognition):
         recognition.open.set()
         async with aclosing(batch.transcribe(whole, BatchOptions(tenant="test", language="en"))) as made:
@@ -144,7 +142,7 @@ async def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole:
         assert recognition.waiting == 0
 
 
-async def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(whole: Path) -> None:
+async def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(whole):
     async with batches() as (batch, recognition):
         made = await chunks_of(batch, whole)
         hints = recognition.before[:]
@@ -157,7 +155,7 @@ async def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(w
 
 
 @pytest.mark.parametrize("task", TASKS)
-async def test_every_window_is_asked_for_the_task_of_the_file(task: str, whole: Path) -> None:
+async def test_every_window_is_asked_for_the_task_of_the_file(task, whole):
     async with batches() as (batch, recognition):
         async with aclosing(batch.transcribe(whole, BatchOptions(tenant="test", task=task))) as made:
             assert [chunk async for chunk in made]

@@ -71,7 +71,7 @@ async def chunks(batch: Batch, path: Path, done: list[Chunk], *, separate: bool,
     return [chunk async for chunk in batch.transcribe(path, options, done=done)]
 
 
-async def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_same(talk: Path) -> None:
+async def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_same(talk):
     async with batches(voices=models()) as batch:
         made = await chunks(batch, talk, [], separate=False)
         assert len(made) > 1
@@ -83,14 +83,14 @@ async def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with
         assert await chunks(batch, talk, made[:1], separate=False) == made[1:]
 
 
-async def test_without_the_models_nobody_is_given_a_label(talk: Path) -> None:
+async def test_without_the_models_nobody_is_given_a_label(talk):
     async with batches(voices=None) as batch:
         with pytest.raises(SpeakersUnavailable, match="scripts/setup speakers") as raised:
             await chunks(batch, talk, [], separate=False)
         assert raised.value.retryable, "another node may have them"
 
 
-async def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
+async def test_voices_of_each_channel_have_their_own_numbers(call):
     async with batches(voices=models()) as batch:
         made = await chunks(batch, call, [], separate=True)
         turns = made[-1].turns
@@ -104,9 +104,7 @@ async def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None
         assert {(turn.channel, turn.speaker) for turn in with_ann} == {(0, "S1"), (1, "S2")}
 
 
-async def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(
-    talk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk, caplog):
     caplog.set_level(logging.DEBUG)
     async with batches(voices=models()) as batch:
         known = await batch.learn_voices({"Ann": talk_of("flite/rms_4.flac")})

@@ -54,7 +54,7 @@ def loud_s(samples: Samples) -> list[bool]:
     return [bool(np.abs(second[1000:-1000]).max() > 0.1) for second in np.split(samples, len(samples) // RATE)]
 
 
-def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call: Path) -> None:
+def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call):
     (left, right), both = decode(call, separate=True).T, decode(call, separate=False)
     assert len(left) == len(right) == len(both) == SECONDS * RATE
     assert loud_s(left) == [second // 10 % 2 == 0 for second in range(SECONDS)]
@@ -71,7 +71,7 @@ def transcript(chunks: Sequence[Chunk]) -> Transcript:
     return assemble(chunks, duration=SECONDS * RATE, engine="scripted", model="scripted")
 
 
-async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call: Path) -> None:
+async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call):
     scheduler = Scheduler(ScriptedEngine())
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
         voice: object = Loudness()
@@ -96,7 +96,7 @@ async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(ca
     scheduler.close()
 
 
-async def test_no_channel_runs_far_ahead_of_another(call: Path) -> None:
+async def test_no_channel_runs_far_ahead_of_another(call):
     scheduler = Scheduler(ScriptedEngine())
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
         batch = Batch(engine=ScriptedEngine(), recogniser=scheduler, voice=None, isolation=isolation, threads=threads)
@@ -119,7 +119,7 @@ class CountingLoudness(Loudness):
         return super().__call__(windows)
 
 
-async def test_a_channel_that_says_little_does_not_let_the_others_fill_the_memory(tmp_path: Path) -> None:
+async def test_a_channel_that_says_little_does_not_let_the_others_fill_the_memory(tmp_path):
     seconds = np.arange(900 * 8000) / 8000
     tone = 0.5 * np.sin(2 * np.pi * 440 * seconds)
     path = tmp_path / "monologue.wav"

@@ -47,7 +47,7 @@ class Translator:
         return RecognitionResult(words, "es", 0.9, -0.2, 0.0, detected=(position(start), end))
 
 
-async def test_translated_words_are_shown_while_a_turn_lasts_and_final_at_its_end() -> None:
+async def test_translated_words_are_shown_while_a_turn_lasts_and_final_at_its_end():
     translator = Translator()
     options = StreamOptions(task=TRANSLATE)
     core = StreamCore(options)

@@ -23,7 +23,7 @@ def admits(scheduler: Scheduler) -> bool:
     return True
 
 
-async def test_windows_that_wait_share_the_next_call() -> None:
+async def test_windows_that_wait_share_the_next_call():
     async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(6)))
         model.gate.release(3)
@@ -32,7 +32,7 @@ async def test_windows_that_wait_share_the_next_call() -> None:
     assert model.calls == [[0], [1, 2, 3, 4], [5]]
 
 
-async def test_live_goes_before_files_and_finals_before_partials() -> None:
+async def test_live_goes_before_files_and_finals_before_partials():
     async with scheduling(max_batch=1) as (model, scheduler):
         tasks = await request_windows(
             scheduler,
@@ -57,7 +57,7 @@ async def test_live_goes_before_files_and_finals_before_partials() -> None:
     assert model.calls == [[0], [3], [2], [1]]
 
 
-async def test_a_long_file_does_not_hold_up_a_short_one() -> None:
+async def test_a_long_file_does_not_hold_up_a_short_one():
     async with scheduling(max_batch=1) as (model, scheduler):
         long = [(n, "long", Urgency.BATCH) for n in range(4)]
         tasks = await request_windows(scheduler, *long, (10, "short", Urgency.BATCH))
@@ -66,7 +66,7 @@ async def test_a_long_file_does_not_hold_up_a_short_one() -> None:
     assert model.calls[1] == [10]
 
 
-async def test_windows_of_other_lengths_do_not_share_a_call() -> None:
+async def test_windows_of_other_lengths_do_not_share_a_call():
     async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         tasks += await request_windows(scheduler, (2, "a", Urgency.FINAL), length=200)
@@ -75,7 +75,7 @@ async def test_windows_of_other_lengths_do_not_share_a_call() -> None:
     assert model.calls == [[0], [1], [2]]
 
 
-async def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_place() -> None:
+async def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_place():
     async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, (0, "a", Urgency.PARTIAL))
         newer = iter([window(11, final=False), None])
@@ -92,7 +92,7 @@ async def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_it
     assert model.calls == [[0], [11, 3], [22]], "a window that grew out of the call is heard in the next"
 
 
-async def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_does() -> None:
+async def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_does():
     def raise_error() -> None:
         raise ZeroDivisionError
 
@@ -108,7 +108,7 @@ async def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_el
             await broken
 
 
-async def test_a_cancelled_window_is_never_heard() -> None:
+async def test_a_cancelled_window_is_never_heard():
     async with scheduling(max_batch=1) as (model, scheduler):
         first, second, third = await request_windows(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))
         second.cancel()
@@ -118,7 +118,7 @@ async def test_a_cancelled_window_is_never_heard() -> None:
     assert model.calls == [[0], [2]]
 
 
-async def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
+async def test_an_error_reaches_those_who_shared_the_call_and_nobody_else():
     errors = iter([None, ValueError("no"), None])
     async with scheduling(max_batch=2, fail=lambda: next(errors)) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.FINAL) for n in range(4)))
@@ -128,7 +128,7 @@ async def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> N
         assert scheduler.statistics().failures == 1
 
 
-async def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
+async def test_a_call_that_hangs_fails_everyone_until_it_comes_back():
     async with scheduling(max_batch=1) as (model, scheduler):
         scheduler._longest_call_s = 0.05
         tasks = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
@@ -146,7 +146,7 @@ async def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
         assert (await scheduler.recognise(window(3), tenant="a")).avg_logprob == -3
 
 
-async def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_windows_than_may_wait_are_refused(monkeypatch):
     monkeypatch.setattr("pipeline.recognition.scheduler.MAX_WAITING", 2)
     async with scheduling(max_batch=1) as (model, scheduler):
         tasks = await request_windows(scheduler, *((number, "a", Urgency.FINAL) for number in range(3)))
@@ -156,14 +156,14 @@ async def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.Monkey
         await asyncio.gather(*tasks)
 
 
-async def test_the_language_is_detected_in_its_turn() -> None:
+async def test_the_language_is_detected_in_its_turn():
     async with scheduling(max_batch=4) as (_, scheduler):
         windows = [np.zeros(10, np.float32)] * 8
         found = await scheduler.detect_language(windows, tenant="a", urgency=Urgency.BATCH)
         assert found == {"en": 0.8}
 
 
-async def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
+async def test_two_replicas_hear_two_windows_at_the_same_time():
     async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
         await wait_for_calls(model, 2)
@@ -175,7 +175,7 @@ async def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
         assert scheduler.statistics().calls == len(tasks)
 
 
-async def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
+async def test_one_call_that_hangs_stops_the_others_from_being_asked():
     async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         scheduler._longest_call_s = 0.05
         tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
@@ -192,7 +192,7 @@ async def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
         assert (await scheduler.recognise(window(5), tenant="a")).avg_logprob == -5
 
 
-async def test_closing_fails_whoever_waits() -> None:
+async def test_closing_fails_whoever_waits():
     async with scheduling(max_batch=1) as (model, scheduler):
         first, second = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         model.gate.release(9)
@@ -217,7 +217,7 @@ async def two_models(**settings: Any) -> AsyncIterator[tuple[Model, Scheduler, M
         other.close()
 
 
-async def test_live_windows_of_one_model_go_before_files_of_another() -> None:
+async def test_live_windows_of_one_model_go_before_files_of_another():
     async with two_models() as (model, one, other_model, other):
         files = await request_windows(one, *((n, "a", Urgency.BATCH) for n in range(3)))
         live = await request_windows(other, (9, "b", Urgency.PARTIAL))
@@ -232,7 +232,7 @@ async def test_live_windows_of_one_model_go_before_files_of_another() -> None:
         assert model.calls == [[0], [1], [2]]
 
 
-async def test_calls_of_two_models_share_the_machine_by_their_replicas() -> None:
+async def test_calls_of_two_models_share_the_machine_by_their_replicas():
     async with two_models(replicas=2) as (model, one, other_model, other):
         halves = await request_windows(other, *((n, "a", Urgency.FINAL) for n in range(2)))
         whole = await request_windows(one, (5, "b", Urgency.FINAL))
@@ -245,7 +245,7 @@ async def test_calls_of_two_models_share_the_machine_by_their_replicas() -> None
         await asyncio.gather(*halves, *whole)
 
 
-async def test_a_model_that_hangs_does_not_stop_another() -> None:
+async def test_a_model_that_hangs_does_not_stop_another():
     async with two_models() as (_, one, other_model, other):
         one._longest_call_s = 0.05
         hanging = await request_windows(one, (0, "a", Urgency.FINAL))

@@ -53,7 +53,7 @@ class Speakers:
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits() -> None:
+async def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits():
     async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=0.6)  # each waits for the two others
@@ -64,7 +64,7 @@ async def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits(
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many() -> None:
+async def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many():
     async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=0.3)
@@ -75,7 +75,7 @@ async def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many(
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
+async def test_partials_that_starve_behind_finals_keep_new_sessions_out():
     async with scheduling(max_batch=1) as (model, scheduler):
         starving = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.PARTIAL))
         for number in range(2, 14):  # each final is heard at once
@@ -91,7 +91,7 @@ async def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> Non
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_one_good_moment_is_not_yet_room_for_more() -> None:
+async def test_one_good_moment_is_not_yet_room_for_more():
     async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=1.0)
@@ -104,7 +104,7 @@ async def test_one_good_moment_is_not_yet_room_for_more() -> None:
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> None:
+async def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out():
     async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=1.0)  # the speakers leave, and a file takes what they had
@@ -119,7 +119,7 @@ async def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> 
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
+async def test_the_utilisation_rises_with_work_and_falls_with_rest():
     async with scheduling() as (model, scheduler):
         speakers = Speakers(model, scheduler, 1)
         await speakers.speak(20, call_s=2.0)
@@ -129,7 +129,7 @@ async def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_a_files_calls_are_short_while_people_speak() -> None:
+async def test_a_files_calls_are_short_while_people_speak():
     async with scheduling() as (model, scheduler):
 
         async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
@@ -158,7 +158,7 @@ async def test_a_files_calls_are_short_while_people_speak() -> None:
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
+async def test_a_file_that_waited_too_long_goes_before_live_windows_once():
     async with scheduling(max_batch=1) as (model, scheduler):
         first = (0, "a", Urgency.PARTIAL)
         files = ((1, "f", Urgency.BATCH), (2, "f", Urgency.BATCH))
@@ -169,7 +169,7 @@ async def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> No
         assert model.calls == [[0], [1], [3], [4], [2]]
 
 
-async def test_while_people_speak_files_leave_a_replica_free() -> None:
+async def test_while_people_speak_files_leave_a_replica_free():
     async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "f", Urgency.BATCH) for n in range(6)))
         await wait_for_calls(model, 2)
@@ -189,7 +189,7 @@ async def test_while_people_speak_files_leave_a_replica_free() -> None:
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None:
+async def test_the_whole_machine_is_used_again_some_time_after_the_last_word():
     async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         model.gate.release()
         await asyncio.gather(*await request_windows(scheduler, (0, "a", Urgency.FINAL)))
@@ -205,7 +205,7 @@ async def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -
 
 
 @pytest.mark.usefixtures("by_hand")
-async def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> None:
+async def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time():
     async with scheduling(max_batch=1, replicas=3, file_replicas_amid_speech=1) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(5)))
         await wait_for_calls(model, 3)

@@ -19,7 +19,7 @@ from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.words import Chunk
 from server.storage.sqlite import database
 from server.storage.sqlite.open import FILE_NAME
-from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, wav
+from tests.server.serving import LIMITS, ScriptedBatch, chunk, serve, wav
 from tests.waiting import until
 
 AUDIO = {"file": ("talk.wav", wav())}
@@ -179,7 +179,7 @@ def test_memory_is_flat_while_200_megabytes_arrive(server):
     assert max(sizes) - sizes[1] < 24 * 1024 * 1024
 
 
-def test_the_sandbox_is_there_with_and_without_its_slash(server: AppServer):
+def test_the_sandbox_is_there_with_and_without_its_slash(server):
     answers = [
         httpx.get(server.base + path, headers={"Accept": "application/json"}) for path in ("/sandbox", "/sandbox/")
     ]

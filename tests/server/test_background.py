@@ -11,13 +11,13 @@ from server.background import LONG_BYTES, compute
 LONG = LONG_BYTES + 1
 
 
-def test_an_error_is_passed_on_and_the_collector_works_again() -> None:
+def test_an_error_is_passed_on_and_the_collector_works_again():
     with pytest.raises(ZeroDivisionError):
         asyncio.run(compute("a", LONG, lambda: 1 // 0))
     assert gc.isenabled()
 
 
-async def test_an_account_has_one_long_work_in_the_queue() -> None:
+async def test_an_account_has_one_long_work_in_the_queue():
     done: list[str] = []
     many = [compute("many", LONG, done.append, f"many {n}") for n in range(50)]
     await asyncio.gather(*many, compute("one", LONG, done.append, "one"))
@@ -25,7 +25,7 @@ async def test_an_account_has_one_long_work_in_the_queue() -> None:
     assert done.index("one") <= 2
 
 
-async def test_short_work_does_not_wait_for_long_work() -> None:
+async def test_short_work_does_not_wait_for_long_work():
     over = threading.Event()
 
     long = asyncio.create_task(compute("a", LONG, over.wait, 30))

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -91,7 +90,7 @@ def words(heard: list[dict[str, object]]) -> list[object]:
     return [event["word"] for event in heard if event["type"] == "word"]
 
 
-async def test_a_cut_wire_loses_no_word_and_repeats_none(small_server: Server) -> None:
+async def test_a_cut_wire_loses_no_word_and_repeats_none(small_server):
     server, key = small_server, small_server.new_key("pro")
     async with Wire(server.base).lay() as wire, Client(wire.url, key) as client:
         async with client.live(sample_rate=16_000, language="en") as stream:
@@ -107,9 +106,7 @@ async def test_a_cut_wire_loses_no_word_and_repeats_none(small_server: Server) -
         assert cut[-1]["type"] == "job.completed"
 
 
-async def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(tmp_path, monkeypatch):
     monkeypatch.setattr("server.client.MAX_PAUSE_S", 0.02)  # so it is tried more often than in 60 s
 
     port = free_port()
@@ -131,7 +128,7 @@ async def test_a_killed_server_is_awaited_and_told_again_what_it_forgot(
     assert heard[-1]["type"] == "job.completed"
 
 
-async def test_events_go_on_where_the_stream_broke(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_go_on_where_the_stream_broke(server, monkeypatch):
     monkeypatch.setattr("server.client.FIRST_PAUSE_S", 0.05)
 
     key = server.new_key("pro")
@@ -151,7 +148,7 @@ async def test_events_go_on_where_the_stream_broke(server: Server, monkeypatch: 
             _ = [event async for event in client.events(job["job_id"])]
 
 
-async def test_a_file_becomes_a_record_and_its_outputs(server: Server) -> None:
+async def test_a_file_becomes_a_record_and_its_outputs(server):
     async with Client(server.base, server.new_key("pro")) as client:
         record = await client.transcribe(CLIP, output_formats=["srt", "txt"], metadata={"a": "b"})
         assert (record["status"], record["metadata"]) == ("completed", {"a": "b"})
@@ -160,7 +157,7 @@ async def test_a_file_becomes_a_record_and_its_outputs(server: Server) -> None:
             await client.job("job_00000000000000000000000000")
 
 
-async def test_what_the_service_refuses_is_said_once_and_clearly(server: Server, tmp_path: Path) -> None:
+async def test_what_the_service_refuses_is_said_once_and_clearly(server, tmp_path):
     async with Client(server.base, "sw_live_nonsense") as client:
         with pytest.raises(ServiceError, match="invalid_key"):
             await client.transcribe(CLIP)
@@ -173,9 +170,7 @@ async def test_what_the_service_refuses_is_said_once_and_clearly(server: Server,
                 pass
 
 
-async def test_a_server_that_does_not_come_back_is_said_in_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_does_not_come_back_is_said_in_one_error(tmp_path, monkeypatch):
     monkeypatch.setattr("server.client.FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr("server.client.RECONNECT_S", 1)
 
@@ -189,7 +184,7 @@ async def test_a_server_that_does_not_come_back_is_said_in_one_error(
         await speak(server)
 
 
-async def test_a_live_address_that_leads_nowhere_is_said_at_once(server: Server) -> None:
+async def test_a_live_address_that_leads_nowhere_is_said_at_once(server):
     stream = LiveStream("job", server.base.replace("http", "ws") + "/nowhere?token=none")
     with pytest.raises(ServiceError, match=r"40[34]"):
         await asyncio.wait_for(stream.run(), 5)

@@ -149,7 +149,7 @@ async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_oth
     assert await sqlite.blobs.prefixes() == []
 
 
-def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path: Path) -> None:
+def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path):
     """It is erased while it is under way, and learns of that by its lost lease."""
     with serve(tmp_path) as server:
         asyncio.run(_end_one_of_two(tmp_path / "data" / "blobs", Caller(server, server.key())))
@@ -173,7 +173,7 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")
-def test_a_server_that_can_open_no_file_says_so_and_continues(tmp_path: Path) -> None:
+def test_a_server_that_can_open_no_file_says_so_and_continues(tmp_path):
     with run_server(tmp_path / "data", ENGINE="scripted") as server:
         client = server.client(server.new_key())
         assert client.get("/healthz").is_success

@@ -78,7 +78,7 @@ async def attack(server: Server, rehearsing: httpx.Client, paying: httpx.Client)
     return welcomed, most
 
 
-def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_live_room(server: Server) -> None:
+def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_live_room(server):
     rehearsing = server.client(server.new_key(environment="sandbox"), sandbox=True)
     paying = server.client(server.new_key())
     welcomed, most = asyncio.run(attack(server, rehearsing, paying))
@@ -87,7 +87,7 @@ def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_l
     assert server.client(None).get("/healthz").status_code == 200
 
 
-async def test_files_and_raw_audio_go_on_while_containers_have_all_of_their_room(server: Server) -> None:
+async def test_files_and_raw_audio_go_on_while_containers_have_all_of_their_room(server):
     client = server.client(server.new_key())
 
     def post_audio(record: dict[str, object]) -> httpx.Response:

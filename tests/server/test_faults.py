@@ -213,7 +213,7 @@ def half_written(server: Server) -> list[str]:
 
 
 @pytest.mark.timeout(900 if EVERY else 240)
-def test_no_file_operation_that_fails_under_one_client_harms_another(faulty: FaultyServer, tmp_path: Path) -> None:
+def test_no_file_operation_that_fails_under_one_client_harms_another(faulty, tmp_path):
     failed = asyncio.run(suffer(faulty, tmp_path))
     kinds = {what.split()[0] for what in failed}
     assert kinds.issuperset(KINDS), sorted(kinds)

@@ -50,7 +50,7 @@ asyncio.run(main())
 READERS = 150
 
 
-def test_a_signal_is_heard_by_a_busy_loop_with_many_wake_ups() -> None:
+def test_a_signal_is_heard_by_a_busy_loop_with_many_wake_ups():
     assert output_of(BUSY) == "heard True"
 
 
@@ -72,7 +72,7 @@ def read(sockets: list[socket.socket], *, max_s: float) -> dict[socket.socket, b
 
 
 @pytest.mark.parametrize("kind", ["events", "stream"])
-def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> None:
+def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind):
     closed: list[tuple[int | None, str | None]] = []
     with run_server(tmp_path, ENGINE="scripted") as server, ExitStack() as stack:
         key = server.new_key("enterprise")
@@ -118,7 +118,7 @@ def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> 
     assert not [line for line in server.log if " error " in line or "Traceback" in line]
 
 
-async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) -> None:
+async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog):
     reading = asyncio.Event()
 
     async def take(request: Request, _caller: object) -> Response:
@@ -141,7 +141,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_off_without_a_traceback(caplog) -> None:
+async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_off_without_a_traceback(caplog):
     async def endless() -> AsyncGenerator[bytes]:
         while True:
             yield bytes(65_536)

@@ -11,7 +11,6 @@ import pytest
 from pipeline.recognition.engines.scripted import SCRIPT
 from tests.server.receiving import host_folder
 from tests.server.running import CLIP, ROOT, Server, environment, free_port
-from tests.server.serving import AppServer
 
 BEGINNING = " ".join(SCRIPT[:5])
 
@@ -35,7 +34,7 @@ def elsewhere() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
-def test_a_file_becomes_the_files_that_were_asked_for(small_server: Server, tmp_path: Path, *, by_server: bool) -> None:
+def test_a_file_becomes_the_files_that_were_asked_for(small_server, tmp_path, *, by_server):
     where = ("--server", small_server.base) if by_server else ()
     done = run_transcribe(
         small_server, str(CLIP), "--formats", "json,srt,txt", "--words", "--out", str(tmp_path), *where
@@ -51,7 +50,7 @@ def test_a_file_becomes_the_files_that_were_asked_for(small_server: Server, tmp_
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
-def test_subtitles_have_the_shape_that_was_asked_for(small_server: Server, *, by_server: bool) -> None:
+def test_subtitles_have_the_shape_that_was_asked_for(small_server, *, by_server):
     where = ("--server", small_server.base) if by_server else ()
     done = run_transcribe(
         small_server, str(CLIP), "--formats", "srt", "--max-columns", "20", "--max-lines", "1", *where
@@ -62,14 +61,14 @@ def test_subtitles_have_the_shape_that_was_asked_for(small_server: Server, *, by
     assert all(len(cue.splitlines()) == 3 and len(cue.splitlines()[2]) <= 20 for cue in cues)
 
 
-def test_a_number_that_cannot_be_used_is_named(small_server: Server) -> None:
+def test_a_number_that_cannot_be_used_is_named(small_server):
     done = run_transcribe(small_server, str(CLIP), "--max-cue-s", "half")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == "scribewire: --max-cue-s must be a number from 1 to 20, got 'half'\n"
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
-def test_an_address_is_fetched_by_who_transcribes(small_server: Server, elsewhere: str, *, by_server: bool) -> None:
+def test_an_address_is_fetched_by_who_transcribes(small_server, elsewhere, *, by_server):
     where = ("--server", small_server.base) if by_server else ()
     done = run_transcribe(small_server, f"{elsewhere}/{CLIP.name}", *where)
     assert done.returncode == 0, done.stderr
@@ -77,16 +76,14 @@ def test_an_address_is_fetched_by_who_transcribes(small_server: Server, elsewher
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["here", "by a server"])
-def test_a_pipe_is_read_to_its_end(small_server: Server, *, by_server: bool) -> None:
+def test_a_pipe_is_read_to_its_end(small_server, *, by_server):
     where = ("--server", small_server.base) if by_server else ()
     done = run_transcribe(small_server, "-", *where, stdin=CLIP.read_bytes())
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode().startswith(BEGINNING)
 
 
-def test_several_formats_become_files_in_the_current_folder(
-    small_server: Server, elsewhere: str, tmp_path: Path
-) -> None:
+def test_several_formats_become_files_in_the_current_folder(small_server, elsewhere, tmp_path):
     for source, stem in ((str(CLIP), CLIP.stem), ("-", "transcript"), (f"{elsewhere}/{CLIP.name}#t=0", CLIP.stem)):
         folder = tmp_path / {"-": "pipe", "h": "address", "/": "file"}[source[0]]
         folder.mkdir()
@@ -98,7 +95,7 @@ def test_several_formats_become_files_in_the_current_folder(
 
 
 @pytest.mark.parametrize("formats", ["json,srt", "srt"])
-def test_the_input_is_never_written_over(small_server: Server, tmp_path: Path, formats: str) -> None:
+def test_the_input_is_never_written_over(small_server, tmp_path, formats):
     (tmp_path / "talk.srt").write_bytes(CLIP.read_bytes())
     words = () if "," in formats else ("--out", ".")
     done = run_transcribe(small_server, str(tmp_path / "talk.srt"), "--formats", formats, *words, cwd=tmp_path)
@@ -108,7 +105,7 @@ def test_the_input_is_never_written_over(small_server: Server, tmp_path: Path, f
     assert [path.name for path in tmp_path.iterdir()] == ["talk.srt"]
 
 
-def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: str, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_one_sentence(small_server, elsewhere, tmp_path):
     nobody = f"http://127.0.0.1:{free_port()}"
     (tmp_path / "notes.mp3").write_text("no sound here")
     ann = ("--known-speaker", f"Ann={CLIP}")
@@ -136,7 +133,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server: Server, elsewhere: st
 
 
 @pytest.mark.parametrize("command", ["transcribe", "live"])
-def test_a_server_is_told_the_keywords_and_the_task(live_server: AppServer, command: str) -> None:
+def test_a_server_is_told_the_keywords_and_the_task(live_server, command):
     key = live_server.key()
     words = (command, str(CLIP), "--server", live_server.base, "--key", key, "--keywords", "Siobhan, Kim ")
     words += ("--task", "translate") if command == "transcribe" else ()
@@ -151,13 +148,13 @@ def test_a_server_is_told_the_keywords_and_the_task(live_server: AppServer, comm
     assert job.order.task == ("translate" if command == "transcribe" else "transcribe")
 
 
-def test_too_many_keywords_are_refused_before_anything_is_read(small_server: Server) -> None:
+def test_too_many_keywords_are_refused_before_anything_is_read(small_server):
     done = run_transcribe(small_server, "no-such-file.wav", "--keywords", ",".join(map(str, range(101))))
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith("scribewire: --keywords must be at most 100, got 101")
 
 
-def test_a_model_that_cannot_translate_is_not_asked_to(small_server: Server, tmp_path: Path) -> None:
+def test_a_model_that_cannot_translate_is_not_asked_to(small_server, tmp_path):
     (tmp_path / "tiny-turbo").symlink_to(ROOT / "tests" / "speech" / "tiny-whisper")
     here = {**small_server.variables, "ENGINE": "whisper", "WHISPER_MODEL": str(tmp_path / "tiny-turbo")}
     done = run_transcribe(Server(small_server.data_dir, here), str(CLIP), "--task", "translate")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import openai
 import pytest
@@ -43,16 +42,16 @@ def transcribe(client: openai.OpenAI, **members: object) -> str:
 
 
 @pytest.mark.parametrize("name", DEFAULTS.values(), ids=DEFAULTS)
-def test_the_default_model_of_a_known_client_is_the_model_that_is_here(client: openai.OpenAI, name: str) -> None:
+def test_the_default_model_of_a_known_client_is_the_model_that_is_here(client, name):
     assert transcribe(client, model=name) == "so my fellow"
 
 
-def test_a_model_that_could_do_more_is_not_promised(client: openai.OpenAI) -> None:
+def test_a_model_that_could_do_more_is_not_promised(client):
     with pytest.raises(openai.NotFoundError, match="the models are test"):
         transcribe(client, model="gpt-5-transcribe")
 
 
-def test_each_listed_model_can_be_looked_up(client: openai.OpenAI) -> None:
+def test_each_listed_model_can_be_looked_up(client):
     listed = [model.id for model in client.models.list()]
     assert listed == [*OPENAI_MODELS, "test"]
     assert [client.models.retrieve(name).id for name in listed] == listed
@@ -61,7 +60,7 @@ def test_each_listed_model_can_be_looked_up(client: openai.OpenAI) -> None:
     assert refused.value.code == "model_not_found"
 
 
-def test_an_operator_names_further_models(tmp_path: Path) -> None:
+def test_an_operator_names_further_models(tmp_path):
     with run_server(tmp_path / "named", ENGINE="scripted", MODEL_ALIASES="house-model, large") as server:
         assert [is_accepted(server, name) for name in ("house-model", "large", "whisper-1", "other")] == [
             True,
@@ -81,9 +80,7 @@ def is_accepted(server: Server, name: str) -> bool:
     return answer.status_code == 200
 
 
-def test_one_language_in_a_list_is_the_language_and_several_are_detected(
-    client: openai.OpenAI, server: AppServer
-) -> None:
+def test_one_language_in_a_list_is_the_language_and_several_are_detected(client, server):
     transcribe(client, languages=["de"])
     transcribe(client, languages=["en-US", "de"])
     transcribe(client, language="de-AT")
@@ -94,15 +91,13 @@ def test_one_language_in_a_list_is_the_language_and_several_are_detected(
     assert refused.value.param == "languages"
 
 
-def test_keywords_reach_the_recogniser_before_the_prompt(client: openai.OpenAI, server: AppServer) -> None:
+def test_keywords_reach_the_recogniser_before_the_prompt(client, server):
     transcribe(client, keywords=["Siobhan", "metoprolol"], prompt="A call about a prescription.")
     hint = server.batch.options[-1].hint
     assert hint.index("Siobhan") < hint.index("metoprolol") < hint.index("A call about a prescription.")
 
 
-def test_the_end_of_a_long_prompt_is_used_at_every_door_with_a_warning(
-    client: openai.OpenAI, server: AppServer
-) -> None:
+def test_the_end_of_a_long_prompt_is_used_at_every_door_with_a_warning(client, server):
     long, end = "Lorem ipsum " * 500 + "the end.", "the end."
     raw = client.audio.transcriptions.with_raw_response.create(file=("a.wav", wav()), model="whisper-1", prompt=long)
     assert raw.headers["scribewire-warning"] == 'prompt_shortened;param="prompt"'
@@ -128,7 +123,7 @@ def test_the_end_of_a_long_prompt_is_used_at_every_door_with_a_warning(
     }
 
 
-def test_our_own_api_takes_keywords_as_a_list_or_as_text(server: AppServer) -> None:
+def test_our_own_api_takes_keywords_as_a_list_or_as_text(server):
     with server.new_client() as client:
         form = {"keywords": "Siobhan, metoprolol ,Siobhan"}
         assert client.post("/v1/transcribe", files={"file": wav()}, data=form).status_code == 200
@@ -154,7 +149,7 @@ def test_our_own_api_takes_keywords_as_a_list_or_as_text(server: AppServer) -> N
         [("timestamp_granularities[0]", "segment"), ("timestamp_granularities[1]", "word")],
     ],
 )
-def test_a_list_may_be_written_as_the_clients_of_any_language_write_it(server: AppServer, form: list) -> None:
+def test_a_list_may_be_written_as_the_clients_of_any_language_write_it(server, form):
     parts = [(name, (None, value)) for name, value in [*form, ("response_format", "VERBOSE_JSON"), ("stream", "0")]]
     with server.new_client() as client:
         answer = client.post("/v1/audio/transcriptions", files=[("file", ("a.wav", wav())), *parts])
@@ -171,7 +166,7 @@ EMPTY = ("language", "prompt", "keywords", "model", "diarize", "max_speakers", "
         ("/v1/transcribe", ("url", "output_formats", "wait", "metadata", "word_timestamps")),
     ],
 )
-def test_a_field_that_was_not_filled_in_is_left_out(server: AppServer, path: str, names: tuple[str, ...]) -> None:
+def test_a_field_that_was_not_filled_in_is_left_out(server, path, names):
     with server.new_client() as client:
         answer = client.post(path, files={"file": wav()}, data=dict.fromkeys((*EMPTY, *names), ""))
         assert (answer.status_code, answer.json()["text"]) == (200, "so my fellow")
@@ -181,7 +176,7 @@ def test_a_field_that_was_not_filled_in_is_left_out(server: AppServer, path: str
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/transcribe?wait=9"])
-def test_a_member_in_the_query_is_said_to_have_no_effect(server: AppServer, path: str) -> None:
+def test_a_member_in_the_query_is_said_to_have_no_effect(server, path):
     with server.new_client() as client:
         address = f"{path}{'&' if '?' in path else '?'}language=de&response_format=srt"
         answer = client.post(address, files={"file": wav()}, data={"language": "undefined"})
@@ -190,7 +185,7 @@ def test_a_member_in_the_query_is_said_to_have_no_effect(server: AppServer, path
         assert answer.headers["scribewire-warning"] == told
 
 
-def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -> None:
+def test_members_that_make_no_difference_here_are_taken(client):
     assert transcribe(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
     raw = client.audio.transcriptions.with_raw_response.create(
         file=("a.wav", wav()), model="whisper-1", include=["logprobs"]
@@ -202,16 +197,14 @@ def test_members_that_make_no_difference_here_are_taken(client: openai.OpenAI) -
     assert transcribe(client, chunking_strategy=vad, keywords=[]) == "so my fellow"
 
 
-def test_the_form_of_a_file_is_described_with_every_member_that_is_read(server: AppServer) -> None:
+def test_the_form_of_a_file_is_described_with_every_member_that_is_read(server):
     form = server.description.document["components"]["schemas"]["OpenAITranscriptionForm"]
     described = {name.removesuffix("[]") for name in form["properties"]}
     assert described - {"chunking_strategy"} == KNOWN | KNOWN_SPEAKERS
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # so OpenAI calls its translations
-def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(
-    client: openai.OpenAI, server: AppServer
-) -> None:
+def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(client, server):
     for language in ({}, {"extra_body": {"language": "de"}}):
         given = {"file": ("a.wav", wav()), "model": "whisper-1", "prompt": "A word in English.", **language}
         told = client.audio.translations.create(**given, response_format="verbose_json")  # type: ignore[call-overload]  # as in transcribe()
@@ -224,9 +217,7 @@ def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
-def test_a_model_that_does_not_translate_says_which_ones_do(
-    client: openai.OpenAI, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_does_not_translate_says_which_ones_do(client, server, monkeypatch):
     offers = server.service.parts.offers
     turbo = replace(offers["production"], engine="whisper", model="large-v3-turbo", translates=False)
     monkeypatch.setitem(offers, "production", turbo)  # type: ignore[arg-type]  # other nodes may change it too
@@ -236,7 +227,7 @@ def test_a_model_that_does_not_translate_says_which_ones_do(
     assert transcribe(client) == "so my fellow"
 
 
-def test_our_own_api_translates_files_and_tells_it_in_the_record(server: AppServer) -> None:
+def test_our_own_api_translates_files_and_tells_it_in_the_record(server):
     with server.new_client() as client:
         for task in TASKS:
             form = {"task": task, "language": "de"}
@@ -250,7 +241,7 @@ def test_our_own_api_translates_files_and_tells_it_in_the_record(server: AppServ
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
-def test_a_server_that_hears_english_only_says_that_it_does_not_translate(bundled_server: Server) -> None:
+def test_a_server_that_hears_english_only_says_that_it_does_not_translate(bundled_server):
     with (
         openai.OpenAI(api_key=bundled_server.new_key(), base_url=bundled_server.base + "/v1") as client,
         pytest.raises(openai.UnprocessableEntityError, match="hears English only and does not translate"),

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from tests.server.live.test_live_model import alike
-from tests.server.running import SPEECH, Server
+from tests.server.running import SPEECH
 from tests.server.talking import (
     SECOND,
     Caller,
@@ -169,7 +169,7 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(m
     assert words(frames, 0) == words(frames, 1) == script_words(12)
 
 
-async def test_two_people_who_speak_at_once_are_each_understood(bundled_server: Server):
+async def test_two_people_who_speak_at_once_are_each_understood(bundled_server):
     left, right = (soundfile.read(clip, dtype="int16")[0] for clip in (JFK, AUSTEN))
     audio = in_stereo(left, right).tobytes()
     me = Caller(bundled_server, bundled_server.new_key("pro"))

@@ -4,7 +4,6 @@ import asyncio
 import io
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.orders import Source
 from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import models
-from tests.server.serving import AppServer
 from tests.server.session_registries import begin_session, is_over, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
 from tests.server.talking import Caller, script_words
@@ -36,7 +34,7 @@ async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
     return [body for body in bodies if body["final"]]
 
 
-async def test_an_abandoned_session_has_the_speakers_that_readers_know(sqlite: Storage, clock: ManualClock) -> None:
+async def test_an_abandoned_session_has_the_speakers_that_readers_know(sqlite, clock):
     job_id = await submit(sqlite, order=replace(order(), diarize=True))
     lease = await begin_session(sqlite, job_id)
     revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
@@ -50,7 +48,7 @@ async def test_an_abandoned_session_has_the_speakers_that_readers_know(sqlite: S
     assert await final_events(sqlite, job_id) == [revised | {"final": True}]
 
 
-async def test_after_the_final_speakers_no_word_follows(sqlite: Storage, clock: ManualClock) -> None:
+async def test_after_the_final_speakers_no_word_follows(sqlite, clock):
     """Whose server died between the final speakers and the end of the job may not send more."""
     job_id = await submit(sqlite, order=replace(order(record=True), diarize=True))
     lease = await begin_session(sqlite, job_id)
@@ -78,9 +76,7 @@ async def test_after_the_final_speakers_no_word_follows(sqlite: Storage, clock: 
     assert [warning["code"] for warning in job.warnings] == ["recording_failed"]
 
 
-async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(tmp_path, monkeypatch):
     going, listen = asyncio.Event(), SpeakerListener._listen
 
     async def stuck(self: SpeakerListener, *given: Any) -> Any:
@@ -103,7 +99,7 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
         assert (await storage.jobs.get(job.id)).text == " ".join(script_words(taken_s))
 
 
-async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server: AppServer) -> None:
+async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server):
     me = Caller(live_server, live_server.key())
     record = await me.start(encoding="container", diarize=True)
     lease = await begin_session(live_server.storage, record["job_id"])
@@ -113,9 +109,7 @@ async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_
     assert (answer.status_code, answer.json()["status"]) == (200, "completed")
 
 
-async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has_words(
-    sqlite: Storage, clock: ManualClock
-) -> None:
+async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has_words(sqlite, clock):
     job_id = await submit(sqlite, order=order())
     await begin_session(sqlite, job_id)
     clock.advance(s=LEASE_S)
@@ -127,9 +121,7 @@ async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has
         assert (await made.progress(job)).settled_bytes == 2 * 2 * RATE
 
 
-async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of_its_words(
-    sqlite: Storage, clock: ManualClock
-) -> None:
+async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of_its_words(sqlite, clock):
     async with session_registry(sqlite) as made:
         job_id = await submit(sqlite, order=replace(order(channels=2, separate=True), diarize=True))
         lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
@@ -148,9 +140,7 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
         assert [(segment["channel"], segment["speaker"]) for segment in segments] == [(0, "S2"), (1, "S3")]
 
 
-async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_word_before_it(
-    sqlite: Storage, clock: ManualClock
-) -> None:
+async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_word_before_it(sqlite, clock):
     async with session_registry(sqlite) as made:
         ordered = replace(order(record=True), text=TextOptions(redact=("pci",)))
         job_id = await submit(sqlite, order=ordered)

@@ -55,7 +55,7 @@ def model(request: pytest.FixtureRequest) -> Model:
     return Model(request.getfixturevalue("bundled_server"), SPEECH / "flite" / "rms_4.flac", sure=0.8)
 
 
-async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(model: Model):
+async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(model):
     me, audio = model.caller(), model.audio
     async with me.client() as client:
         file = (await client.post("/v1/transcribe", files={"file": ("a.flac", model.clip.read_bytes())})).json()
@@ -80,7 +80,7 @@ async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(
     assert durable({"type": kind, **data} for number, kind, data in events if number) == durable(talk.frames)
 
 
-async def test_requests_give_what_a_socket_gives(model: Model):
+async def test_requests_give_what_a_socket_gives(model):
     me, audio = model.caller(), model.audio
     by_socket, by_requests = await me.start(), await me.start()
     async with open_talk(by_socket["live"]["ingest_ws"]) as talk:
@@ -99,7 +99,7 @@ async def test_requests_give_what_a_socket_gives(model: Model):
     )  # each request has the audio that had come by then, so a doubtful word may differ
 
 
-async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did_not(model: Model):
+async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did_not(model):
     me, audio = model.caller(), model.audio
     records = [await me.start() for _ in range(4)]
     async with asyncio.TaskGroup() as tasks:
@@ -112,7 +112,7 @@ async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did
     assert min(alike(text, undisturbed) for text in others) >= model.sure
 
 
-async def test_a_container_of_speech_is_heard(server: Server):
+async def test_a_container_of_speech_is_heard(server):
     me = Caller(server, server.new_key())
     async with me.speaking(encoding="container", language="en") as (_, talk):
         await talk.send(CLIP.read_bytes(), piece_s=0.05)
@@ -120,7 +120,7 @@ async def test_a_container_of_speech_is_heard(server: Server):
     assert len(talk.words) > 15
 
 
-async def test_silence_noise_and_music_have_no_words(server: Server):
+async def test_silence_noise_and_music_have_no_words(server):
     me = Caller(server, server.new_key())
     for clip in ("silence", "noise", "music"):
         async with me.speaking() as (record, talk):

@@ -105,7 +105,7 @@ async def run_short_session(me: Caller, server: Server) -> list[SpeakerState]:
         return known
 
 
-def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
+def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path):
     audio = pcm(*TALK)
     with run_server(tmp_path / "data", **VOICED) as server:
         me = Caller(server, server.new_key())
@@ -131,9 +131,7 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         assert voices(server) == traces(server, known) == []
 
 
-def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(
-    tmp_path: Path, bucket
-) -> None:
+def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(tmp_path, bucket):
     audio = pcm(*TALK)
     reference = base64.b64encode((SPEECH / "flite" / "slt_5.flac").read_bytes()).decode()
     known = {"known_speaker_names": ["Cindy"], "known_speaker_references": [f"data:audio/flac;base64,{reference}"]}
