@@ -269,17 +269,6 @@ def test_several_threads_may_ask_at_the_same_time(engine, jobs, alone):
     assert all(map(same, answers, expected))
 
 
-def test_it_says_what_it_is(engine):
-    assert (engine.name, engine.model, engine.max_batch, engine.longest_job) == (
-        "whisper",
-        "tiny-whisper",
-        1,
-        SHORT.longest_job,
-    )
-    assert {"en", "es"} <= engine.languages
-    assert "ja" not in engine.languages
-
-
 def test_a_folder_that_is_no_model_is_refused_with_its_name(tmp_path):
     (tmp_path / "model.bin").write_bytes(b"no model")
     (tmp_path / "tokenizer.json").write_text("{}")

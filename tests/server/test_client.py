@@ -180,7 +180,7 @@ async def test_a_server_that_does_not_come_back_is_said_in_one_error(tmp_path, m
             server.kill()
             await asyncio.sleep(30)  # at most: the error ends it
 
-    with run_server(tmp_path, ENGINE="scripted") as server, pytest.raises(OSError, match="Connect call failed"):
+    with run_server(tmp_path, ENGINE="scripted") as server, pytest.raises(OSError, match="Connect"):
         await speak(server)
 
 

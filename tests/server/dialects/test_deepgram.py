@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 import soundfile
 from deepgram import AsyncDeepgramClient, DeepgramClient
@@ -57,15 +56,6 @@ def pcm() -> bytes:
     return bytes(samples.tobytes())
 
 
-def mulaw() -> bytes:
-    """Return the sentence as a telephone has it, at 8 kHz."""
-    samples, _ = soundfile.read(JFK, dtype="float32")
-    halves = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    levels = np.sign(halves) * np.log1p(255 * np.abs(halves)) / np.log(256)
-    code = np.minimum(np.abs(levels) * 128, 127).astype(np.uint8)
-    return bytes((~(code | np.where(levels < 0, 0x80, 0).astype(np.uint8)) & 0xFF).astype(np.uint8).tobytes())
-
-
 def transcript_of(message: dict[str, Any]) -> str:
     return str(message["channel"]["alternatives"][0]["transcript"])
 
@@ -108,18 +98,6 @@ async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_fina
                     break
     assert COUNTRY in " ".join(final).lower()  # the model may begin a sentence there
     assert "Americans" in " ".join(final)
-
-
-async def test_telephone_audio_is_heard(bundled_server):
-    async with open_talk(bundled_server, bundled_server.new_key(), encoding="mulaw", sample_rate="8000") as talk:
-        audio = mulaw()
-        for at in range(0, len(audio), 400):
-            await talk.socket.send(audio[at : at + 400])
-        await talk.say("CloseStream")
-        await talk.until("Metadata")
-    text = " ".join(transcript_of(message) for message in talk.of("Results") if message["is_final"])
-    assert "country" in text
-    assert text == text.lower()  # punctuate was not asked for
 
 
 def test_the_deepgram_package_sends_a_file(bundled_server):

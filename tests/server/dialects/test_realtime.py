@@ -191,7 +191,7 @@ async def test_what_is_cleared_is_not_told(live_server):
 async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session_ended(tmp_path):
     idle = replace(HASTY, idle_s=0.4, writerless_s=0.4)
     with serve(tmp_path, live=idle) as server:
-        me = server.key("free")  # which may have one live session
+        me = server.key("free", requests_per_minute=1000)  # which may have one live session
         async with open_talk(server, me) as talk:
             await talk.configure(PIPECAT)
             with server.client(me) as client:

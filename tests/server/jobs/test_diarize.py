@@ -12,19 +12,13 @@ import pytest
 
 from server.model.errors import StorageError
 from server.model.offers import DIARIZING_MODEL
-from tests.server.serving import AppServer, serve, wav
+from tests.server.serving import AppServer, wav
 from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
-    with serve(tmp_path_factory.mktemp("speakers")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def sandbox(server: AppServer) -> Iterator[httpx.Client]:
-    with server.new_client(sandbox=True) as client:
+def sandbox(live_server: AppServer) -> Iterator[httpx.Client]:
+    with live_server.new_client(sandbox=True) as client:
         yield client
 
 
@@ -110,10 +104,10 @@ def test_a_limit_of_speakers_without_labels_is_warned_of(sandbox):
     assert sandbox.post("/v1/live", json={"max_speakers": 2}).json()["warnings"] == ignored
 
 
-def test_a_server_without_the_models_says_what_to_install(server, monkeypatch):
-    offers = server.service.parts.offers
+def test_a_server_without_the_models_says_what_to_install(live_server, monkeypatch):
+    offers = live_server.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
-    with server.new_client() as client:
+    with live_server.new_client() as client:
         for answer in (ask(client), client.post("/v1/live", json={"diarize": True})):
             assert answer.status_code == 422
             assert answer.json()["errors"][0]["param"] == "diarize"
@@ -122,9 +116,9 @@ def test_a_server_without_the_models_says_what_to_install(server, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def openai_client(server: AppServer) -> Iterator[openai.OpenAI]:
-    key = server.key("pro", "sandbox")
-    with openai.OpenAI(api_key=key, base_url=server.base + "/sandbox/v1", max_retries=0) as client:
+def openai_client(live_server: AppServer) -> Iterator[openai.OpenAI]:
+    key = live_server.key("pro", "sandbox")
+    with openai.OpenAI(api_key=key, base_url=live_server.base + "/sandbox/v1", max_retries=0) as client:
         yield client
 
 
@@ -153,19 +147,19 @@ def test_the_diarizing_model_labels_every_format_of_openais(openai_client):
     assert "S2" not in openai_answer(openai_client, "whisper-1", response_format="srt")
 
 
-def test_the_diarizing_model_is_refused_where_its_models_are_missing(server, monkeypatch):
-    offers = server.service.parts.offers
+def test_the_diarizing_model_is_refused_where_its_models_are_missing(live_server, monkeypatch):
+    offers = live_server.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
     with (
-        openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1", max_retries=0) as client,
+        openai.OpenAI(api_key=live_server.key(), base_url=live_server.base + "/v1", max_retries=0) as client,
         pytest.raises(openai.UnprocessableEntityError, match="scripts/setup speakers"),
     ):
         openai_answer(client, DIARIZING_MODEL)
 
 
-def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(server):
-    key = server.key("pro", "sandbox")
-    with httpx.Client(base_url=server.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
+def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(live_server):
+    key = live_server.key("pro", "sandbox")
+    with httpx.Client(base_url=live_server.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
         query = {"diarize": "true", "utterances": "true", "paragraphs": "true", "punctuate": "true"}
         results = client.post("/v1/listen", params=query, content=wav(40), timeout=60).json()["results"]
         said = results["channels"][0]["alternatives"][0]
@@ -230,19 +224,19 @@ def test_empty_lists_of_known_speakers_name_nobody(sandbox):
 
 
 @pytest.mark.parametrize("brackets", ["", "[]"])
-def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audio(server, brackets):
+def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audio(live_server, brackets):
     form = {
         "diarize": "true",
         f"known_speaker_names{brackets}": ["Ann", "Bob"],
         f"known_speaker_references{brackets}": [REFERENCE, data_url(wav(9))],
     }
-    with server.new_client() as client:
+    with live_server.new_client() as client:
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
     assert not answer.json()["warnings"]
-    speakers = server.batch.options[-1].speakers
+    speakers = live_server.batch.options[-1].speakers
     assert list(speakers.known) == ["Ann", "Bob"]
-    until(lambda: not server.wait(is_stored(server, f"{answer.json()['job_id']}/voices/known")))
+    until(lambda: not live_server.wait(is_stored(live_server, f"{answer.json()['job_id']}/voices/known")))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +246,7 @@ def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audi
         f" DATA:Audio/WAV; codecs=1;BASE64,{base64.b64encode(wav()).decode().rstrip('=')}\r\n",
     ],
 )
-def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_script(server, url):
+def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_script(live_server, url):
     japanese = "\u5c71\u7530\u3000\u592a\u90ce"  # with an ideographic space
     name = "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"  # Alireza in Persian has a zero-width non-joiner
     form = {
@@ -260,10 +254,10 @@ def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_
         "known_speaker_names": ["1", name, japanese],
         "known_speaker_references": [data_url(wav(9)), url, data_url(wav(8))],
     }
-    with server.new_client() as client:
+    with live_server.new_client() as client:
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
-    speakers = server.batch.options[-1].speakers
+    speakers = live_server.batch.options[-1].speakers
     assert list(speakers.known) == ["1", name, japanese]
 
 

@@ -1,6 +1,6 @@
 """Tests of how every door understands the members about languages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import orjson
@@ -57,7 +57,6 @@ def by_deepgram_live(fields: Fields, offer: Offer) -> Order:
 
 DOORS = [by_form, by_live, by_openai, by_realtime, by_deepgram, by_deepgram_live]
 every_door = pytest.mark.parametrize("door", DOORS)
-Door = Callable[[Fields, Offer], Order]
 
 
 @every_door

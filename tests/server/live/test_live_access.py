@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from pipeline.errors import PipelineError
 from tests.server.serving import LIMITS, serve, wav
-from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
+from tests.server.talking import Caller, check_refusal, open_talk, silence
 
 
 async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
@@ -82,28 +81,3 @@ async def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(
             assert (await talk.next())["type"] == "session.started"
         async with open_talk(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
             await check_refusal(talk, 4400, "invalid_last_event_id")
-
-
-async def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    class Headroom:
-        full = False
-
-        def admit(self, _growth: float) -> None:
-            if self.full:
-                raise PipelineError("busy")
-
-    headroom = Headroom()
-    with serve(tmp_path, headroom=headroom) as server:
-        me = Caller(server, server.key())
-        first, second = await me.start(), await me.start()
-        async with open_talk(first["live"]["ingest_ws"]) as talk, me.client() as client:
-            await talk.until("session.started")
-            headroom.full = True
-            refusal = await client.post("/v1/live", json={})
-            assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
-            assert int(refusal.headers["retry-after"]) > 0
-            async with open_talk(second["live"]["ingest_ws"]) as late:
-                await check_refusal(late, 1013, "queue_full")
-            await talk.send(silence(2))
-            await talk.close()
-        assert talk.words == script_words(2)

@@ -56,12 +56,6 @@ async def test_without_a_rate_telephone_encodings_have_8000_samples_a_second_and
     assert job["duration"] == pytest.approx(3, abs=0.01)
 
 
-def test_the_description_says_which_rate_is_meant(live_server):
-    said = live_server.description.document["components"]["schemas"]["LiveRequest"]["properties"]["sample_rate"]
-    assert said["description"] == "Of raw audio; 16000 if left out, and 8000 for mulaw and alaw"
-    assert "default" not in said, "there is no single one"
-
-
 async def test_a_container_is_heard_as_it_comes(me):
     record = await me.start(encoding="container")
     clip = CLIP.read_bytes()

@@ -44,8 +44,7 @@ async def output(job: Frame, name: str) -> httpx.Response:
         return await client.get(job["formats"][name])
 
 
-async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transcript(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transcript(me):
     record = await me.start(channels="separate", output_formats=["json", "srt", "vtt"], record=True, max_utterance_s=3)
     assert (record["live"]["channels"], record["live"]["separate"]) == (2, True)
     async with open_talk(record["live"]["ingest_ws"]) as talk:
@@ -68,8 +67,7 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
     await check_result(me, record["job_id"])
 
 
-async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(me):
     async with me.speaking(channels="separate") as (record, talk), me.client() as client:
         await talk.send(silence(2 * 8))
         while not (talk.of("word") and talk.of("word")[-1]["end"] > 7):

@@ -8,7 +8,7 @@ import re
 import httpx
 
 from tests.server.serving import wav
-from tests.server.talking import Caller, Frame, open_talk, silence
+from tests.server.talking import Frame, open_talk, silence
 
 
 def final_labels(frames: list[Frame]) -> dict[int, str | None]:
@@ -21,8 +21,7 @@ def final_labels(frames: list[Frame]) -> dict[int, str | None]:
     return labels
 
 
-async def test_events_records_documents_and_late_readers_agree(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_events_records_documents_and_late_readers_agree(me, live_server):
     async with me.speaking(diarize=True, output_formats=["json", "txt"]) as (record, talk):
         await talk.next()
         await talk.send(silence(12))
@@ -56,8 +55,7 @@ def cues(vtt: str) -> list[tuple[str, str, str]]:
     return found
 
 
-async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(me):
     record = await me.start(diarize=True, max_utterance_s=3)
     async with me.client() as client, open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
@@ -75,8 +73,7 @@ async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_thei
     assert {voice for _, voice, _ in whole} == {"S1", "S2"}
 
 
-async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_readers_who_come_late_or_back_end_with_the_same_labels(me):
     async with me.client() as client:
         shown = (await client.post("/v1/channels", json={"name": "stage"})).json()
     async with me.speaking(diarize=True, channel="stage") as (record, talk):
@@ -106,8 +103,7 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
     assert final_labels([{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]) == labels
 
 
-async def test_recordings_of_known_people_are_there_until_the_session_ends(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_recordings_of_known_people_are_there_until_the_session_ends(me, live_server):
     reference = base64.b64encode(wav()).decode()
     people = {"known_speaker_names": ["Ann"], "known_speaker_references": [f"data:audio/wav;base64,{reference}"]}
     record = await me.start(diarize=True, **people)
@@ -126,8 +122,7 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
         assert refused.status_code == 413
 
 
-async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(me):
     async with me.speaking(diarize=True, channels="separate") as (record, talk):
         await talk.next()
         await talk.send(silence(8) * 2)

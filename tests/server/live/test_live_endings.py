@@ -25,7 +25,7 @@ from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import models
 from tests.server.session_registries import begin_session, is_over, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
-from tests.server.talking import Caller, script_words
+from tests.server.talking import script_words
 
 
 async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
@@ -99,8 +99,7 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(tmp_pat
         assert (await storage.jobs.get(job.id)).text == " ".join(script_words(taken_s))
 
 
-async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(me, live_server):
     record = await me.start(encoding="container", diarize=True)
     lease = await begin_session(live_server.storage, record["job_id"])
     await live_server.storage.jobs.release(lease, delay_s=0, error=None, count=False)

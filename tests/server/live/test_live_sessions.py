@@ -277,17 +277,6 @@ async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     assert durable(after.frames) == everything
 
 
-async def test_a_partial_on_an_event_stream_has_no_id(me):
-    async with me.speaking() as (record, talk):
-        await talk.send(silence(2))
-        async for number, kind, data in me.sse(record["job_id"]):
-            if kind == "partial":
-                assert number is None
-                assert data["text"]
-                break
-        await talk.close()
-
-
 @pytest.mark.parametrize("message", ["{}", b"audio"])
 async def test_a_reader_that_speaks_is_4400(me, message):
     record = await me.start()
@@ -337,8 +326,7 @@ async def test_a_webhook_tells_that_a_session_is_over(me):
     assert told["data"]["metadata"] == {"room": "7"}
 
 
-async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_the_metrics_page_counts_what_live_sessions_do(me):
     async with me.client() as client:
         before = numbers((await client.get("/metrics")).text)
         async with me.speaking() as (_, talk):

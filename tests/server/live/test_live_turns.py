@@ -68,8 +68,7 @@ async def test_a_pause_after_first_words_ends_a_turn_where_the_client_asks_for_i
     assert "ends_at_once" not in record["live"]
 
 
-async def test_without_the_model_turns_end_by_silence_with_a_warning(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_without_the_model_turns_end_by_silence_with_a_warning(me):
     async with me.speaking(endpointing="semantic", eagerness="low") as (record, talk):
         await talk.send(silence(1))
         await talk.close()

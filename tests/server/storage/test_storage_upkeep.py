@@ -17,7 +17,7 @@ from server.model.erasures import (
     Erasure,
     ErasureReason,
 )
-from tests.server.storing import HOOK, ManualClock, claim, completion, submit
+from tests.server.storing import HOOK, claim, completion, submit
 
 
 async def test_an_erasure_is_written_down_and_outlives_the_job(storage, clock):
@@ -77,21 +77,20 @@ async def test_fairness_is_forgotten_once_the_queue_has_passed_it(storage):
     assert (await claim(storage)).job.id == greedy
 
 
-async def test_keys_are_forgotten_a_month_after_their_end(backend, tmp_path):
-    clock = ManualClock(now_ms())
-    async with backend.storage_in(tmp_path, clock) as storage:
-        account, first = await open_account(storage.accounts, plan="pro", environment="production", name=None)
-        keys = [first.key, *(issue_key(account.id, environment="production", name=None).key for _ in range(3))]
-        for key in keys[1:]:
-            await storage.accounts.add_key(key)
-        await storage.accounts.revoke(account.id, keys[0].id, at=clock.now)
-        await storage.accounts.revoke(account.id, keys[1].id, at=clock.now + 1)
-        new = issue_key(account.id, environment="production", name=None)
-        await storage.accounts.rotate(account.id, keys[2].id, new=new.key, old_expires_at=clock.now)
-        clock.advance(ms=KEYS_KEPT_MS)
-        await storage.upkeep.forget_old()
-        left = {key.id for key in await storage.accounts.keys(account.id)}
-        assert left == {keys[1].id, keys[3].id, new.key.id}
+async def test_keys_are_forgotten_a_month_after_their_end(storage, clock):
+    clock.now = now_ms()
+    account, first = await open_account(storage.accounts, plan="pro", environment="production", name=None)
+    keys = [first.key, *(issue_key(account.id, environment="production", name=None).key for _ in range(3))]
+    for key in keys[1:]:
+        await storage.accounts.add_key(key)
+    await storage.accounts.revoke(account.id, keys[0].id, at=clock.now)
+    await storage.accounts.revoke(account.id, keys[1].id, at=clock.now + 1)
+    new = issue_key(account.id, environment="production", name=None)
+    await storage.accounts.rotate(account.id, keys[2].id, new=new.key, old_expires_at=clock.now)
+    clock.advance(ms=KEYS_KEPT_MS)
+    await storage.upkeep.forget_old()
+    left = {key.id for key in await storage.accounts.keys(account.id)}
+    assert left == {keys[1].id, keys[3].id, new.key.id}
 
 
 @pytest.mark.parametrize(
@@ -103,34 +102,32 @@ async def test_keys_are_forgotten_a_month_after_their_end(backend, tmp_path):
         ({"plan": "pro"}, False, None),
     ],
 )
-async def test_an_account_is_forgotten_when_no_stranger_uses_it(backend, tmp_path, made, used, kept_ms):
-    clock = ManualClock(now_ms())
-    async with backend.storage_in(tmp_path, clock) as storage:
-        account, issued = await open_account(storage.accounts, environment="production", name=None, **made)
-        began = max(account.created_at, issued.key.created_at)
-        if used:
-            await storage.accounts.touch(issued.key.id, began)
-        clock.now = began + (kept_ms or 10 * IDLE_ACCOUNTS_KEPT_MS) - 1
-        await storage.upkeep.forget_old()
-        assert await storage.accounts.account(account.id) is not None
-        job_id = await submit(storage, account=account.id)
-        clock.now += 1
-        await storage.upkeep.forget_old()
-        assert await storage.accounts.account(account.id) is not None  # it has a job
-        await storage.jobs.delete(job_id)
-        await storage.upkeep.forget_old()
-        assert (await storage.accounts.account(account.id) is None) is (kept_ms is not None)
-        assert (await storage.accounts.keys(account.id) == []) is (kept_ms is not None)
+async def test_an_account_is_forgotten_when_no_stranger_uses_it(storage, clock, made, used, kept_ms):
+    clock.now = now_ms()
+    account, issued = await open_account(storage.accounts, environment="production", name=None, **made)
+    began = max(account.created_at, issued.key.created_at)
+    if used:
+        await storage.accounts.touch(issued.key.id, began)
+    clock.now = began + (kept_ms or 10 * IDLE_ACCOUNTS_KEPT_MS) - 1
+    await storage.upkeep.forget_old()
+    assert await storage.accounts.account(account.id) is not None
+    job_id = await submit(storage, account=account.id)
+    clock.now += 1
+    await storage.upkeep.forget_old()
+    assert await storage.accounts.account(account.id) is not None  # it has a job
+    await storage.jobs.delete(job_id)
+    await storage.upkeep.forget_old()
+    assert (await storage.accounts.account(account.id) is None) is (kept_ms is not None)
+    assert (await storage.accounts.keys(account.id) == []) is (kept_ms is not None)
 
 
-async def test_an_account_without_keys_is_forgotten_whatever_its_plan(backend, tmp_path):
-    clock = ManualClock(now_ms())
-    async with backend.storage_in(tmp_path, clock) as storage:
-        account, issued = await open_account(storage.accounts, plan="pro", environment="production", name=None)
-        await storage.accounts.revoke(account.id, issued.key.id, at=clock.now)
-        clock.advance(ms=KEYS_KEPT_MS - 1)
-        await storage.upkeep.forget_old()
-        assert await storage.accounts.account(account.id) is not None
-        clock.advance(s=60)
-        await storage.upkeep.forget_old()
-        assert await storage.accounts.account(account.id) is None
+async def test_an_account_without_keys_is_forgotten_whatever_its_plan(storage, clock):
+    clock.now = now_ms()
+    account, issued = await open_account(storage.accounts, plan="pro", environment="production", name=None)
+    await storage.accounts.revoke(account.id, issued.key.id, at=clock.now)
+    clock.advance(ms=KEYS_KEPT_MS - 1)
+    await storage.upkeep.forget_old()
+    assert await storage.accounts.account(account.id) is not None
+    clock.advance(s=60)
+    await storage.upkeep.forget_old()
+    assert await storage.accounts.account(account.id) is None
