@@ -320,7 +320,7 @@ def test_srt_and_vtt_parse_back_to_the_same_cues(transcript):
 
 @settings(max_examples=200)
 @given(transcripts())
-def test_all_four_files_hold_the_same_words(transcript):
+def test_all_four_files_hold_the_same_words_and_every_json_file_is_service_v1(transcript):
     words = [word.text for word in transcript.words]
     document = orjson.loads(render("json", transcript))
     assert [word["word"] for word in document["words"]] == words
@@ -329,12 +329,6 @@ def test_all_four_files_hold_the_same_words(transcript):
     assert txt(transcript).decode().split() == words
     assert " ".join(text for _, _, text in parse_srt(srt(transcript))).split() == words
     assert " ".join(text for _, _, text in parse_vtt(vtt(transcript))).split() == words
-
-
-@settings(max_examples=200)
-@given(transcripts())
-def test_every_json_file_is_service_v1(transcript):
-    document = orjson.loads(render("json", transcript))
     SCHEMA.validate(document)
     assert document["duration"] == seconds(transcript.duration)
     last = 0.0

@@ -128,10 +128,10 @@ def stream_with_restarts(
     return labels_of(speakers.finish()[1]), told
 
 
-@pytest.mark.parametrize("cuts_s", [(14,), (16, 21), (19,)])
-def test_after_restarts_nobody_has_another_label(talk, cuts_s):
+def test_after_restarts_nobody_has_another_label(talk):
     twice = np.concatenate([talk, talk])
     whole, _ = stream_with_restarts(twice, [])
+    cuts_s = (16, 21)
     final, told = stream_with_restarts(twice, cuts_s)
     assert set(whole.values()) == set(final.values()) == {"S1", "S2"}
     assert final.keys() == whole.keys()

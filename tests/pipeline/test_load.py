@@ -23,11 +23,8 @@ from pipeline.recognition.engines.load import (
     find_models,
     load,
 )
-from pipeline.recognition.engines.models import pull
 from pipeline.recognition.engines.whisper import windows as known_windows
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
-from pipeline.weights import PUBLISHED
-from tests.hubs import put_into_cache
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
@@ -77,12 +74,6 @@ def test_known_models_need_no_measuring(tmp_path):
     assert windows(tmp_path) == (WindowSizes(5, 5, 4), None)
     assert windows(tmp_path, "tiny.en") == (WindowSizes(10, 15, 19), None)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("base_model")
-def test_the_windows_of_base_are_known(tmp_path):
-    [base] = find_models(EngineSettings(model="base", cache_dir=tmp_path)).models
-    assert base.sizes == WindowSizes(10, 15, 19)
 
 
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
@@ -170,16 +161,6 @@ def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(tmp_pat
     lonely.settimeout(0.1)
     with pytest.raises(TimeoutError):
         lonely.accept()
-
-
-@pytest.mark.usefixtures("without_base")
-def test_a_pulled_model_hears_from_then_on(tmp_path):
-    files = {path.name: path.read_bytes() for path in Path(MODEL).iterdir()}
-    put_into_cache(tmp_path, PUBLISHED["base"].repository, files)
-    pull("base", cache_dir=tmp_path, report_progress=lambda *_: None, every_s=1.0)
-    loaded = choose_model(tmp_path)
-    assert loaded.engine.model == "base"
-    assert "es" in loaded.engine.languages
 
 
 def test_a_named_model_is_the_one_that_hears(tmp_path):

@@ -150,12 +150,11 @@ async def test_redirects_are_answers_and_cookies_are_forgotten():
         assert all("cookie" not in asked.headers for asked in target.asked)
 
 
-async def test_no_proxy_of_the_environment_is_used():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-        patch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-        async with peer(answer_in_turn(answer(200, b"direct"))) as target:
-            assert (await get(Egress(allowed=LOOPBACK, allow_http=True), target.url)).content == b"direct"
+async def test_no_proxy_of_the_environment_is_used(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    async with peer(answer_in_turn(answer(200, b"direct"))) as target:
+        assert (await get(Egress(allowed=LOOPBACK, allow_http=True), target.url)).content == b"direct"
 
 
 async def test_an_answer_that_does_not_come_is_a_timeout():

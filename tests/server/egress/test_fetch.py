@@ -212,7 +212,7 @@ async def test_an_endless_body_is_cut_off_at_the_cap(tmp_path):
         assert await nothing_left(storage)
 
 
-async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path):
+async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path, monkeypatch):
     async def dribble(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         while not writer.is_closing():
@@ -220,12 +220,11 @@ async def test_a_source_that_dribbles_is_given_up_after_the_total_time(tmp_path)
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch_module, "TOTAL_S", 0.2)
-        async with start_fetcher(tmp_path) as (fetcher, storage), peer(dribble) as source:
-            error = await refusal(fetcher, source.url)
-            assert (error.code, error.retryable) == ("source_timeout", True)
-            assert await nothing_left(storage)
+    monkeypatch.setattr(fetch_module, "TOTAL_S", 0.2)
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(dribble) as source:
+        error = await refusal(fetcher, source.url)
+        assert (error.code, error.retryable) == ("source_timeout", True)
+        assert await nothing_left(storage)
 
 
 def at_a_rate(
@@ -244,29 +243,29 @@ def at_a_rate(
     return send
 
 
-async def test_a_source_that_sends_less_than_the_least_rate_is_given_up_long_before_the_total_time(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch_module, "PACE_WINDOW_S", 0.2)
-        async with (
-            asyncio.timeout(10),
-            start_fetcher(tmp_path) as (fetcher, storage),
-            peer(at_a_rate(1000, 1, 0.05)) as source,
-        ):
-            error = await refusal(fetcher, source.url)
-            assert (error.code, error.retryable, str(error)) == (
-                "source_timeout",
-                True,
-                "the source sends less than 10 kB/s",
-            )
-            assert await nothing_left(storage)
+async def test_a_source_that_sends_less_than_the_least_rate_is_given_up_long_before_the_total_time(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fetch_module, "PACE_WINDOW_S", 0.2)
+    async with (
+        asyncio.timeout(10),
+        start_fetcher(tmp_path) as (fetcher, storage),
+        peer(at_a_rate(1000, 1, 0.05)) as source,
+    ):
+        error = await refusal(fetcher, source.url)
+        assert (error.code, error.retryable, str(error)) == (
+            "source_timeout",
+            True,
+            "the source sends less than 10 kB/s",
+        )
+        assert await nothing_left(storage)
 
 
-async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch_module, "PACE_WINDOW_S", 0.5)
-        async with start_fetcher(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
-            found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
-            assert found.bytes == 36_000
+async def test_a_source_that_pauses_but_sends_enough_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_module, "PACE_WINDOW_S", 0.5)
+    async with start_fetcher(tmp_path) as (fetcher, _), peer(at_a_rate(6, 6000, 0.2)) as source:
+        found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
+        assert found.bytes == 36_000
 
 
 async def test_a_connection_that_breaks_off_leaves_nothing_and_may_be_tried_again(tmp_path):

@@ -3,8 +3,6 @@
 import asyncio
 import os
 
-import pytest
-
 from server.clock import now_ms
 from server.jobs import housekeeping as module
 from server.jobs.erasing import Eraser
@@ -44,16 +42,15 @@ async def test_expired_jobs_go_with_their_bytes_and_others_stay(sqlite, clock):
     assert await sqlite.jobs.get(waiting) is not None
 
 
-async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
+async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path, monkeypatch):
     clock = ManualClock()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "AT_ONCE", 2)
-        async with storage_in(tmp_path, clock) as storage:
-            for _ in range(5):
-                await storage.jobs.finish(await _claim_new_job(storage), completion())
-            clock.advance(ms=HOUR + 1)
-            await sweeper_of(storage).sweep()
-            assert await storage.jobs.list_expired(limit=10) == []
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    async with storage_in(tmp_path, clock) as storage:
+        for _ in range(5):
+            await storage.jobs.finish(await _claim_new_job(storage), completion())
+        clock.advance(ms=HOUR + 1)
+        await sweeper_of(storage).sweep()
+        assert await storage.jobs.list_expired(limit=10) == []
 
 
 async def _claim_new_job(storage):

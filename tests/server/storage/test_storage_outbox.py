@@ -191,20 +191,18 @@ async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(storage, clo
         ),
     ],
 )
-async def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries, bound, 2)
-        async with backend.storage_in(tmp_path) as storage:
-            jobs = [await end_job_for(storage, url) for url in urls]
-            other = await end_job(storage, account="acct_2")
-            rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
-            assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
-            assert [made.error for made in rows[2].attempts] == [reason]
-            with pytest.raises(QueueFull):
-                await storage.outbox.redeliver(jobs[2], rows[2].id)
-            await storage.outbox.record(rows[0].id, attempt(), state="failed")
-            again = await storage.outbox.redeliver(jobs[2], rows[2].id)
-            assert again.state == "pending"
+async def test_no_more_messages_wait_than_may(storage, bound, urls, reason, monkeypatch):
+    monkeypatch.setattr(deliveries, bound, 2)
+    jobs = [await end_job_for(storage, url) for url in urls]
+    other = await end_job(storage, account="acct_2")
+    rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
+    assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
+    assert [made.error for made in rows[2].attempts] == [reason]
+    with pytest.raises(QueueFull):
+        await storage.outbox.redeliver(jobs[2], rows[2].id)
+    await storage.outbox.record(rows[0].id, attempt(), state="failed")
+    again = await storage.outbox.redeliver(jobs[2], rows[2].id)
+    assert again.state == "pending"
 
 
 async def test_a_waiting_sender_is_woken_by_a_job_that_ends(storage):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from server.model.events import Event, NewEvent
 from server.model.leases import Lease
 from server.storage.sql.events import EventLog
-from server.streams.feed import KEPT, WOKEN_AT_ONCE
+from server.streams.feed import KEPT
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
@@ -137,26 +137,6 @@ async def test_readers_of_many_sessions_get_each_their_own(sqlite):
     async with asyncio.timeout(20):
         for lease, seen in zip(leases, await asyncio.gather(*readers), strict=True):
             assert seen == list(range(1, await sqlite.events.last(lease.job.id) + 1))
-
-
-async def test_others_have_their_turn_while_many_readers_are_woken(sqlite):
-    view, lease = follow(sqlite, Partials()), await start_session(sqlite)
-    last, rounds, woken = await sqlite.events.last(lease.job.id), 0, []
-
-    async def read() -> None:
-        with view.open_reader(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
-            assert await anext(reader)
-            woken.append(rounds)
-
-    readers = [asyncio.create_task(read()) for _ in range(10 * WOKEN_AT_ONCE)]
-    await wait_until_all_wait(view, readers)
-    await say(sqlite, lease, 1)
-    async with asyncio.timeout(20):
-        while len(woken) < len(readers):
-            rounds += 1
-            await asyncio.sleep(0)
-    assert max(Counter(woken).values()) <= WOKEN_AT_ONCE
-    await asyncio.gather(*readers)
 
 
 async def test_every_quiet_reader_gets_its_own_signs_of_life(sqlite):

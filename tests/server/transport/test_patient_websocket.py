@@ -2,16 +2,12 @@
 
 import asyncio
 import socket
-import struct
 from contextlib import suppress
 
 import pytest
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from server.http.sockets import Socket
-from server.metrics import Metrics
 from server.transport import websocket
 from tests.server.sockets import PING_S, connect_to, keep, serve_url
 
@@ -188,53 +184,3 @@ async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
         assert await asyncio.wait_for(client.recv(), 5) == "the last words"
         await client.wait_closed()
         assert client.close_code == 4400
-
-
-async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_route(caplog):
-    """Of two tasks that send, the second may learn from the first one that the peer is gone, or from the server."""
-    seen: list[int] = []
-
-    async def app(scope, receive, send):
-        socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
-        await receive()
-        await send({"type": "websocket.accept"})
-        socket.websocket.application_state = WebSocketState.CONNECTED
-        for _ in range(2):
-            try:
-                while True:
-                    await socket.send(b"{}")
-                    await asyncio.sleep(0.01)
-            except WebSocketDisconnect as left:
-                seen.append(left.code)
-
-    async with serve_url(app) as url:
-        client = await connect(url, proxy=None, ping_interval=None, close_timeout=0.1)
-        client.transport.pause_reading()  # no pong comes, and the server ends the connection
-        while len(seen) < 2:  # noqa: ASYNC110  the app's
-            await asyncio.sleep(0.05)
-        client.transport.abort()
-    assert seen == [1006, 1006]
-    assert not caplog.records
-
-
-async def test_messages_of_one_moment_are_written_together():
-    async def app(scope, receive, send):
-        socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
-        await receive()
-        await send({"type": "websocket.accept"})
-        socket.websocket.application_state = WebSocketState.CONNECTED
-        await receive()
-        await socket.send(b"1", b"2", b"3")
-        await receive()
-
-    async with connect_to(app) as (_, client):
-        before = _data_segments(client.transport.get_extra_info("socket"))
-        await client.send("now")
-        assert [await asyncio.wait_for(client.recv(), 5) for _ in range(3)] == ["1", "2", "3"]
-        assert _data_segments(client.transport.get_extra_info("socket")) == before + 1
-
-
-def _data_segments(connection: socket.socket) -> int:
-    """How many TCP segments with data have come in (Linux: tcpi_data_segs_in)."""
-    [count] = struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 152)
-    return int(count)

@@ -4,8 +4,6 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-import pytest
-
 from server.accounts.issuing import open_account
 from server.webhooks import delivery_slots
 from server.webhooks.delivery_slots import MAX_PER_ACCOUNT, MAX_PER_HOST
@@ -48,16 +46,15 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path)
             go.set()
 
 
-async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivery_slots, "MAX_AT_ONCE", 2)
-        async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
-            jobs = [await it.end_job(target.url) for _ in range(7)]
-            async with deliver(it):
-                await wait_for_requests(target, 7)
-                for job_id in jobs:
-                    await it.wait_for_attempts(job_id)
-            assert target.most_connections <= 2
+async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(delivery_slots, "MAX_AT_ONCE", 2)
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
+        jobs = [await it.end_job(target.url) for _ in range(7)]
+        async with deliver(it):
+            await wait_for_requests(target, 7)
+            for job_id in jobs:
+                await it.wait_for_attempts(job_id)
+        assert target.most_connections <= 2
 
 
 async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
