@@ -24,7 +24,7 @@ class SharedReads(Generic[T]):
             self._reading = asyncio.create_task(self._read_soon(), name="shared read")
             self._reading.add_done_callback(
                 lambda read: read.cancelled() or read.exception()
-            )  # who asked may have left
+            )  # its askers may have left
         self._keys.add(key)
         return (await asyncio.shield(self._reading)).get(key)
 
