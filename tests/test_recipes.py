@@ -15,8 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.processes import free_port
 from tests.server.receiving import ReceivedRequest, receiver
-from tests.server.running import CLIP, ROOT, Server, free_port, run_server, until_over
+from tests.server.running import CLIP, ROOT, Server, run_server, until_over
 from tests.waiting import until
 
 BLOCKS = re.findall(

@@ -5,7 +5,6 @@ import contextlib
 import io
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -147,12 +146,6 @@ class Server:
 def environ_of(server: Server) -> dict[str, str]:
     """Return the environment of the server's process."""
     return {**environment(server.data_dir, **server.variables), **server.beyond}
-
-
-def free_port() -> int:
-    """Return a free port, for a server that must restart on the same one."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

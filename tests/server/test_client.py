@@ -10,7 +10,8 @@ import pytest
 import soundfile
 
 from server.client import Client, LiveStream, ServiceError
-from tests.server.running import CLIP, SPEECH, Server, free_port, run_server
+from tests.processes import free_port
+from tests.server.running import CLIP, SPEECH, Server, run_server
 from tests.waiting import eventually
 
 FRAME = 3200  # bytes: 0.1 s

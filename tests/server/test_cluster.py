@@ -14,9 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server import __version__
 from server.config import Config, ConfigError
+from tests.processes import free_port
 from tests.server.clustering import Cluster, start_cluster
 from tests.server.postgres import new_cluster, shared_cluster
-from tests.server.running import CLIP, Server, free_port
+from tests.server.running import CLIP, Server
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, open_talk, script_words, silence
 from tests.waiting import eventually, until
 

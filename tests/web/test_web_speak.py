@@ -8,7 +8,8 @@ from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
-from tests.server.running import free_port, run_server
+from tests.processes import free_port
+from tests.server.running import run_server
 from tests.server.serving import serve
 from tests.waiting import until
 from tests.web.browsing import MICROPHONE, SAID, Page

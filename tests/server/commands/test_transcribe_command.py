@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
+from tests.processes import free_port
 from tests.server.receiving import host_folder
-from tests.server.running import CLIP, ROOT, Server, environment, free_port
+from tests.server.running import CLIP, ROOT, Server, environment
 
 BEGINNING = " ".join(SCRIPT[:5])
 

@@ -17,9 +17,10 @@ from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
+from tests.processes import free_port
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster
-from tests.server.running import ROOT, free_port
+from tests.server.running import ROOT
 from tests.server.storing import (
     LEASE_S,
     WORD,
