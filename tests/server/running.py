@@ -23,6 +23,7 @@ from server.accounts.issuing import open_account
 from server.commands.administration import with_storage
 from server.config import Config
 from server.storage.sql.storage import Storage
+from tests.server.commanding import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEECH = ROOT / "tests" / "speech"
@@ -112,15 +113,8 @@ class Server:
 
     def cli(self, *words: str) -> str:
         """Run `scribewire` on this server's data folder and return what it prints."""
-        done = subprocess.run(
-            [sys.executable, "-m", "server", *words],
-            cwd=ROOT,
-            env=environ_of(self),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        done = run_command(*words, environ=environ_of(self))
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     def new_key(self, plan: str = "pro", environment: str = "production") -> str:

@@ -1,8 +1,8 @@
 """Tests of `scribewire inspect`: what would be heard of a recording."""
 
 import json
+import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ import soundfile
 
 from pipeline.audio import RATE
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
+from tests.server.commanding import run_command
 
 VOICE = read(SPEECH / "human" / "LJ001-0002.flac")
 
 
 def inspect(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "server", "inspect", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_command("inspect", *map(str, words), environ=os.environ)
 
 
 def test_it_tells_which_track_is_heard_and_on_which_somebody_speaks(tmp_path):

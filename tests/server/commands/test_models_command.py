@@ -14,6 +14,7 @@ from pipeline.weights import PUBLISHED
 from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub
+from tests.server.commanding import run_command
 from tests.server.running import CLIP, ROOT, SPEECH, environment, run_server, until_over
 from tests.waiting import until
 
@@ -28,7 +29,7 @@ MINE = "somebody/whisper-of-mine"
 def run_models(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run `scribewire models` with *words*, with this cache and this hub."""
     settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
-    return subprocess.run(
+    return subprocess.run(  # huggingface_hub reads its variables when it is imported
         [sys.executable, "-m", "server", "models", *words],
         cwd=ROOT, env=environment(cache, **settings) | hub_variables(cache, address), capture_output=True, timeout=60,
         text=True, check=False,
@@ -178,21 +179,14 @@ def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_s
             "code": "invalid_parameter",
         }  # fmt: skip
         assert client.post("/v1/transcribe", files=files, data={"language": "EN"}).json()["text"]
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "transcribe", str(CLIP), "--language", "es"],
-        cwd=ROOT, env=environment(bundled_server.data_dir, **bundled_server.variables), capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    here = environment(bundled_server.data_dir, **bundled_server.variables)
+    done = run_command("transcribe", str(CLIP), "--language", "es", environ=here)
     assert (done.returncode, done.stderr) == (2, f"scribewire: --language cannot be used: {said}\n")
 
 
 @pytest.mark.parametrize("wanted", ["/no/such/whisper", "tests/speech/tiny-whisper,es=/no/such/whisper"])
 def test_a_model_that_is_named_and_missing_stops_the_start(tmp_path, wanted):
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "serve"],
-        cwd=ROOT, env=environment(tmp_path, ENGINE="auto", WHISPER_MODEL=wanted), capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    done = run_command("serve", environ=environment(tmp_path, ENGINE="auto", WHISPER_MODEL=wanted))
     assert done.returncode == 2
     assert "there is no folder and no Whisper model called '/no/such/whisper'" in done.stderr
 
