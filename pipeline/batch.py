@@ -303,7 +303,7 @@ class _Channel:
 
     def listen(self, samples: Samples) -> None:
         if self.diarizer is not None:
-            self.diarizer.receive(samples)
+            self.diarizer.add_samples(samples)
         self._add(self.packer.pack(samples))
 
     def finish(self, notes: Sequence[str]) -> None:
@@ -379,8 +379,8 @@ class _GrowingChunk:
             return
         for segment in segments:
             language = segment.language or self._language
-            self._segments += self._text.receive([segment], language=language, reached=segment.start)
-        self._segments += self._text.receive((), language=None, reached=self._reached)
+            self._segments += self._text.rewrite([segment], language=language, reached=segment.start)
+        self._segments += self._text.rewrite((), language=None, reached=self._reached)
 
     def chunk(self, notes: Sequence[str] = ()) -> Chunk:
         """Return the chunk that has grown, and begin the next one."""

@@ -89,7 +89,7 @@ class Packer:
         if self._start is not None and self._held.end + len(window) - self._start > self._options.longest:
             packed.append(self._cut())
         self._held.append(window, speech)
-        for event in self._segmenter.receive(speech, len(window)):
+        for event in self._segmenter.add_window(speech, len(window)):
             packed += self._follow(event)
         if self._paused is not None and self._held.end - self._paused >= self._options.pause:
             packed.append(self._close(self._paused))

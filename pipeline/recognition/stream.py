@@ -147,7 +147,7 @@ class StreamCore:
         self._warn_if_quiet(window, speech)
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
-        self._report(self._turns.receive(self.position, speech))
+        self._report(self._turns.add_window(self.position, speech))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
@@ -250,7 +250,7 @@ class StreamCore:
         """Warn once of an input that stays very quiet."""
         if self._level is None:
             return
-        self._level.receive(window[np.newaxis], [speech])
+        self._level.measure(window[np.newaxis], [speech])
         if self._level.fine:
             self._level = None
         elif message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
