@@ -364,7 +364,8 @@ class StreamCore:
     def _close(self, result: RecognitionResult, *, forced: bool) -> None:
         """Close the segment, if it has words. Its scores are those of the last hypothesis that has them."""
         if not self._segment:
-            return self._report_pending()
+            self._report_pending()
+            return
         segment = segment_of(self._segment, replace(result, language_probability=self._probability))
         self._events.append(SegmentClosed(self.counts.segments, segment, forced))
         self.counts.segments += 1
@@ -431,8 +432,7 @@ class StreamCore:
         self._heard, probability = result.language, result.language_probability
         if probability is None:
             return
-        self._probability = probability
-        self._detected = result.detected or (self._starts.edge, ask.voiced)
+        self._probability, self._detected = probability, result.detected or (self._starts.edge, ask.voiced)
         enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._detected[0] >= self._options.known_after
         if result.language != self._language and enough and probability >= self._options.known:
             self._mixed = self._language is not None
