@@ -23,11 +23,15 @@ PRIOR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A language, how probable it is, and the one that it is to be compared with by hearing both, if any."""
+    """A language, how probable it is, and the one that it is to be compared with by hearing both, if any.
+
+    *others*: how probable all others that may be found are together.
+    """
 
     language: str
     probability: float
     rival: str | None = None
+    others: float = 0.0
 
 
 def likeliest(probabilities: Mapping[str, float]) -> tuple[str, float]:
@@ -37,18 +41,28 @@ def likeliest(probabilities: Mapping[str, float]) -> tuple[str, float]:
 
 
 def choose_language(probabilities: Mapping[str, float], *, neighbour: str | None, speech_s: float) -> Choice:
-    """Return the language of an utterance. *neighbour* is the one around it or before it; None: there is none."""
-    language, probability = likeliest(probabilities)
-    if probability >= CERTAIN:
-        return Choice(language, probability)
-    if neighbour is not None and neighbour in probabilities and neighbour != language:
-        share = probabilities[neighbour]
-        if speech_s < MIN_SPEECH_S or share * PRIOR >= probability:
-            return Choice(neighbour, round(share, 3))
-        return Choice(language, probability, neighbour if share >= POSSIBLE else None)
-    others = {code: share for code, share in probabilities.items() if code != language}
+    """Return the language of an utterance, one of *probabilities*, which has those that may be found.
+
+    *neighbour* is the one around it or before it; None: there is none.
+    """
+    every = sum(probabilities.values())
+    shares = {code: one / every if every else 1 / len(probabilities) for code, one in probabilities.items()}
+    language, rival = _choose(shares, neighbour=neighbour, speech_s=speech_s)
+    found = probabilities[language]
+    return Choice(language, round(found, 3), rival, round(every - found, 3))
+
+
+def _choose(shares: Mapping[str, float], *, neighbour: str | None, speech_s: float) -> tuple[str, str | None]:
+    """Return the language and its rival, if any. All *shares* together are 1."""
+    language, share = likeliest(shares)
+    if share >= CERTAIN:
+        return language, None
+    if neighbour is not None and neighbour in shares and neighbour != language:
+        theirs = shares[neighbour]
+        if speech_s < MIN_SPEECH_S or theirs * PRIOR >= share:
+            return neighbour, None
+        return language, neighbour if theirs >= POSSIBLE else None
+    others = {code: share for code, share in shares.items() if code != language}
     next_one = likeliest(others)[0] if others else language
-    compared = (
-        neighbour is None and probability < PLAIN and speech_s >= MIN_SPEECH_S and others.get(next_one, 0.0) >= RIVAL
-    )
-    return Choice(language, probability, next_one if compared else None)
+    compared = neighbour is None and share < PLAIN and speech_s >= MIN_SPEECH_S and others.get(next_one, 0.0) >= RIVAL
+    return language, next_one if compared else None

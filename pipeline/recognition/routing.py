@@ -40,6 +40,11 @@ PAUSE = position(0.4)
 SHORTEST = position(1.5)
 """An utterance with less speech than this belongs to its neighbour."""
 
+SPOKEN = 0.1
+"""Less probability than this for all languages that may be found together: another one is spoken.
+
+base gave Spanish and French together as much in 73 of 74 clips in them, and in 1 of 187 in five other languages."""
+
 AROUND = position(0.2)
 """Audio before and after an utterance that is heard with it."""
 
@@ -206,7 +211,7 @@ class _Caller:
         if found.language == result.language:
             if sure or found.rival is None:
                 return replace(result, language_probability=found.probability, detected=span)
-            found = Choice(found.rival, shares[found.rival])
+            found = Choice(found.rival, shares[found.rival], others=found.others)
         heard = await self.hear(part_of(request, span), found)
         better = surety(words_in(span, [span], heard.words)) > surety(words)
         if better or (found.probability >= PLAIN and heard.words):
@@ -275,7 +280,7 @@ class _Caller:
         if found.rival is None:
             return found
         heard = await self.hear(part_of(request, span), found)
-        return Choice(heard.language or found.language, found.probability)
+        return Choice(heard.language or found.language, found.probability, others=found.others)
 
     async def hear_beside(
         self,
@@ -292,7 +297,7 @@ class _Caller:
         _, other = await self.hear_newest(request, neighbour, None)
         if surety(other.words) <= surety(result.words):
             return result
-        return replace(other, language_probability=round(1 - found.probability, 3))
+        return replace(other, language_probability=found.others)
 
     async def hear(
         self, request: DecodeRequest, found: Choice, newer: Callable[[], DecodeRequest | None] | None = None
@@ -308,7 +313,10 @@ class _Caller:
     async def detect(
         self, request: DecodeRequest, span: tuple[int, int], allowed: frozenset[str]
     ) -> Mapping[str, float]:
-        """Return how probably the speech in *span* is in each of the *allowed* languages; all together 1."""
+        """Return how probably the speech in *span* is in each of the *allowed* languages: together 1.
+
+        If none of them seems to be spoken, it is what was detected: together less than SPOKEN.
+        """
         model = await self.models.detector()
         if model is None or len(allowed) == 1:
             return {min(allowed): 1.0}
@@ -316,11 +324,9 @@ class _Caller:
         probabilities = await model.detect_language(
             [part_of(request, span).samples], tenant=self.tenant, urgency=urgency
         )
-        known = {code: share for code, share in probabilities.items() if code in allowed}
+        known = {code: probabilities.get(code, 0.0) for code in allowed}
         every = sum(known.values())
-        if not every:
-            return dict.fromkeys(allowed, 1 / len(allowed))
-        return {code: share / every for code, share in known.items()}
+        return known if every < SPOKEN else {code: share / every for code, share in known.items()}
 
 
 def _choose(

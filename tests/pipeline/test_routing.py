@@ -200,6 +200,17 @@ def test_only_languages_that_may_be_spoken_are_found():
     assert {word.language for word in heard.words} <= {"en", "fr"}
 
 
+@pytest.mark.parametrize("turn", [None, 0])
+@pytest.mark.parametrize("before", [None, "fr"])
+def test_languages_of_which_none_seems_to_be_spoken_are_improbable(turn: int | None, before: str | None):
+    spoken = Spoken([(0, 4, "es")], {0: {"es": 0.96, "fr": 0.03, "en": 0.01}})
+    request = request_of(spoken, 0, 5, turn=turn, before=before)
+    mistaken = hear(FakeModels(spoken, small=False), replace(request, languages=frozenset({"en", "fr"})))
+    right = hear(FakeModels(spoken, small=False), replace(request, languages=frozenset({"es", "fr"})))
+    assert (mistaken.language, mistaken.language_probability) == ("fr", 0.03)
+    assert (right.language, right.language_probability) == ("es", pytest.approx(0.97, abs=0.001))
+
+
 def test_a_language_that_is_fixed_is_never_detected():
     spoken = Spoken([(0, 4, "es")])
     models = FakeModels(spoken)
