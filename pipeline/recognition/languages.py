@@ -1,8 +1,8 @@
 """Chooses the language of an utterance from what was detected in it and in its neighbours. Pure.
 
-Related languages are confused in single phrases: Italian is found amid Spanish with 0.7. So one that differs from its
-neighbours' is taken at once only where it is certain, and not at all where theirs is nearly as probable. Between, the
-caller hears the utterance in both and takes the surer words.
+Single phrases are mistaken for other languages: Spanish for Italian with 0.7, Dutch for Arabic with 0.8. So a language
+that differs from the neighbours' is taken at once only where it is certain, and not at all where theirs is nearly as
+probable. Between, the caller hears the utterance in both and takes the surer words.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 MIN_SPEECH_S = 1.5
 """The shortest speech whose language can be detected. In shorter speech, languages sound alike."""
 
-CERTAIN, POSSIBLE = 0.9, 0.02
-"""A language is taken at once from CERTAIN on, and the neighbours' is no rival of it below POSSIBLE."""
+CERTAIN = 0.9
+"""A language is taken at once from this probability on."""
 
 PLAIN, RIVAL = 0.8, 0.15
 """Without neighbours, a language below PLAIN is compared with the next one, if that one has RIVAL or more."""
@@ -61,7 +61,7 @@ def _choose(shares: Mapping[str, float], *, neighbour: str | None, speech_s: flo
         theirs = shares[neighbour]
         if speech_s < MIN_SPEECH_S or theirs * PRIOR >= share:
             return neighbour, None
-        return language, neighbour if theirs >= POSSIBLE else None
+        return language, neighbour
     others = {code: share for code, share in shares.items() if code != language}
     next_one = likeliest(others)[0] if others else language
     compared = neighbour is None and share < PLAIN and speech_s >= MIN_SPEECH_S and others.get(next_one, 0.0) >= RIVAL

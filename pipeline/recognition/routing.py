@@ -26,12 +26,15 @@ SURE = 0.75
 """The mean probability of the words of an utterance from which on its language is believed."""
 
 LIKELY = 0.5
-"""Words below this mean probability, in another language than the neighbours', are compared with words in theirs."""
+"""Words below this mean probability, in another language than the neighbours', are compared with words in theirs.
+
+Where it is not even certain, they are no reason to leave theirs: words had 0.74 or more in 15 utterances of the tuning
+half that did differ, and 0.71 or less in 41 that did not."""
 
 GROWTH = 2
 """The language of a live utterance is detected again when it has grown to this many times the speech."""
 
-EARLIER = position(5.0)
+EARLIER = position(10.0)
 """The speech of earlier jobs of a file, in which one language was found, counts as much as this much of a job."""
 
 PAUSE = position(0.4)
@@ -232,7 +235,7 @@ class _Caller:
             return replace(await self.hear(request, found, newer), detected=newest)
         heard = await self.hear_beside(part_of(request, newest), found, request.before)
         assert heard.language is not None
-        if heard.language == request.before:
+        if heard.language == request.before or _is_doubtful(found, request.before, heard):
             return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
         if len(spans) > 1:
             return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], heard.language))
@@ -254,7 +257,7 @@ class _Caller:
         shares = [await self.detect(request, span, allowed) for span in spans]
         neighbour = _most_spoken(spans, shares, request.before)
         found = [
-            await self.compare(request, span, _choose(request, span, own, neighbour))
+            await self.compare(request, span, _choose(request, span, own, neighbour), neighbour)
             for span, own in zip(spans, shares, strict=True)
         ]
         if len({one.language for one in found}) == 1:
@@ -275,12 +278,15 @@ class _Caller:
             runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
         return merge_answers(list(runs), runs)
 
-    async def compare(self, request: DecodeRequest, span: tuple[int, int], found: Choice) -> Choice:
+    async def compare(
+        self, request: DecodeRequest, span: tuple[int, int], found: Choice, neighbour: str | None
+    ) -> Choice:
         """Return what was found, or the rival where the utterance has surer words in that language."""
         if found.rival is None:
             return found
         heard = await self.hear(part_of(request, span), found)
-        return Choice(heard.language or found.language, found.probability, others=found.others)
+        language = found.rival if _is_doubtful(found, neighbour, heard) else heard.language or found.language
+        return Choice(language, found.probability, others=found.others)
 
     async def hear_beside(
         self,
@@ -327,6 +333,11 @@ class _Caller:
         known = {code: probabilities.get(code, 0.0) for code in allowed}
         every = sum(known.values())
         return known if every < SPOKEN else {code: share / every for code, share in known.items()}
+
+
+def _is_doubtful(found: Choice, neighbour: str | None, heard: RecognitionResult) -> bool:
+    """Return whether an utterance keeps its neighbours' language: it has no likely words in either."""
+    return found.rival is not None and found.rival == neighbour and surety(heard.words) < LIKELY
 
 
 def _choose(
