@@ -76,6 +76,12 @@ def test_known_models_need_no_measuring(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("base_model")
+def test_the_windows_of_base_are_known(tmp_path):
+    [base] = find_models(EngineSettings(model="base", cache_dir=tmp_path)).models
+    assert base.sizes == WindowSizes(10, 15, 28)
+
+
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])
 def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path, model):
     [known] = [sizes for digest, (_, sizes) in known_windows.KNOWN_SIZES.items() if digest == digest_of(model)]

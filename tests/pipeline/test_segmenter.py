@@ -25,7 +25,7 @@ def spans(probabilities: list[float], options: SegmenterOptions, last: int = WIN
     segmenter = Segmenter(options)
     events = []
     for number, speech in enumerate(probabilities, 1):
-        events += segmenter.receive(speech, last if number == len(probabilities) else WINDOW)
+        events += segmenter.add_window(speech, last if number == len(probabilities) else WINDOW)
     events += segmenter.end()
     assert all(isinstance(event, SpeechStarted) for event in events[::2])
     assert all(isinstance(event, SpeechEnded) for event in events[1::2])
@@ -48,7 +48,7 @@ def test_no_event_comes_before_the_position_that_was_said_to_be_steady(probabili
     segmenter = Segmenter(options)
     for number, speech in enumerate(probabilities, 1):
         steady = segmenter.steady
-        assert not segmenter.receive(speech) or number * WINDOW >= steady
+        assert not segmenter.add_window(speech) or number * WINDOW >= steady
 
 
 @settings(max_examples=60)
@@ -67,7 +67,7 @@ def test_every_long_enough_sound_is_inside_a_span(probabilities, options):
 def test_nothing_begins_before_what_is_settled(probabilities, options):
     segmenter, settled = Segmenter(options), 0
     for speech in probabilities:
-        for event in segmenter.receive(speech):
+        for event in segmenter.add_window(speech):
             assert not isinstance(event, SpeechStarted) or event.at >= settled
         assert segmenter.settled >= settled
         settled = segmenter.settled
@@ -78,7 +78,7 @@ def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence():
     segmenter = Segmenter(options)
     seen = {}
     for number, speech in enumerate([0.0] * 20 + [0.9] * 10 + [0.0] * 20):
-        for event in segmenter.receive(speech):
+        for event in segmenter.add_window(speech):
             seen[number + 1] = event
     assert seen == {
         23: SpeechStarted(20 * WINDOW - options.pad),  # speech for three windows
