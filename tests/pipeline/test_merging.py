@@ -16,9 +16,7 @@ from tests.pipeline.scripted_streams import perfect, result_of, stream, talk, ti
     texts=st.lists(st.sampled_from("abc"), min_size=20, max_size=20),
     moved=st.floats(-0.15, 0.15),
 )
-def test_a_new_hearing_goes_on_after_the_final_words_though_their_times_move(
-    count: int, texts: list[str], moved: float
-) -> None:
+def test_a_new_hearing_goes_on_after_the_final_words_though_their_times_move(count, texts, moved):
     said = tuple(Word(text, word.start, word.end, 0.9) for text, word in zip(texts, talk(20), strict=True))
     again = [
         Word(one.text.upper(), max(0, one.start + position(moved)), max(0, one.end + position(moved)), 0.9)
@@ -83,6 +81,6 @@ def test_a_turn_over_which_a_model_stretches_the_last_word_before_it_is_heard_by
 
 
 @pytest.mark.parametrize("word", ["oh", "no"])
-def test_a_word_that_is_said_again_after_a_pause_is_told_again(word: str):
+def test_a_word_that_is_said_again_after_a_pause_is_told_again(word):
     first, second = [(word, 1.0, 1.4), ("no", 1.4, 1.8)], [("no", 2.6, 3.0)]
     assert across_a_pause(first, second, [*first, *second]) == f"{word} no no"

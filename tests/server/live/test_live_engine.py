@@ -68,7 +68,7 @@ def test_the_spans_of_speech_are_where_the_audio_is_and_none_is_in_what_is_silen
 @settings(max_examples=40)
 @given(count=st.integers(1, 30), gap=st.floats(0, 1.2))
 @example(count=1, gap=0)  # one word, which is final
-def test_what_is_said_over_a_restart_is_told_once(count: int, gap: float):
+def test_what_is_said_over_a_restart_is_told_once(count, gap):
     words = (
         *talk(count),
         *(replace(word, text=f"v{n}") for n, word in enumerate(talk(9, start=count * 0.4 + 0.6 + gap))),
