@@ -166,7 +166,7 @@ def test_the_last_words_come_out_when_the_stream_ends_in_the_middle_of_a_word():
 @pytest.mark.parametrize(
     ("level", "speech", "warnings"), [(1e-5, 0.95, 1), (1e-5, 0.02, 1), (0.1, 0.95, 0), (0.1, 0.02, 0)]
 )
-def test_a_very_quiet_input_is_warned_of_once(level: float, speech: float, warnings: int):
+def test_a_very_quiet_input_is_warned_of_once(level, speech, warnings):
     core = StreamCore(StreamOptions(warn_if_quiet=True))
     sound = np.random.default_rng(1).normal(0, level, WINDOW).astype(np.float32)
     for _ in range(position(12) // WINDOW):

@@ -72,13 +72,12 @@ def test_in_the_opening_of_a_stream_a_turn_ends_after_more_silence():
 def test_turns_follow_each_other_without_overlap_and_are_long_enough(probabilities):
     turns = turns_of(probabilities)
     for turn in turns:
-        assert turn.ended is not None
         assert turn.start + 2 * WINDOW <= turn.voiced <= turn.ended <= len(probabilities) * WINDOW
     assert all(before.ended <= after.start for before, after in pairwise(turns))
 
 
 @pytest.mark.parametrize(("faint", "begin"), [(0.15, 1.6), (0.02, 2.1)])
-def test_first_words_that_the_voice_detector_doubts_are_in_the_window(faint: float, begin: float):
+def test_first_words_that_the_voice_detector_doubts_are_in_the_window(faint, begin):
     words = talk(5, start=2.5)
     sounds = (max(speech, faint if 2.0 <= frame * WINDOW / RATE < 2.5 else 0.0) for frame, speech in enumerate(
         voice(words, position(6))))  # fmt: skip

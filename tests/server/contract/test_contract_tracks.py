@@ -14,7 +14,6 @@ from server.client import Client
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.storing import in_a_loop
 
 CLIP, OTHER = (read(SPEECH / "human" / name) for name in ("LJ001-0002.flac", "LJ001-0004.flac"))
 TWO = tracks_in("mp4", Sound(CLIP), Sound(OTHER))
@@ -34,7 +33,7 @@ def used_s(client: httpx.Client) -> int:
     return next(row["used"] for row in client.get("/v1/usage").json()["usage"] if row["name"] == "audio_seconds")
 
 
-def test_the_track_with_speech_is_heard_and_others_are_named(client: httpx.Client) -> None:
+def test_the_track_with_speech_is_heard_and_others_are_named(client):
     silent_first = post(client, tracks_in("matroska", Sound(np.zeros(len(CLIP), np.float32)), Sound(CLIP))).json()
     assert "modern" in silent_first["text"]
     assert silent_first["warnings"] == []
@@ -43,7 +42,7 @@ def test_the_track_with_speech_is_heard_and_others_are_named(client: httpx.Clien
     assert [warning["code"] for warning in usual["warnings"]] == ["other_tracks"]
 
 
-def test_separate_tracks_have_their_speakers_and_count_as_recordings(client: httpx.Client) -> None:
+def test_separate_tracks_have_their_speakers_and_count_as_recordings(client):
     before = used_s(client)
     both = post(client, TWO, track="separate", word_timestamps="true").json()
     assert {(word["channel"], word["speaker"]) for word in both["words"]} == {(0, "S1"), (1, "S2")}
@@ -51,7 +50,7 @@ def test_separate_tracks_have_their_speakers_and_count_as_recordings(client: htt
     assert both["warnings"] == []
 
 
-def test_channels_that_hold_the_same_are_heard_and_counted_once(client: httpx.Client) -> None:
+def test_channels_that_hold_the_same_are_heard_and_counted_once(client):
     before = used_s(client)
     sound = io.BytesIO()
     soundfile.write(sound, np.stack((CLIP, -0.9 * CLIP), axis=1), RATE, format="WAV")
@@ -62,8 +61,7 @@ def test_channels_that_hold_the_same_are_heard_and_counted_once(client: httpx.Cl
     assert used_s(client) - before == pytest.approx(job["duration"], abs=1)
 
 
-@in_a_loop
-async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.Client, bundled_server: Server) -> None:
+async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client, bundled_server):
     before = used_s(client)
     sides = np.stack((CLIP, 0.9 * CLIP), axis=1)
     sound = (np.concatenate((sides, np.zeros((RATE, 2)))) * 32767).astype("<i2").tobytes()
@@ -77,10 +75,7 @@ async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.
     assert used_s(client) - before == pytest.approx(record["duration"], abs=1)
 
 
-@in_a_loop
-async def test_a_live_container_is_heard_on_the_track_that_is_ordered(
-    client: httpx.Client, bundled_server: Server
-) -> None:
+async def test_a_live_container_is_heard_on_the_track_that_is_ordered(client, bundled_server):
     key = client.headers["Authorization"].removeprefix("Bearer ")
     container = tracks_in("matroska", Sound(CLIP), Sound(OTHER))
     async with Client(bundled_server.base, key) as ours:
@@ -96,7 +91,7 @@ async def test_a_live_container_is_heard_on_the_track_that_is_ordered(
     assert second["warnings"] == []
 
 
-def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.Client, bundled_server: Server) -> None:
+def test_every_door_takes_a_track_and_names_one_that_is_not_there(client, bundled_server):
     second = post(client, TWO, track="2").json()["text"]
     assert "modern" not in second
     heard = client.post("/v1/listen", params={"track": 2, "punctuate": "true"}, content=TWO).json()
@@ -124,7 +119,7 @@ def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.
         ({"track": "mix", "channels": "separate"}, "conflict"),
     ],
 )
-def test_a_wrong_track_is_refused_by_its_name(client: httpx.Client, fields: dict[str, str], code: str) -> None:
+def test_a_wrong_track_is_refused_by_its_name(client, fields, code):
     answer = post(client, TWO, **fields)
     assert answer.status_code == 422
     [fault] = answer.json()["errors"]
@@ -132,7 +127,7 @@ def test_a_wrong_track_is_refused_by_its_name(client: httpx.Client, fields: dict
 
 
 @pytest.mark.parametrize("wrong", [{"track": 2}, {"track": "mix", "encoding": "container"}])
-def test_a_live_session_refuses_tracks_that_it_cannot_hear(client: httpx.Client, wrong: dict[str, object]) -> None:
+def test_a_live_session_refuses_tracks_that_it_cannot_hear(client, wrong):
     answer = client.post("/v1/live", json=wrong)
     assert answer.status_code == 422
     assert [fault["param"] for fault in answer.json()["errors"]] == ["track"]
