@@ -137,7 +137,7 @@ class Part:
         missing = wav_bytes_missing(self._source.head, self._source.size)
         self._ledger.cut_bytes += missing
         self._ledger.cut |= self._cut or missing > 0 or any(one.begun and one.is_cut for one in decoders)
-        self._ledger.damaged += [one.track.name for one in decoders if one.refused or (one.is_cut and not one.begun)]
+        self._ledger.damaged += [one.track.name for one in decoders if one.is_undecodable]
 
     def account_for_tail(self) -> None:
         """Enter the bytes behind the audio, up to the next recording, that are neither tags nor padding."""

@@ -38,6 +38,7 @@ class TrackDecoder:
         self.begun = False  # was a frame decoded?
         self.refused = False  # was InvalidAudio raised?
         self.skipped = 0  # bad packets with frames behind them
+        self._came = False  # did a packet come?
         self._timed = container not in UNTIMED
         self._may_be_encrypted = container == ISO_MEDIA
         self._limits = limits
@@ -51,10 +52,16 @@ class TrackDecoder:
         """Whether bad packets are the last ones so far."""
         return self._broken > self._padding
 
+    @property
+    def is_undecodable(self) -> bool:
+        """Whether packets came, and none of them could be decoded."""
+        return self.refused or (self._came and not self.begun)
+
     def decode(self, packet: "Packet[AudioStream] | None") -> list[TimedFrame]:
         """Return the frames that a packet completes; None flushes the decoder. Raises InvalidAudio."""
         if self.refused:
             return []
+        self._came |= packet is not None and packet.size > 0
         try:
             frames = self._open(packet)
         except av.error.FFmpegError:
