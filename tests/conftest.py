@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.recognition.engines.models import bundled_folder
 from pipeline.weights import INSTALLED
 
@@ -21,6 +23,13 @@ sys.dont_write_bytecode = False
 # Shared machines can stop for seconds, so the time of one example says nothing. EXAMPLES=1000 searches for longer.
 settings.register_profile("any machine", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "40")))
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """Choose the event loop of coroutine tests: the server's, or one whose clock jumps."""
+    virtual = request.node.get_closest_marker("virtual_time")
+    return "asyncio", {"loop_factory": VirtualTimeLoop if virtual else uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ def output_of(program: str, *arguments: str, **variables: str) -> str:
     words = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(words, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True)
     return done.stdout.strip()
+
+
+def free_port() -> int:
+    """Return a free port, for a server that must restart on the same one."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def has_ended(pid: int) -> bool:

@@ -76,7 +76,7 @@ def imports(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_packages_import_only_what_stands_below_them(package: str) -> None:
+def test_packages_import_only_what_stands_below_them(package):
     for path in sorted((ROOT / package).rglob("*.py")):
         ours = {module.split(".")[0] for module in imports(path)} & set(PACKAGES)
         assert ours <= MAY_IMPORT[package], f"{name(path)} imports {ours - MAY_IMPORT[package]}"
@@ -97,18 +97,18 @@ def server_files() -> list[Path]:
     return [path for path in sorted((ROOT / "server").rglob("*.py")) if room(path) != "__init__"]
 
 
-def test_every_room_of_the_server_has_a_floor() -> None:
+def test_every_room_of_the_server_has_a_floor():
     assert {room(path) for path in server_files()} == set().union(*FLOORS)
 
 
-def test_no_import_of_the_server_runs_up_or_across() -> None:
+def test_no_import_of_the_server_runs_up_or_across():
     floor = {name: number for number, names in enumerate(FLOORS) for name in names}
     for path in server_files():
         above = {used for used in rooms_used(path) if floor[used] >= floor[room(path)]}
         assert not above, f"{name(path)} imports {above}"
 
 
-def test_http_is_known_only_at_the_top() -> None:
+def test_http_is_known_only_at_the_top():
     for path in server_files():
         used = imports(path)
         if room(path) not in KNOW_HTTP:
@@ -118,7 +118,7 @@ def test_http_is_known_only_at_the_top() -> None:
             assert known == (headers if room(path) == "egress" else set()), name(path)
 
 
-def test_a_dialect_is_known_only_to_the_line_that_registers_it() -> None:
+def test_a_dialect_is_known_only_to_the_line_that_registers_it():
     folders = {path.parent.name for path in (ROOT / "server" / "dialects").glob("*/dialect.py")}
     assert {"openai", "deepgram"} <= folders
     for path in server_files():
@@ -126,7 +126,7 @@ def test_a_dialect_is_known_only_to_the_line_that_registers_it() -> None:
         assert known <= {path.parent.name} or name(path) == "server/dialects/registered.py", name(path)
 
 
-def test_only_the_command_line_chooses_the_storage_backend() -> None:
+def test_only_the_command_line_chooses_the_storage_backend():
     for path in server_files():
         backends = {module.split(".")[2] for module in imports(path) if module.startswith("server.storage.")}
         backends &= {"sqlite", "postgres"}
@@ -134,7 +134,7 @@ def test_only_the_command_line_chooses_the_storage_backend() -> None:
             assert backends <= {path.parent.name}, name(path)
 
 
-def test_the_embedded_form_loads_nothing_of_the_cluster_form() -> None:
+def test_the_embedded_form_loads_nothing_of_the_cluster_form():
     program = "import sys, server.app, server.commands.serve, server.commands.worker; print(*sys.modules)"
     loaded = output_of(program).split()
     assert "server.storage.sqlite.open" in loaded
@@ -142,7 +142,7 @@ def test_the_embedded_form_loads_nothing_of_the_cluster_form() -> None:
     assert not [module for module in loaded if module.startswith("server.storage.s3")]
 
 
-def test_no_file_imports_itself_by_way_of_others() -> None:
+def test_no_file_imports_itself_by_way_of_others():
     modules = {name(path).removesuffix(".py").replace("/", "."): path for path in sources()}
     edges = {module: imports(path) & modules.keys() for module, path in modules.items()}
     while free := {module for module, used in edges.items() if not used & edges.keys()}:
@@ -162,13 +162,13 @@ def is_table(function: ast.AST) -> bool:
     return bool(body) and isinstance(body[-1], ast.Return) and isinstance(body[-1].value, ast.List) and len(body) <= 3
 
 
-def test_no_file_is_longer_than_its_reader_can_bear() -> None:
+def test_no_file_is_longer_than_its_reader_can_bear():
     assert not {
         name(path): lines for path in python_files() if (lines := len(path.read_text().splitlines())) > MOST_LINES
     }
 
 
-def test_functions_fit_on_a_screen() -> None:
+def test_functions_fit_on_a_screen():
     lengths, long = [], {}
     for path in python_files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -43,17 +43,17 @@ def ours() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
-def test_each_file_is_short(path: Path) -> None:
+def test_each_file_is_short(path):
     assert len(path.read_text().splitlines()) <= MAX_LINES
 
 
 @pytest.mark.parametrize("one", OBJECTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
-def test_every_object_is_as_kubernetes_publishes_it(one: dict[str, Any]) -> None:
+def test_every_object_is_as_kubernetes_publishes_it(one):
     kubernetes_validate.validate(one, "1.33", strict=True)
 
 
 @pytest.mark.parametrize(("name", "env"), list(ours()), ids=lambda value: value if isinstance(value, str) else "")
-def test_the_settings_of_every_process_are_the_servers(name: str, env: dict[str, str]) -> None:
+def test_the_settings_of_every_process_are_the_servers(name, env):
     assert unknown_variables(env) == []
     config = Config.from_env({**env, f"{PREFIX}HOST": "0.0.0.0"})
     assert config.blobs, name
@@ -66,19 +66,19 @@ def test_the_settings_of_every_process_are_the_servers(name: str, env: dict[str,
     }
 
 
-def test_all_roles_are_played_in_both() -> None:
+def test_all_roles_are_played_in_both():
     for names in (SERVICES, {one["metadata"]["name"] for one in DEPLOYMENTS}):
         played = {role for name, env in ours() if name in names for role in env["SCRIBEWIRE_ROLES"].split(",")}
         assert played == {"api", "live", "worker", "courier"}
 
 
-def test_every_process_has_time_for_its_stop() -> None:
+def test_every_process_has_time_for_its_stop():
     graces = [deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] for deployment in DEPLOYMENTS]
     graces += [int(SERVICES[name]["stop_grace_period"].removesuffix("s")) for name in ("node-1", "node-2", "worker")]
     assert min(graces) >= max(STOP_S, WorkerRules().handback_s) * 2
 
 
-def test_selectors_find_their_pods_and_scalers_their_deployments() -> None:
+def test_selectors_find_their_pods_and_scalers_their_deployments():
     labels = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"] for one in DEPLOYMENTS}
     for deployment in DEPLOYMENTS:
         assert deployment["spec"]["selector"]["matchLabels"] == labels[deployment["metadata"]["name"]]
@@ -91,14 +91,14 @@ def test_selectors_find_their_pods_and_scalers_their_deployments() -> None:
     assert find("Service", "scribewire")["spec"]["selector"] == labels["scribewire-node"]
 
 
-def test_the_metrics_that_scale_are_there() -> None:
+def test_the_metrics_that_scale_are_there():
     page = Metrics().page().decode()
     wanted = re.findall(r"name: (scribewire_\w+?)(?:_p95)?}", (DEPLOY / "kubernetes.yaml").read_text())
     assert len(wanted) == 2
     assert [name for name in wanted if f"# TYPE {name} " not in page] == []
 
 
-def test_what_compose_names_is_there_and_no_image_is_the_latest() -> None:
+def test_what_compose_names_is_there_and_no_image_is_the_latest():
     for service in SERVICES.values():
         assert set(service.get("depends_on", ())) <= SERVICES.keys()
         volumes = [volume.partition(":")[0] for volume in service.get("volumes", ())]
@@ -109,7 +109,7 @@ def test_what_compose_names_is_there_and_no_image_is_the_latest() -> None:
         assert "test" in SERVICES[condition]["healthcheck"]
 
 
-def test_the_proxy_waits_for_longer_than_a_client_may_and_asks_every_node() -> None:
+def test_the_proxy_waits_for_longer_than_a_client_may_and_asks_every_node():
     [waits_s] = re.findall(r"response_header_timeout (\d+)s", PROXY)
     assert int(waits_s) > Config.from_env({}).wait_max
     assert "flush_interval -1" in PROXY
@@ -120,14 +120,14 @@ def test_the_proxy_waits_for_longer_than_a_client_may_and_asks_every_node() -> N
     }
 
 
-def test_the_image_holds_what_its_recipe_copies() -> None:
+def test_the_image_holds_what_its_recipe_copies():
     allowed = set(re.findall(r"^!(\S+)", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert {name for line in copied for name in line.split()} <= allowed
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("requirements*.lock")), ids=lambda path: path.name)
-def test_every_python_gets_the_versions_that_are_tested(path: Path) -> None:
+def test_every_python_gets_the_versions_that_are_tested(path):
     """Whatever Python a machine or an image has: a second version of a package would never have run here."""
     names = re.findall(r"^([a-z0-9._-]+)==", path.read_text(), re.MULTILINE)
     assert names

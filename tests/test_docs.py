@@ -66,13 +66,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("page", reference.PAGES)
-def test_the_tables_of_settings_plans_routes_and_codes_are_those_of_the_code(page: str, server: Server) -> None:
+def test_the_tables_of_settings_plans_routes_and_codes_are_those_of_the_code(page, server):
     openapi = httpx.get(server.base + "/openapi.json").json()
     shown = (ROOT / page).read_text(encoding="utf-8")
     assert shown == reference.renewed(page, openapi), "make them anew with: .venv/bin/python -m scripts.reference"
 
 
-def test_every_event_is_documented() -> None:
+def test_every_event_is_documented():
     sent = {"partial", *(f"job.{state}" for state in TERMINAL)}
     for path in (ROOT / "server").rglob("*.py"):
         sent |= set(re.findall(r'NewEvent\(\s*"([a-z_.]+)"', path.read_text(encoding="utf-8")))
@@ -82,26 +82,26 @@ def test_every_event_is_documented() -> None:
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if not any(word in block for word in NOT_TRIED)])
-def test_every_command_of_the_guides_runs(block: str, server: Server) -> None:
+def test_every_command_of_the_guides_runs(block, server):
     printed = run_documented(["sh", "-euc", fill_in(block, server)], server)
     assert printed.strip()
     assert not re.search(r'"status":[45][0-9][0-9]', printed)
 
 
 @pytest.mark.parametrize("block", blocks("python"))
-def test_the_python_of_the_guides_runs(block: str, server: Server) -> None:
+def test_the_python_of_the_guides_runs(block, server):
     strict = [] if "deepgram" in block else ["-W", "error"]  # its package uses what websockets will give up
     assert run_documented([sys.executable, *strict, "-c", fill_in(block, server)], server).strip()
 
 
-def test_the_python_of_the_guides_prints_the_text(server: Server) -> None:
+def test_the_python_of_the_guides_prints_the_text(server):
     own = [block for block in blocks("python") if "jfk.flac" in block]
     assert len(own) == 3
     for block in own:
         assert words(JFK) == words(run_documented([sys.executable, "-c", fill_in(block, server)], server))
 
 
-def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server) -> None:
+def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server):
     [(command, shown)] = re.findall(
         r"^```sh\n([^`]*?)^```[^`]*?^```json\n(.*?)^```",
         GUIDES[0].read_text(encoding="utf-8"),
@@ -115,7 +115,7 @@ def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server: Server)
         assert expected[member] == answer[member]
 
 
-def test_the_subtitles_that_the_api_page_prints_are_the_ones_that_come(server: Server) -> None:
+def test_the_subtitles_that_the_api_page_prints_are_the_ones_that_come(server):
     [(command, shown)] = re.findall(r"^```sh\n([^`]*?)^```\s*^```text\n(.*?)^```", WIRE, re.MULTILINE | re.DOTALL)
     assert words(shown) == words(run_documented(["sh", "-euc", fill_in(command, server)], server)) == words(JFK)
 
@@ -124,7 +124,7 @@ PAGES = [ROOT / "README.md", *(page for place in PLACES for page in sorted((ROOT
 
 
 @pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in PAGES])
-def test_links_between_the_readmes_lead_somewhere(page: str) -> None:
+def test_links_between_the_readmes_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for target, heading in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
         if "://" not in target:
@@ -141,20 +141,20 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in PAGES if page.name == "README.md"])
-def test_every_python_file_that_a_readme_names_exists(page: str) -> None:
+def test_every_python_file_that_a_readme_names_exists(page):
     files = [path.as_posix() for place in (*PLACES, "scripts", "tests") for path in (ROOT / place).rglob("*.py")]
     named = set(re.findall(r"[\w/]*\w\.py\b", (ROOT / page).read_text(encoding="utf-8")))
     assert [name for name in sorted(named) if not any(path.endswith(f"/{name.lstrip('/')}") for path in files)] == []
 
 
-def test_every_file_that_the_security_page_names_exists() -> None:
+def test_every_file_that_the_security_page_names_exists():
     page = (ROOT / "server" / "security.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:server|pipeline|tests)/[^`]+)`", page))
     assert len(named) > 30
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
-def test_every_file_that_says_where_a_change_belongs_exists() -> None:
+def test_every_file_that_says_where_a_change_belongs_exists():
     table = (ROOT / "server" / "README.md").read_text().split("## Where a change belongs")[1].split("\n## ")[0]
     named = re.findall(r"`([^`]+)`", table)
     assert len(named) > 30

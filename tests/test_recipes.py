@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.processes import free_port
 from tests.server.receiving import ReceivedRequest, receiver
-from tests.server.running import CLIP, ROOT, Server, free_port, run_server, until_over
+from tests.server.running import CLIP, ROOT, Server, run_server, until_over
 from tests.waiting import until
 
 BLOCKS = re.findall(
@@ -70,11 +71,11 @@ def start_receiver(secret: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_every_python_recipe_compiles(number: int) -> None:
+def test_every_python_recipe_compiles(number):
     compile(BLOCKS[number], "recipes.md", "exec")
 
 
-def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(server: Server) -> None:
+def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(server):
     client = server.client(operator_key(server).read_text().strip())
     secret = client.post("/v1/webhook-secret/rotate").json()["webhook_secret"]
     with start_receiver(secret) as (address, process):
@@ -82,14 +83,13 @@ def test_the_receiver_prints_what_a_real_delivery_says_and_refuses_a_forged_one(
         assert httpx.post(address, content=b"{}", headers=headers).status_code == 401
         assert httpx.post(address, content=b"{}").status_code == 401
         job = client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"webhook_url": address}).json()
-        assert process.stdout is not None
         kind, job_id, text = process.stdout.readline().split(maxsplit=2)
         assert (kind, job_id) == ("job.completed", job["job_id"])
         assert text.strip() == until_over(client, job_id)["text"]
         until(lambda: client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"][0]["state"] == "delivered")
 
 
-def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_is_asked_of_an_address_that_speaks_chat_completions(monkeypatch):
     answered = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "They met."}}
     program: dict[str, object] = {}
@@ -149,15 +149,12 @@ def signal_script(process: "subprocess.Popen[str]") -> None:
 
 @needs_ffmpeg
 @pytest.mark.parametrize("leave", [signal_group, signal_script])
-def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
-    server: Server, leave: Callable[["subprocess.Popen[str]"], None]
-) -> None:
+def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(server, leave):
     key = operator_key(server)
     client = server.client(key.read_text().strip())
     if client.get("/v1/channels").json()["data"] == []:
         assert client.post("/v1/channels", json={"name": "main-stage"}).status_code == 201
     with start_ingest(server, key, "-re", "-stream_loop", "-1", "-i", str(CLIP)) as process:
-        assert process.stdout is not None
         job_id = json.loads(process.stdout.readline())["job_id"]
         path = f"/v1/jobs/{job_id}"
         until(lambda: client.get(path).json()["live"]["received_bytes"] >= 5 * 32_000, max_s=60)
@@ -170,7 +167,7 @@ def test_a_publisher_that_leaves_ends_its_session_with_all_that_was_heard(
 
 
 @needs_ffmpeg
-def test_a_session_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
+def test_a_session_that_is_refused_is_said(server, tmp_path):
     key = tmp_path / "key"
     key.write_text("sw_live_wrong")
     with start_ingest(server, key, "-i", str(CLIP)) as process:

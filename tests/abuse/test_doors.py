@@ -23,7 +23,7 @@ def run_meanwhile(act: Callable[[], object], times: int) -> Iterator[list[object
         results += [one.result() for one in working]
 
 
-def test_a_sandbox_key_has_no_power_over_production(ring: Arena) -> None:
+def test_a_sandbox_key_has_no_power_over_production(ring):
     stranger = ring.stranger()
     production = stranger.client(stranger.key())
     rehearsing = production.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
@@ -39,7 +39,7 @@ def test_a_sandbox_key_has_no_power_over_production(ring: Arena) -> None:
     assert production.get("/v1/usage").status_code == 200
 
 
-def test_more_keys_give_no_more_requests(ring: Arena) -> None:
+def test_more_keys_give_no_more_requests(ring):
     stranger = ring.stranger()
     first = stranger.client(stranger.key())
     made = [first.post("/v1/keys", json={}) for _ in range(29)]
@@ -49,21 +49,21 @@ def test_more_keys_give_no_more_requests(ring: Arena) -> None:
     assert sum(client.get("/v1/usage").is_success for client in both * 20) <= 30
 
 
-def test_wrong_keys_are_not_looked_up_for_ever(ring: Arena) -> None:
+def test_wrong_keys_are_not_looked_up_for_ever(ring):
     wrong = ring.stranger().client(ring.innocent.key[:-8] + "deadbeef")
     assert {wrong.get("/v1/usage").status_code for _ in range(100)} == {401, 429}
     ring.innocent.is_unharmed()
 
 
 @pytest.mark.parametrize("sandbox", [True, False])
-def test_large_estimates_hold_up_nobody_else(ring: Arena, *, sandbox: bool) -> None:
+def test_large_estimates_hold_up_nobody_else(ring, *, sandbox):
     client = ring.stranger().new_client(sandbox=sandbox)
     with run_meanwhile(lambda: client.post("/v1/estimate", json={"prompt": LARGE}).status_code, 28) as statuses:
         ring.innocent.is_unharmed()
     assert set(statuses) <= {200, 413, 429, 503}
 
 
-def test_a_path_cannot_write_a_line_into_the_log(ring: Arena) -> None:
+def test_a_path_cannot_write_a_line_into_the_log(ring):
     for path in (f"/x%0a{FORGED.replace(' ', '%20')}", "/x%1b[2Jy", "/x%0d%0ay"):
         ring.stranger().client().get(path)
     assert not [line for line in ring.server.log if line.startswith(FORGED) or "\x1b" in line or "\r" in line]
@@ -77,7 +77,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 
 @pytest.mark.parametrize("said", ["", "GET /healthz HTTP/1.1\r\nHost: scribewire\r\nX-Slow: "])
-def test_connections_that_ask_for_nothing_close_the_door_for_nobody(narrow: Arena, said: str) -> None:
+def test_connections_that_ask_for_nothing_close_the_door_for_nobody(narrow, said):
     with ExitStack() as stack:
         for _ in range(3):
             address = narrow.stranger().address

@@ -33,7 +33,7 @@ def post_audio(client: httpx.Client, audio: bytes, **members: object) -> httpx.R
     return client.post("/v1/transcribe", files={"file": audio}, data=members, headers=AT_ONCE)
 
 
-def test_slow_downloads_hold_up_nobody_else(ring: Arena) -> None:
+def test_slow_downloads_hold_up_nobody_else(ring):
     client = ring.stranger().new_client()
     with dripping_host() as url, jobs_of(client):
         for number in range(5):
@@ -41,7 +41,7 @@ def test_slow_downloads_hold_up_nobody_else(ring: Arena) -> None:
         ring.innocent.is_unharmed()
 
 
-def test_a_source_that_only_sends_interim_answers_holds_up_nobody_else(ring: Arena) -> None:
+def test_a_source_that_only_sends_interim_answers_holds_up_nobody_else(ring):
     client = ring.stranger().new_client()
     with never_ready() as url, jobs_of(client):
         job = client.post("/v1/transcribe", json={"url": f"{url}/a.wav"}, headers=AT_ONCE).json()["job_id"]
@@ -50,7 +50,7 @@ def test_a_source_that_only_sends_interim_answers_holds_up_nobody_else(ring: Are
         assert record["error"]["code"] == "source_unreachable"
 
 
-def test_slow_rehearsals_in_the_sandbox_hold_up_nobody_else(ring: Arena) -> None:
+def test_slow_rehearsals_in_the_sandbox_hold_up_nobody_else(ring):
     client = ring.stranger().new_client(sandbox=True)
     with jobs_of(client):
         for _ in range(12):
@@ -58,7 +58,7 @@ def test_slow_rehearsals_in_the_sandbox_hold_up_nobody_else(ring: Arena) -> None
         ring.innocent.is_unharmed()
 
 
-def test_files_that_never_decode_hold_up_nobody_else(ring: Arena) -> None:
+def test_files_that_never_decode_hold_up_nobody_else(ring):
     audio = without_a_frame(100_000)
     clients = [ring.stranger().new_client() for _ in range(2)]
     answers: list[int] = []
@@ -77,7 +77,7 @@ def test_files_that_never_decode_hold_up_nobody_else(ring: Arena) -> None:
     assert set(answers) <= {422, 429}
 
 
-def test_a_body_that_the_allowance_cannot_take_is_refused_before_it_is_sent(ring: Arena) -> None:
+def test_a_body_that_the_allowance_cannot_take_is_refused_before_it_is_sent(ring):
     stranger = ring.stranger()
     key = stranger.key()
     client = stranger.client(key)
@@ -88,7 +88,7 @@ def test_a_body_that_the_allowance_cannot_take_is_refused_before_it_is_sent(ring
         assert raw.answer()[0] == 429
 
 
-def test_uploads_that_stand_still_are_few(ring: Arena) -> None:
+def test_uploads_that_stand_still_are_few(ring):
     key = ring.stranger().key()
     with ExitStack() as connections, ThreadPoolExecutor(20) as threads:
         stalled = [
@@ -101,7 +101,7 @@ def test_uploads_that_stand_still_are_few(ring: Arena) -> None:
         assert sum(refusals) >= 10
 
 
-def test_members_that_nobody_knows_are_not_kept(ring: Arena) -> None:
+def test_members_that_nobody_knows_are_not_kept(ring):
     client = ring.stranger().new_client(sandbox=True)
     with jobs_of(client):
         members = {"url": f"{ring.innocent.hook.url}/none.wav", **{f"x{number}": 1 for number in range(60_000)}}
@@ -111,7 +111,7 @@ def test_members_that_nobody_knows_are_not_kept(ring: Arena) -> None:
         assert len(client.get("/v1/jobs").content) < 10_000
 
 
-def test_a_file_of_negative_length_gives_nothing_back(ring: Arena) -> None:
+def test_a_file_of_negative_length_gives_nothing_back(ring):
     client = ring.stranger().client(ring.server.new_key("pro"))
     with jobs_of(client):
         assert post_audio(client, wav(60)).status_code == 202
@@ -120,7 +120,7 @@ def test_a_file_of_negative_length_gives_nothing_back(ring: Arena) -> None:
         assert usage_of(client, "audio_seconds") >= before
 
 
-def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring: Arena) -> None:
+def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring):
     client = ring.stranger().new_client()
     job = post_audio(client, long_and_unstated(1500), word_timestamps="true").json()["job_id"]
     with client.stream("GET", f"/v1/jobs/{job}/events") as events:
@@ -131,13 +131,13 @@ def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring: Arena
     assert usage_of(client, "transcriptions") == 1
 
 
-def test_a_list_with_a_thousand_filters_is_refused(ring: Arena) -> None:
+def test_a_list_with_a_thousand_filters_is_refused(ring):
     client = ring.stranger().new_client()
     answer = client.get("/v1/jobs", params={f"metadata[{number}]": "x" for number in range(1100)})
     assert 400 <= answer.status_code < 500
 
 
-def test_a_job_that_is_deleted_while_it_works_leaves_nothing_behind(ring: Arena) -> None:
+def test_a_job_that_is_deleted_while_it_works_leaves_nothing_behind(ring):
     client = ring.stranger().new_client(sandbox=True)
     before = blobs(ring)
     for number in range(60):

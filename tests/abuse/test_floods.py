@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,16 +51,12 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="calls from another a
 @linux
 @pytest.mark.parametrize("keyed", [False, True], ids=["no key", "a key"])
 @pytest.mark.parametrize("sockets", [False, True], ids=["requests", "sockets"])
-def test_small_things_at_any_door_hold_up_nobody(
-    ring: Arena, stranger: Stranger, doors: tuple[EntryPoint, ...], *, keyed: bool, sockets: bool
-) -> None:
+def test_small_things_at_any_door_hold_up_nobody(ring, stranger, doors, *, keyed, sockets):
     flood_all(ring, stranger, doors, keyed=keyed, sockets=sockets)
 
 
 @linux
-def test_small_things_at_any_door_of_one_node_hold_up_nobody_there_or_at_another(
-    tmp_path: Path, doors: tuple[EntryPoint, ...]
-) -> None:
+def test_small_things_at_any_door_of_one_node_hold_up_nobody_there_or_at_another(tmp_path, doors):
     with arena_of_two_nodes(tmp_path) as nodes:
         for sockets in (False, True):
             flood_all(nodes, nodes.stranger(), doors, keyed=True, sockets=sockets)
@@ -108,7 +103,7 @@ def is_short(waits: Mapping[str, float]) -> bool:
     return waits["p95"] <= MAX_P95_MS and waits["longest"] <= MAX_WAIT_MS
 
 
-def test_the_log_grows_little_by_what_strangers_send(ring: Arena, stranger: Stranger) -> None:
+def test_the_log_grows_little_by_what_strangers_send(ring, stranger):
     before, sent = len(ring.server.log), dict[str, Any]()
     escapes = Flood(kind="escapes", doors=(("GET", "/"),), connections=5, bytes_s=4e6, address=stranger.address)
     short = Flood(kind="requests", doors=(("GET", "/x"),), connections=5, bytes_s=4e6, address=stranger.address)

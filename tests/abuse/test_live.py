@@ -7,7 +7,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.abuse.arena import Arena, Stranger
+from tests.abuse.arena import Stranger
 from tests.pipeline.sounds import encode_audio, tone
 
 
@@ -18,31 +18,21 @@ def sessions(stranger: Stranger, count: int, **order: object) -> list[str]:
     return [answer.json()["live"]["ingest_ws"] for answer in answers if answer.status_code == 201]
 
 
-def test_sessions_that_are_opened_and_left_hold_up_nobody_else(ring: Arena) -> None:
+async def test_sessions_that_are_opened_and_left_hold_up_nobody_else(ring):
     urls = [url for _ in range(3) for url in sessions(ring.stranger(), 10, encoding="container")]
     start = encode_audio(tone(5), "webm", "libopus")[:2000]
 
-    async def attack() -> None:
-        async with AsyncExitStack() as stack:
-            sockets = [await stack.enter_async_context(connect(url, proxy=None)) for url in urls]
-            for socket in sockets:
-                await socket.send(start)
-            await asyncio.to_thread(ring.innocent.is_unharmed)
-            for socket in sockets:
-                await socket.send('{"type":"close"}')
-
-    asyncio.run(attack())
+    async with AsyncExitStack() as stack:
+        sockets = [await stack.enter_async_context(connect(url, proxy=None)) for url in urls]
+        for socket in sockets:
+            await socket.send(start)
+        await asyncio.to_thread(ring.innocent.is_unharmed)
+        for socket in sockets:
+            await socket.send('{"type":"close"}')
 
 
-def test_a_writer_that_only_gives_orders_holds_up_nobody_else(ring: Arena) -> None:
+async def test_a_writer_that_only_gives_orders_holds_up_nobody_else(ring):
     [url] = sessions(ring.stranger(), 1)
-
-    async def attack() -> None:
-        async with connect(url, proxy=None) as socket:
-            flooding = asyncio.create_task(flood(socket))
-            await asyncio.to_thread(ring.innocent.is_unharmed)
-            flooding.cancel()
-            socket.transport.abort()
 
     async def flood(socket: ClientConnection) -> None:
         await socket.send(bytes(32_000))
@@ -50,18 +40,22 @@ def test_a_writer_that_only_gives_orders_holds_up_nobody_else(ring: Arena) -> No
             await socket.send('{"type":"finalize"}')
             await asyncio.sleep(0)  # send() returns at once while the system takes it
 
-    asyncio.run(attack())
+    async with connect(url, proxy=None) as socket:
+        flooding = asyncio.create_task(flood(socket))
+        await asyncio.to_thread(ring.innocent.is_unharmed)
+        flooding.cancel()
+        socket.transport.abort()
 
 
-def test_a_message_of_endless_pieces_is_cut(ring: Arena) -> None:
+async def test_a_message_of_endless_pieces_is_cut(ring):
     [url] = sessions(ring.stranger(), 1)
 
-    async def attack() -> None:
+    async def send_pieces() -> None:
         async with connect(url, proxy=None) as socket:
             await socket.send("" for _ in range(1100))
             async for _ in socket:
                 pass
 
     with pytest.raises(ConnectionClosed) as closed:
-        asyncio.run(attack())
+        await send_pieces()
     assert closed.value.rcvd is None or closed.value.rcvd.code == 1009

@@ -35,10 +35,10 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
             yield started
 
 
-def test_names_that_are_never_answered_hold_up_nobody_else(ring: Arena) -> None:
+def test_names_that_are_never_answered_hold_up_nobody_else(ring):
     client = ring.stranger().new_client(sandbox=True)
 
-    def test(number: int) -> int:
+    def test(number):
         return client.post("/v1/webhooks/test", json={"url": f"https://n{number}.example/"}).status_code
 
     with ThreadPoolExecutor(40) as threads:
@@ -47,7 +47,7 @@ def test_names_that_are_never_answered_hold_up_nobody_else(ring: Arena) -> None:
     assert {one.result() for one in asking} <= {200, 422, 429}
 
 
-def test_a_name_inside_looks_like_one_without_an_address(ring: Arena) -> None:
+def test_a_name_inside_looks_like_one_without_an_address(ring):
     client = ring.stranger().new_client()
     told = []
     for host in ("inside.example", "nothing.example"):

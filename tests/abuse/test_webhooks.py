@@ -2,7 +2,6 @@
 
 import httpx
 
-from tests.abuse.arena import Arena
 from tests.abuse.hosts import silent_host
 from tests.server.receiving import receiver
 from tests.server.serving import wav
@@ -27,7 +26,7 @@ def attempts(client: httpx.Client, job: str) -> list[object]:
     ]
 
 
-def test_receivers_that_never_answer_hold_up_nobody_elses_webhooks(ring: Arena) -> None:
+def test_receivers_that_never_answer_hold_up_nobody_elses_webhooks(ring):
     with silent_host() as port:
         clients = [ring.stranger().new_client(sandbox=True) for _ in range(4)]
         jobs = [
@@ -41,7 +40,7 @@ def test_receivers_that_never_answer_hold_up_nobody_elses_webhooks(ring: Arena) 
             client.delete(f"/v1/jobs/{job}")
 
 
-def test_a_receiver_that_asks_for_another_age_gets_no_endless_webhook(ring: Arena) -> None:
+def test_a_receiver_that_asks_for_another_age_gets_no_endless_webhook(ring):
     client = ring.stranger().new_client(sandbox=True)
     with receiver() as hook:
         hook.answer = lambda _got: (503, NEVER, b"")

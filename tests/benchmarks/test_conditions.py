@@ -32,7 +32,7 @@ def level_db(samples: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_the_same_clip_and_seed_give_the_same_samples_whatever_else_is_given(name: str) -> None:
+def test_the_same_clip_and_seed_give_the_same_samples_whatever_else_is_given(name):
     vary = CONDITIONS[name]
     for one, again in zip(vary(CLIPS, 3), vary(CLIPS, 3), strict=True):
         assert (one.name, one.truth) == (again.name, again.truth)
@@ -44,7 +44,7 @@ def test_the_same_clip_and_seed_give_the_same_samples_whatever_else_is_given(nam
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_every_variant_can_be_kept_as_a_file_and_has_its_words_within_it(name: str) -> None:
+def test_every_variant_can_be_kept_as_a_file_and_has_its_words_within_it(name):
     for track in CONDITIONS[name](CLIPS, 1):
         assert track.samples.dtype == np.float32
         assert np.isfinite(track.samples).all()
@@ -55,13 +55,13 @@ def test_every_variant_can_be_kept_as_a_file_and_has_its_words_within_it(name: s
 
 
 @pytest.mark.parametrize("name", [name for name in CONDITIONS if name != "short alone"])
-def test_a_condition_that_changes_the_sound_keeps_the_words(name: str) -> None:
+def test_a_condition_that_changes_the_sound_keeps_the_words(name):
     assert [texts(track) for track in CONDITIONS[name](CLIPS, 1)] == [texts(clip) for clip in CLIPS]
 
 
 @pytest.mark.parametrize("colour", ["white", "pink"])
 @pytest.mark.parametrize("snr_db", [10, 20])
-def test_noise_is_as_far_below_the_speech_as_its_name_says(colour: str, snr_db: float) -> None:
+def test_noise_is_as_far_below_the_speech_as_its_name_says(colour, snr_db):
     quiet = [replace(clip, samples=clip.samples / 4) for clip in CLIPS]  # so that nothing reaches full scale
     for clip, variant in zip(quiet, noisy(quiet, 1, colour=colour, snr_db=snr_db), strict=True):
         noise = variant.samples - clip.samples
@@ -70,7 +70,7 @@ def test_noise_is_as_far_below_the_speech_as_its_name_says(colour: str, snr_db: 
 
 @settings(max_examples=10)
 @given(st.integers(0, 1000))
-def test_short_utterances_are_of_the_asked_length_and_whole_words_in_order(seed: int) -> None:
+def test_short_utterances_are_of_the_asked_length_and_whole_words_in_order(seed):
     pieces = short(CLIPS, seed)
     assert all(SHORT_S[0] - 0.001 <= piece.seconds <= SHORT_S[1] + 0.001 for piece in pieces)
     for clip in CLIPS:
@@ -80,7 +80,7 @@ def test_short_utterances_are_of_the_asked_length_and_whole_words_in_order(seed:
     assert sum(len(piece.truth) for piece in pieces) > 120
 
 
-def test_the_clips_of_a_joined_track_are_heard_whole_apart_by_pauses_and_all_before_any_again() -> None:
+def test_the_clips_of_a_joined_track_are_heard_whole_apart_by_pauses_and_all_before_any_again():
     track = string_together(CLIPS, 5, 240)
     loudness = 1.0 if np.abs(track.samples).max() < 0.99 else None
     starts = {}

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_both_layouts_are_found_in_one_folder(folder: Path) -> None:
+def test_both_layouts_are_found_in_one_folder(folder):
     clips = {clip.path.name: spoken_words(clip.text) for clip in recordings_in(folder)}
     assert list(clips) == ["84-121123-0000.flac", "84-121123-0001.flac", "Eleven bananas.wav"]
     assert clips["84-121123-0000.flac"] == ["we", "heard", "a", "quiet", "sugar"]
@@ -41,7 +41,7 @@ def test_both_layouts_are_found_in_one_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["84/121123/84-121123-0001.flac", "Eleven bananas.wav"])
-def test_a_listed_recording_must_be_there_and_a_text_alone_is_none(folder: Path, name: str) -> None:
+def test_a_listed_recording_must_be_there_and_a_text_alone_is_none(folder, name):
     (folder / name).unlink()
     if name.endswith(".wav"):
         assert len(list(recordings_in(folder))) == 2
@@ -50,7 +50,7 @@ def test_a_listed_recording_must_be_there_and_a_text_alone_is_none(folder: Path,
             list(recordings_in(folder))
 
 
-def test_a_folder_without_recordings_and_a_file_of_no_sound_are_one_sentence(folder: Path) -> None:
+def test_a_folder_without_recordings_and_a_file_of_no_sound_are_one_sentence(folder):
     with pytest.raises(SystemExit, match="has no recordings with words: it must hold LibriSpeech's"):
         main([str(folder / "nowhere")])
     (folder / "broken.m4a").write_bytes(b"no sound")
@@ -60,8 +60,8 @@ def test_a_folder_without_recordings_and_a_file_of_no_sound_are_one_sentence(fol
 
 
 def test_each_system_has_a_line_with_words_errors_and_speed_and_live_words_their_latency(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    folder, capsys, monkeypatch, tmp_path
+):
     monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
     main([str(folder), "--model", MODEL, "--live"])
     *files, live = capsys.readouterr().out.splitlines()

@@ -34,11 +34,11 @@ def recording(*texts: tuple[str, str]) -> Recording:
         ("", [(2, 2), (2, 2)]),
     ],
 )
-def test_each_clip_of_a_track_has_its_own_errors(heard: str, errors: list[tuple[int, int]]) -> None:
+def test_each_clip_of_a_track_has_its_own_errors(heard, errors):
     assert errors_of_clips(recording(("es", "Uno dos."), ("es", "Tres, cuatro.")), heard) == errors
 
 
-def test_a_wrong_language_counts_for_as_long_as_its_words_in_a_row() -> None:
+def test_a_wrong_language_counts_for_as_long_as_its_words_in_a_row():
     words = [
         Word("a", at * RATE // 2, (at + 1) * RATE // 2, 1.0, language=language)
         for at, language in [(0, "es"), (1, "it"), (4, "it"), (5, "en")]
@@ -49,7 +49,7 @@ def test_a_wrong_language_counts_for_as_long_as_its_words_in_a_row() -> None:
     assert longest_wrong_s(track, heard) == 1.0
 
 
-def test_a_remembered_call_gives_the_same_answer_without_the_model(tmp_path: Path) -> None:
+def test_a_remembered_call_gives_the_same_answer_without_the_model(tmp_path):
     engine = load(EngineSettings(engine="whisper", model=MODEL, device="cpu", threads=1))
     assert isinstance(engine, WhisperEngine)
     request = DecodeRequest(samples=np.random.default_rng(1).normal(0, 0.1, RATE).astype(np.float32), start=0)

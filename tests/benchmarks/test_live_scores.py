@@ -18,14 +18,14 @@ def score(*seen: Seen, offline: str = "one two three four") -> Scores:
     return scores
 
 
-def test_a_word_is_late_by_the_time_from_its_end_to_its_final_event() -> None:
+def test_a_word_is_late_by_the_time_from_its_end_to_its_final_event():
     scores = score(Seen(1.6, partial=("one",)), Seen(2.4, final=final("one", "two")), Seen(5.0, final=final("four")))
     assert scores.commit_s == pytest.approx([1.0, 0.5, 0.6])
     assert scores.first_seen_s == pytest.approx([0.2, 0.5, 0.6])
     assert (scores.words, scores.matched, scores.errors) == ([4], 3, [1])
 
 
-def test_a_word_shown_in_a_partial_was_seen_at_its_place_after_the_final_words() -> None:
+def test_a_word_shown_in_a_partial_was_seen_at_its_place_after_the_final_words():
     truth = tuple(Truth(text, at, at + 0.4) for at, text in enumerate(("no", "yes", "no", "yes")))
     scores = Scores()
     seen = [Seen(1.0, final=final("no", "yes")), Seen(2.5, partial=("no",)), Seen(4.0, final=final("no", "yes"))]
@@ -33,7 +33,7 @@ def test_a_word_shown_in_a_partial_was_seen_at_its_place_after_the_final_words()
     assert scores.first_seen_s == pytest.approx([0.6, -0.4, 0.1, 0.6])
 
 
-def test_words_before_the_warm_up_is_over_count_for_accuracy_alone() -> None:
+def test_words_before_the_warm_up_is_over_count_for_accuracy_alone():
     scores = Scores()
     scores.add(TRUTH, [Seen(5.0, final=final("one", "two", "three", "four"))], offline="", since=3.0)
     assert (scores.matched, scores.commit_s) == (4, pytest.approx([0.6]))
@@ -48,18 +48,18 @@ def test_words_before_the_warm_up_is_over_count_for_accuracy_alone() -> None:
         ((Seen(1, partial=("won", "two")), Seen(2, final=final("one"))), 2),
     ],
 )
-def test_what_was_shown_and_is_taken_back_is_erased(seen: tuple[Seen, ...], erased: int) -> None:
+def test_what_was_shown_and_is_taken_back_is_erased(seen, erased):
     assert score(*seen).erased == erased
 
 
-def test_a_word_that_never_comes_is_lost_at_the_end_only_where_it_could_be_heard() -> None:
+def test_a_word_that_never_comes_is_lost_at_the_end_only_where_it_could_be_heard():
     heard = Seen(3.0, final=final("one", "two", "three"))
     assert score(heard).lost_at_end == 1
     assert score(heard, offline="one two three").lost_at_end == 0
     assert score(heard, Seen(5.0, final=final("for"))).lost_at_end == 0, "misheard is not lost"
 
 
-def test_errors_are_those_of_the_normalised_text_and_times_those_of_the_words_as_they_are_written() -> None:
+def test_errors_are_those_of_the_normalised_text_and_times_those_of_the_words_as_they_are_written():
     truth = tuple(Truth(text, at, at + 0.5) for at, text in enumerate(("it", "is", "twenty", "dollars", "Sir")))
     scores = Scores()
     seen = [Seen(6.0, final=(Shown("It's", 0.0, 1.5), Shown("$20,", 2.0, 3.5), Shown("sir.", 4.25, 4.5)))]

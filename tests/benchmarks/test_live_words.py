@@ -40,9 +40,7 @@ def tracks(bench: Bench) -> list[Track]:
 
 
 @pytest.mark.parametrize(("patient", "p95_s"), [(False, 2.0), (True, 2.4)], ids=["endpointing_ms", "default"])
-def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(
-    engine: Engine, tracks: list[Track], *, patient: bool, p95_s: float
-) -> None:
+def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(engine, tracks, *, patient, p95_s):
     scores = slow(engine, patient=patient).one_by_one(tracks)
     assert scores["words"] > 150
     assert scores["wer_gap"] <= 0.01
@@ -57,13 +55,13 @@ def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(
 
 
 @pytest.mark.parametrize("name", ["silence", "noise", "music"])
-def test_what_is_not_speech_gives_no_words_and_asks_the_model_nothing(bench: Bench, name: str) -> None:
+def test_what_is_not_speech_gives_no_words_and_asks_the_model_nothing(bench, name):
     sound = np.tile(read(SPEECH / f"other/{name}.flac"), 3)
     scores = bench.one_by_one([Track(name, "", sound, ())])
     assert (scores["errors"], scores["calls_per_audio_s"]) == (0, 0.0)
 
 
-def test_ten_minutes_of_pause_between_two_sentences_are_ten_minutes_of_rest(bench: Bench, tracks: list[Track]) -> None:
+def test_ten_minutes_of_pause_between_two_sentences_are_ten_minutes_of_rest(bench, tracks):
     first, second = tracks[1], tracks[3]
     apart = bench.one_by_one([first, second])
     pause = np.zeros(600 * RATE, np.float32)

@@ -10,7 +10,7 @@ from scripts.chaos import Seen, ask_postgres, broken_promises
 from server.storage.sql import leases
 from tests.processes import ROOT
 from tests.server.postgres import programs
-from tests.server.storing import BACKENDS, LEASE_S, WORD, ManualClock, completion, in_a_loop, submit
+from tests.server.storing import BACKENDS, LEASE_S, WORD, ManualClock, completion, submit
 
 BELIEVING = "SELECT * FROM jobs WHERE id = :id FOR UPDATE"  # a fence that lets everybody through
 
@@ -26,7 +26,6 @@ def test_a_cluster_whose_parts_are_killed_at_random_loses_nothing():
 
 
 @pytest.mark.parametrize(("fence", "late"), [(leases.FENCE, 0), (BELIEVING, 1)])
-@in_a_loop
 async def test_what_a_superseded_process_writes_is_found_where_the_store_lets_it(tmp_path, monkeypatch, fence, late):
     clock = ManualClock()
     async with BACKENDS["postgres"].storage_in(tmp_path, clock) as storage:

@@ -3,7 +3,6 @@
 import json
 import random
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ def test_a_slow_leak_is_found_in_the_noise():
 
 
 @pytest.mark.parametrize("filling", [0, 10], ids=["noise", "what fills up at first"])
-def test_what_stays_is_no_leak(filling: int):
+def test_what_stays_is_no_leak(filling):
     found = growth(minutes([400 + min(n, 15) * filling for n in range(60)]))
     assert all(found[name]["rise"] <= allowed for name, allowed in ALLOWED.items())
 
@@ -50,7 +49,7 @@ def test_only_the_last_life_of_the_server_is_judged():
 
 
 @pytest.mark.timeout(300)
-def test_a_short_soak_finds_no_fault(tmp_path: Path):
+def test_a_short_soak_finds_no_fault(tmp_path):
     out = tmp_path / "soak.json"
     command = ["scripts/soak", "--hours", "0.0125", "--seed", "3", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

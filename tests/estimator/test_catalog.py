@@ -4,7 +4,6 @@ import copy
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import genai_prices
 import pytest
@@ -21,7 +20,7 @@ from tests.estimator.pricing import CLUSTERS, DEFAULTS, NOON, PROVIDER, call_cos
 # --- the default catalogue
 
 
-def test_the_default_catalogue_is_the_33_models_in_six_clusters(catalog: Catalog) -> None:
+def test_the_default_catalogue_is_the_33_models_in_six_clusters(catalog):
     clusters: dict[str, list[str]] = {}
     for model in catalog.defaults:
         clusters.setdefault(model.cluster, []).append(model.name)
@@ -30,21 +29,19 @@ def test_the_default_catalogue_is_the_33_models_in_six_clusters(catalog: Catalog
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_each_default_model_still_resolves_and_has_its_price(catalog: Catalog, name: str) -> None:
+def test_each_default_model_still_resolves_and_has_its_price(catalog, name):
     """If this fails, the price table has dropped or renamed a model, and its row must be changed or removed."""
     provider, entry = get_snapshot().find_provider_model(name, None, PROVIDER[name], None)
     assert (provider.id, entry.id) == (PROVIDER[name], name)
     model = catalog.find(name)
-    assert model is not None
     assert (model.name, model.provider, model.default) == (name, PROVIDER[name], True)
     assert card_of(catalog, name).bands[0].input > 0
     assert model.limits.context_window is not None
     assert model.family in FAMILIES
-    assert model.url is not None
     assert model.url.startswith("https://")
 
 
-def test_the_source_names_its_version_and_newest_price(catalog: Catalog) -> None:
+def test_the_source_names_its_version_and_newest_price(catalog):
     assert (catalog.source.name, catalog.source.version) == ("genai-prices", genai_prices.__version__)
     assert catalog.source.newest(NOON) == date(2026, 11, 9)
     assert catalog.source.overlay == date(2026, 11, 20)
@@ -73,23 +70,21 @@ def test_the_source_names_its_version_and_newest_price(catalog: Catalog) -> None
         ("openrouter/openai/gpt-5", "openrouter/openai/gpt-5"),
     ],
 )
-def test_a_name_finds_the_model_it_means(catalog: Catalog, asked: str, name: str) -> None:
+def test_a_name_finds_the_model_it_means(catalog, asked, name):
     model = catalog.find(asked)
-    assert model is not None
     assert model.name == name
     found = catalog.find(name)
-    assert found is not None
     assert found.name == name, "asking for the name that it gave finds the same model"
 
 
 @pytest.mark.parametrize("asked", ["nope", "gpt", "claude", "", "/", "openai/", "nowhere/gpt-5", "gpt-5-mini-nonsense"])
-def test_what_is_no_model_is_not_found(catalog: Catalog, asked: str) -> None:
+def test_what_is_no_model_is_not_found(catalog, asked):
     assert catalog.find(asked) is None
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=40) | st.from_regex(r"(openai/|xai/|claude-|gpt-)[\w.@:-]{0,20}\d{8}"))
-def test_any_name_is_found_or_not_and_gets_usable_suggestions(catalog: Catalog, asked: str) -> None:
+def test_any_name_is_found_or_not_and_gets_usable_suggestions(catalog, asked):
     model = catalog.find(asked)
     assert model is None or catalog.find(model.name) is not None
     assert all(catalog.find(name) for name in catalog.suggest(asked))
@@ -105,7 +100,7 @@ def test_any_name_is_found_or_not_and_gets_usable_suggestions(catalog: Catalog, 
         ("openai/gpt-5-mni", "openai/gpt-5-mini"),
     ],
 )
-def test_a_misspelt_name_gets_up_to_three_suggestions(catalog: Catalog, asked: str, meant: str) -> None:
+def test_a_misspelt_name_gets_up_to_three_suggestions(catalog, asked, meant):
     found = catalog.suggest(asked)
     assert found[0] == meant
     assert len(found) <= 3
@@ -134,11 +129,11 @@ def test_a_misspelt_name_gets_up_to_three_suggestions(catalog: Catalog, asked: s
         ("qwen3-max", "unmeasured"),
     ],
 )
-def test_the_family_of_a_model_outside_the_catalogue_is_read_off_its_name(model_id: str, family: str) -> None:
+def test_the_family_of_a_model_outside_the_catalogue_is_read_off_its_name(model_id, family):
     assert family_of(model_id) == family
 
 
-def test_the_default_rows_agree_with_the_names(catalog: Catalog) -> None:
+def test_the_default_rows_agree_with_the_names(catalog):
     assert {model.name: model.family for model in catalog.defaults} == {
         model.name: family_of(model.name) for model in catalog.defaults
     }
@@ -156,9 +151,7 @@ def entry(feed: list[dict[str, object]], provider: str, model: str) -> dict[str,
     return next(one for one in models if one["id"] == model)
 
 
-def test_a_feed_in_the_tables_own_format_gives_the_same_prices(
-    catalog: Catalog, overlay: str, feed: list[dict[str, object]]
-) -> None:
+def test_a_feed_in_the_tables_own_format_gives_the_same_prices(catalog, overlay, feed):
     fresh = refresh_with(catalog, overlay, feed)
     for name in DEFAULTS:
         for moment in (NOON, datetime(2026, 12, 1, 2, tzinfo=UTC)):
@@ -166,7 +159,7 @@ def test_a_feed_in_the_tables_own_format_gives_the_same_prices(
     assert fresh.source.version.startswith("feed ")
 
 
-def test_a_new_price_in_the_feed_is_used(catalog: Catalog, overlay: str, feed: list[dict[str, object]]) -> None:
+def test_a_new_price_in_the_feed_is_used(catalog, overlay, feed):
     prices = entry(feed, "openai", "gpt-5-mini")["prices"]
     prices["input_mtok"] = 0.2
     fresh = refresh_with(catalog, overlay, feed)
@@ -186,17 +179,13 @@ def test_a_new_price_in_the_feed_is_used(catalog: Catalog, overlay: str, feed: l
         ({"cache_read_mtok": -0.1}, "0 or more"),
     ],
 )
-def test_a_feed_with_an_absurd_price_is_refused(
-    catalog: Catalog, overlay: str, feed: list[dict[str, object]], change: dict[str, object], reason: str
-) -> None:
+def test_a_feed_with_an_absurd_price_is_refused(catalog, overlay, feed, change, reason):
     entry(feed, "openai", "gpt-5-mini")["prices"].update(change)
     with pytest.raises(BadPriceFeed, match=reason):
         refresh_with(catalog, overlay, feed)
 
 
-def test_a_feed_without_a_default_model_is_refused(
-    catalog: Catalog, overlay: str, feed: list[dict[str, object]]
-) -> None:
+def test_a_feed_without_a_default_model_is_refused(catalog, overlay, feed):
     without = copy.deepcopy(feed)
     models = next(one for one in without if one["id"] == "mistral")["models"]
     models.remove(entry(without, "mistral", "codestral-2508"))
@@ -210,12 +199,12 @@ def test_a_feed_without_a_default_model_is_refused(
     "content",
     [b"", b"{", b"[NaN]", b"\xff", b"{}", b"[1]", b"[{}]", b'[{"id":"openai"}]', b"[" * 100_000, b"null"],
 )
-def test_a_file_that_is_no_feed_is_refused(catalog: Catalog, overlay: str, content: bytes) -> None:
+def test_a_file_that_is_no_feed_is_refused(catalog, overlay, content):
     with pytest.raises(BadPriceFeed, match=r"price file|no price"):
         catalog_from_feed(overlay, content, before=catalog, moment=NOON)
 
 
-def test_a_refused_feed_leaves_the_prices_as_they_were(tmp_path: Path, feed: list[dict[str, object]]) -> None:
+def test_a_refused_feed_leaves_the_prices_as_they_were(tmp_path, feed):
     estimator = Estimator()
     file = tmp_path / "prices.json"
     entry(feed, "openai", "gpt-5-mini")["prices"]["input_mtok"] = 0.2

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return Command(monkeypatch, capsys)
 
 
-def test_the_package_runs_as_a_module() -> None:
+def test_the_package_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "estimator", "-", "--models", "gpt-5-mini", "--json"],
         input=b"Hello, world!",
@@ -40,7 +39,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert json.loads(done.stdout)["models"][0]["tokens"]["prompt"]["expected"] == 4
 
 
-def test_json_is_the_answer_of_the_interface(command: Command) -> None:
+def test_json_is_the_answer_of_the_interface(command):
     options = ("--models", "gpt-5-mini, nope", "--turns", "5", "--complexity", "high", "--json")
     status, out, _ = command("Hello, world!", *options)
     assert status == 0
@@ -52,19 +51,19 @@ def test_json_is_the_answer_of_the_interface(command: Command) -> None:
     assert answer["id"].startswith("est_")
 
 
-def test_people_get_a_table_with_every_model_and_what_to_think_of_it(command: Command) -> None:
+def test_people_get_a_table_with_every_model_and_what_to_think_of_it(command):
     status, out, _ = command("Hello, world!", "--turns", "3", "--budget", "0.01")
     assert status == 0
     for word in ("gpt-5-mini", "GLM-5.3-Flash", "minimax-m3", "turns in budget", "not percentiles", "genai-prices"):
         assert word in out
 
 
-def test_markup_in_a_models_name_is_shown_not_obeyed(command: Command) -> None:
+def test_markup_in_a_models_name_is_shown_not_obeyed(command):
     _, out, _ = command("hi", "--models", "gpt-5-mini,[bold]x[/nope]")
     assert "[bold]x[/nope]" in out
 
 
-def test_every_option_reaches_the_request(command: Command, tmp_path: Path) -> None:
+def test_every_option_reaches_the_request(command, tmp_path):
     file = tmp_path / "prompt.txt"
     file.write_text("Hello, world!", encoding="utf-8")
     options = ["--cache", "off", "--reasoning", "high", "--output-tokens", "9", "--system-tokens", "8"]
@@ -77,7 +76,7 @@ def test_every_option_reaches_the_request(command: Command, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("given", [("-",), ()])
-def test_the_prompt_may_come_from_standard_input(command: Command, given: tuple[str, ...]) -> None:
+def test_the_prompt_may_come_from_standard_input(command, given):
     _, out, _ = command(*given, "--models", "gpt-5-mini", "--json", stdin="Привет".encode())
     assert json.loads(out)["inputs"]["prompt_chars"] == 6
 
@@ -92,9 +91,7 @@ def test_the_prompt_may_come_from_standard_input(command: Command, given: tuple[
         (("-",), b"\xff", "utf-8"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
-    command: Command, arguments: tuple[str, ...], stdin: bytes, said: str
-) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(command, arguments, stdin, said):
     status, out, err = command(*arguments, stdin=stdin)
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
@@ -102,14 +99,14 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_price_file_is_used(command: Command, tmp_path: Path, feed: list[dict[str, object]]) -> None:
+def test_a_price_file_is_used(command, tmp_path, feed):
     file = tmp_path / "prices.json"
     file.write_text(json.dumps(feed))
     _, out, _ = command("--list", "--json", ESTIMATOR_PRICE_FEED=str(file))
     assert json.loads(out)["price_source"]["version"].startswith("feed ")
 
 
-def test_a_wrong_rank_file_stops_the_command_with_its_reason(command: Command, tmp_path: Path) -> None:
+def test_a_wrong_rank_file_stops_the_command_with_its_reason(command, tmp_path):
     (tmp_path / "o200k_base.tiktoken").write_text("IQ== 0")
     status, _, err = command("hi", ESTIMATOR_RANKS_DIR=str(tmp_path))
     assert status == 2
@@ -126,5 +123,5 @@ def test_a_wrong_rank_file_stops_the_command_with_its_reason(command: Command, t
         ("0", "$0.00"),
     ],
 )
-def test_a_small_price_never_shows_as_nothing(amount: str, shown: str) -> None:
+def test_a_small_price_never_shows_as_nothing(amount, shown):
     assert short_usd(amount) == shown

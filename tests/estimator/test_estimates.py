@@ -3,7 +3,6 @@
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,7 +18,7 @@ from tests.estimator.pricing import NOON
 # --- the worked example, from text to JSON
 
 
-def test_the_worked_example_from_prompt_to_answer(estimator: Estimator) -> None:
+def test_the_worked_example_from_prompt_to_answer(estimator):
     row = row_of(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=5)
     assert row["tokens"]["prompt"] == {
         "low": 2000,
@@ -46,18 +45,10 @@ def test_the_worked_example_from_prompt_to_answer(estimator: Estimator) -> None:
     assert (row["status"], row["rank"], row["times_cheapest"], row["price_changes_on"]) == ("priced", 1, "1.0", None)
 
 
-@pytest.mark.parametrize(
-    ("turns", "cache", "cost"), [(1, "auto", "0.00320175"), (20, "auto", "0.068972575"), (20, "off", "0.114385")]
-)
-def test_the_worked_example_at_other_lengths(estimator: Estimator, turns: int, cache: str, cost: str) -> None:
-    row = row_of(estimator, "gpt-5-mini", prompt=PROMPT_2000, agent_turns=turns, cache=cache)
-    assert row["cost_usd"]["expected"] == cost
-
-
 # --- the whole answer
 
 
-def test_the_answer_says_what_was_asked_when_and_from_which_prices(estimator: Estimator) -> None:
+def test_the_answer_says_what_was_asked_when_and_from_which_prices(estimator):
     answer = ask(estimator, models=["gpt-5-mini"], agent_turns=2, budget_usd="1.50")
     assert answer["object"] == "estimate"
     assert answer["id"] == "est_1"
@@ -84,12 +75,12 @@ def test_the_answer_says_what_was_asked_when_and_from_which_prices(estimator: Es
     assert answer["unknown_models"] == answer["warnings"] == answer["ranking_overlaps"] == []
 
 
-def test_the_prompt_itself_is_nowhere_in_the_answer(estimator: Estimator) -> None:
+def test_the_prompt_itself_is_nowhere_in_the_answer(estimator):
     answer = ask(estimator, prompt="a very secret recipe", models=["gpt-5-mini", "nope"])
     assert "secret" not in str(answer)
 
 
-def test_the_answer_names_its_assumptions_and_that_low_and_high_are_no_percentiles(estimator: Estimator) -> None:
+def test_the_answer_names_its_assumptions_and_that_low_and_high_are_no_percentiles(estimator):
     answer = ask(estimator)
     assert answer["assumptions_version"] == "1"
     messages = {note["code"]: note["message"] for note in answer["assumptions"]}
@@ -98,14 +89,14 @@ def test_the_answer_names_its_assumptions_and_that_low_and_high_are_no_percentil
 
 
 @pytest.mark.parametrize("models", [None, []])
-def test_no_models_means_the_whole_catalogue(estimator: Estimator, models: object) -> None:
+def test_no_models_means_the_whole_catalogue(estimator, models):
     answer = ask(estimator, models=models)
     assert len(answer["models"]) == len(answer["ranking"]) == 33
     assert len({row["cluster"] for row in answer["models"]}) == 6
     assert all(row["status"] == "priced" for row in answer["models"])
 
 
-def test_the_ranking_goes_from_cheap_to_dear(estimator: Estimator) -> None:
+def test_the_ranking_goes_from_cheap_to_dear(estimator):
     answer = ask(estimator, agent_turns=5)
     cost = {row["model"]: usd(row["cost_usd"]) for row in answer["models"]}
     assert answer["ranking"] == sorted(cost, key=lambda name: (cost[name], name))
@@ -115,7 +106,7 @@ def test_the_ranking_goes_from_cheap_to_dear(estimator: Estimator) -> None:
         assert abs(Decimal(row["times_cheapest"]) - cost[row["model"]] / cheapest) <= Decimal("0.05")
 
 
-def test_overlaps_are_exactly_the_ranked_pairs_whose_envelopes_cross(estimator: Estimator) -> None:
+def test_overlaps_are_exactly_the_ranked_pairs_whose_envelopes_cross(estimator):
     answer = ask(estimator)
     rows = {row["model"]: row["cost_usd"] for row in answer["models"]}
     order = answer["ranking"]
@@ -125,7 +116,7 @@ def test_overlaps_are_exactly_the_ranked_pairs_whose_envelopes_cross(estimator: 
     assert 0 < len(crossing) < len(pairs)
 
 
-def test_money_is_never_a_float_and_never_rounded(estimator: Estimator) -> None:
+def test_money_is_never_a_float_and_never_rounded(estimator):
     def floats(value: object) -> list[float]:
         if isinstance(value, dict):
             return [one for inner in value.values() for one in floats(inner)]
@@ -146,7 +137,7 @@ def test_money_is_never_a_float_and_never_rounded(estimator: Estimator) -> None:
     cache=st.sampled_from(["auto", "off"]),
     reasoning=st.sampled_from(["auto", "off", "high"]),
 )
-def test_the_parts_of_any_estimate_fit_together(estimator: Estimator, prompt: str, turns: int, **members: str) -> None:
+def test_the_parts_of_any_estimate_fit_together(estimator, prompt, turns, **members):
     answer = ask(estimator, prompt=prompt, agent_turns=turns, **members)
     one = {row["model"]: row for row in ask(estimator, prompt=prompt, agent_turns=1, **members)["models"]}
     for row in answer["models"]:
@@ -169,9 +160,7 @@ def test_the_parts_of_any_estimate_fit_together(estimator: Estimator, prompt: st
     cache=st.sampled_from(["auto", "off"]),
     reasoning=st.sampled_from(["auto", "off", "high"]),
 )
-def test_costs_grow_strictly_with_turns_and_with_complexity(
-    estimator: Estimator, words: int, turns: int, cache: str, reasoning: str
-) -> None:
+def test_costs_grow_strictly_with_turns_and_with_complexity(estimator, words, turns, cache, reasoning):
     def costs(**members: object) -> list[dict[str, Any]]:
         return ask(estimator, prompt=" a" * words, cache=cache, reasoning=reasoning, **members)["models"]
 
@@ -186,7 +175,7 @@ def test_costs_grow_strictly_with_turns_and_with_complexity(
 # --- windows, tiers, budgets, savings
 
 
-def test_a_run_that_fills_the_window_is_partial_and_not_ranked(estimator: Estimator) -> None:
+def test_a_run_that_fills_the_window_is_partial_and_not_ranked(estimator):
     answer = ask(estimator, models=["claude-haiku-4-5", "gpt-4.1"], agent_turns=200, complexity="high")
     row = answer["models"][0]
     turn = row["overflow_at_turn"]
@@ -201,7 +190,7 @@ def test_a_run_that_fills_the_window_is_partial_and_not_ranked(estimator: Estima
     assert "context_overflow" in codes(row["notes"])
 
 
-def test_a_prompt_that_does_not_fit_at_all_has_no_cost(estimator: Estimator) -> None:
+def test_a_prompt_that_does_not_fit_at_all_has_no_cost(estimator):
     answer = ask(estimator, models=["gpt-5-mini"], system_tokens=272_000)
     row = answer["models"][0]
     assert (row["status"], row["overflow_at_turn"], row["turns_priced"]) == ("partial", 1, 0)
@@ -209,13 +198,13 @@ def test_a_prompt_that_does_not_fit_at_all_has_no_cost(estimator: Estimator) -> 
     assert answer["ranking"] == []
 
 
-def test_a_high_scenario_that_fills_the_window_is_noted(estimator: Estimator) -> None:
+def test_a_high_scenario_that_fills_the_window_is_noted(estimator):
     row = row_of(estimator, "claude-haiku-4-5", agent_turns=40)
     assert (row["status"], row["overflow_at_turn"]) == ("priced", None)
     assert "high_overflows" in codes(row["notes"])
 
 
-def test_crossing_a_tier_is_dated_and_priced(estimator: Estimator) -> None:
+def test_crossing_a_tier_is_dated_and_priced(estimator):
     row = row_of(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=20)
     turn = row["higher_tier_at_turn"]
     inputs = [row_of(estimator, "claude-haiku-5-5", system_tokens=90_000, agent_turns=n) for n in (turn - 1, turn)]
@@ -225,7 +214,7 @@ def test_crossing_a_tier_is_dated_and_priced(estimator: Estimator) -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "claude-opus-5-5", "claude-haiku-4-5"])
-def test_a_budget_is_turned_into_turns(estimator: Estimator, model: str) -> None:
+def test_a_budget_is_turned_into_turns(estimator, model):
     within = row_of(estimator, model, budget_usd="0.10")["turns_within_budget"]
     assert within["low"] >= within["expected"] >= within["high"] >= 0
     assert usd(row_of(estimator, model, agent_turns=within["expected"])["cost_usd"]) <= Decimal("0.10")
@@ -233,7 +222,7 @@ def test_a_budget_is_turned_into_turns(estimator: Estimator, model: str) -> None
     assert row_of(estimator, model)["turns_within_budget"] is None
 
 
-def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimator) -> None:
+def test_each_saving_is_what_asking_that_way_would_cost_less(estimator):
     def saving_of(row: dict[str, Any], change: str) -> Decimal:
         return next(Decimal(one["saves_usd"]) for one in row["cheaper_by"] if one["change"] == change)
 
@@ -245,7 +234,7 @@ def test_each_saving_is_what_asking_that_way_would_cost_less(estimator: Estimato
     assert saving_of(off, "batch") == usd(off["cost_usd"]) - usd(off["batch_cost_usd"])
 
 
-def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator: Estimator) -> None:
+def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator):
     """Below the minimum nothing is cached, but writing costs more: two short turns are cheaper without a cache."""
     row = row_of(estimator, "claude-haiku-4-5", agent_turns=2)
     without = row_of(estimator, "claude-haiku-4-5", agent_turns=2, cache="off")
@@ -256,7 +245,7 @@ def test_a_cache_that_costs_more_than_it_saves_is_said_so(estimator: Estimator) 
 # --- the rest of the interface
 
 
-def test_the_listing_has_every_model_with_prices_source_and_date(estimator: Estimator) -> None:
+def test_the_listing_has_every_model_with_prices_source_and_date(estimator):
     listing = orjson.loads(orjson.dumps(estimator.models(now=NOON)))
     assert len(listing["data"]) == 33
     assert len({model["cluster"] for model in listing["data"]}) == 6
@@ -279,7 +268,7 @@ def test_the_listing_has_every_model_with_prices_source_and_date(estimator: Esti
     assert by_id["gemini-4-argon"]["price_changes_on"] == "2026-12-01"
 
 
-def test_ids_are_sortable_by_time_and_unique_by_entropy() -> None:
+def test_ids_are_sortable_by_time_and_unique_by_entropy():
     first = estimate_id(NOON, bytes(10))
     assert first == estimate_id(NOON, bytes(10))
     assert len(first) == 30
@@ -288,7 +277,7 @@ def test_ids_are_sortable_by_time_and_unique_by_entropy() -> None:
     assert first < estimate_id(NOON, b"\xff" * 10) < later
 
 
-def test_many_threads_may_ask_an_estimator_that_has_loaded_nothing_yet() -> None:
+def test_many_threads_may_ask_an_estimator_that_has_loaded_nothing_yet():
     fresh = Estimator()
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ask(fresh, agent_turns=3), range(8)))
@@ -304,13 +293,11 @@ def test_many_threads_may_ask_an_estimator_that_has_loaded_nothing_yet() -> None
         ("codestral-2508", {"reasoning": "high"}, "no_reasoning"),
     ],
 )
-def test_a_row_says_what_its_reader_should_know(
-    estimator: Estimator, model: str, members: dict[str, object], code: str
-) -> None:
+def test_a_row_says_what_its_reader_should_know(estimator, model, members, code):
     assert code in codes(row_of(estimator, model, **members)["notes"])
 
 
-def test_warming_up_refuses_a_rank_file_that_was_changed(tmp_path: Path) -> None:
+def test_warming_up_refuses_a_rank_file_that_was_changed(tmp_path):
     (tmp_path / "o200k_base.tiktoken").write_bytes(b"IQ== 0\n")
     with pytest.raises(BadRankFile):
         Estimator(ranks_dir=tmp_path).warm()

@@ -26,17 +26,17 @@ def test_bounds_hold_the_point_and_nothing_is_negative(name: str, tokens: int, e
         ("unmeasured", (1800, 2100, 2800)),
     ],
 )
-def test_each_family_scales_the_count_by_what_was_recorded(family: str, bounds: tuple[int, int, int]) -> None:
+def test_each_family_scales_the_count_by_what_was_recorded(family, bounds):
     found = prompt_tokens(FAMILIES[family], TextCount(2000, exact=True, non_ascii_share=0.2))
     assert (found.low, found.expected, found.high) == bounds
 
 
-def test_the_point_is_rounded_half_up_the_bounds_outwards() -> None:
+def test_the_point_is_rounded_half_up_the_bounds_outwards():
     found = prompt_tokens(FAMILIES["claude"], TextCount(5, exact=True, non_ascii_share=0.0))  # 5, 5.6, 6.35
     assert (found.low, found.expected, found.high) == (5, 6, 7)
 
 
-def test_foreign_text_widens_every_family_but_openai() -> None:
+def test_foreign_text_widens_every_family_but_openai():
     foreign = TextCount(1000, exact=True, non_ascii_share=0.21)
     for name, family in FAMILIES.items():
         found = prompt_tokens(family, foreign)
@@ -45,12 +45,12 @@ def test_foreign_text_widens_every_family_but_openai() -> None:
     assert (claude.low, claude.expected, claude.high) == (780, 1120, 1800)  # 0.7 and 1.6 times 1.12
 
 
-def test_an_exact_count_is_the_same_in_every_scenario() -> None:
+def test_an_exact_count_is_the_same_in_every_scenario():
     found = prompt_tokens(FAMILIES["openai"], TextCount(2000, exact=True, non_ascii_share=0.0))
     assert found.scenarios == (2000, 2000, 2000)
 
 
-def test_a_guess_says_heuristic_for_every_family_and_spans_its_bounds() -> None:
+def test_a_guess_says_heuristic_for_every_family_and_spans_its_bounds():
     for family in FAMILIES.values():
         found = prompt_tokens(family, TextCount(1000, exact=False, non_ascii_share=0.0))
         assert found.method == "heuristic"

@@ -9,7 +9,6 @@ from genai_prices.types import ModelPrice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.catalog import Catalog
 from estimator.prices import rate_card
 from estimator.rates import Usage
 from tests.estimator.pricing import DEFAULTS, NOON, PROVIDER, call_cost, card_of, history
@@ -45,9 +44,7 @@ def theirs_of(usage: Usage) -> genai_prices.Usage:
 
 @settings(max_examples=1000)
 @given(name=st.sampled_from(DEFAULTS), moment=moments, batch=st.booleans(), usage=usages())
-def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(
-    catalog: Catalog, name: str, moment: datetime, *, batch: bool, usage: Usage
-) -> None:
+def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(catalog, name, moment, *, batch, usage):
     theirs = genai_prices.calc_price(
         theirs_of(usage),
         name,
@@ -59,18 +56,15 @@ def test_own_arithmetic_is_calc_price_for_any_usage_at_any_time(
     card = (prices.batch_at(moment) if batch else None) or prices.at(
         moment
     )  # genai-prices would return the standard price instead
-    assert card is not None
     assert call_cost(card, usage) == theirs.total_price
 
 
-def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog: Catalog) -> None:
+def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog):
     """If a token price is missing, genai-prices fails or counts 0, and this catalogue has no price."""
     priced = unpriced = 0
     for provider in get_snapshot().providers:
         for entry in provider.models:
             model = catalog.find(f"{provider.id}/{entry.id}")
-            assert model is not None
-            assert model.prices is not None
             card = model.prices.at(NOON)
             price = entry.get_prices(NOON)
             if card is None:
@@ -89,7 +83,7 @@ def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog: Cata
 # --- traps of the price table
 
 
-def test_a_model_without_token_prices_has_no_card_though_calc_price_says_zero(catalog: Catalog) -> None:
+def test_a_model_without_token_prices_has_no_card_though_calc_price_says_zero(catalog):
     found = [
         (provider, entry)
         for provider in get_snapshot().providers
@@ -101,31 +95,28 @@ def test_a_model_without_token_prices_has_no_card_though_calc_price_says_zero(ca
         usage = genai_prices.Usage(input_tokens=1000, output_tokens=1000)
         assert entry.calc_price(usage, provider, genai_request_timestamp=NOON).total_price == 0
         model = catalog.find(f"{provider.id}/{entry.id}")
-        assert model is not None
-        assert model.prices is not None
         assert model.prices.at(NOON) is None
 
 
-def test_a_price_for_input_alone_is_no_price(catalog: Catalog) -> None:
+def test_a_price_for_input_alone_is_no_price(catalog):
     """An embedding model has no price for output, so an estimate would be too low."""
     assert history(catalog, "openai/text-embedding-3-small").at(NOON) is None
 
 
-def test_a_price_of_zero_is_no_price() -> None:
+def test_a_price_of_zero_is_no_price():
     assert rate_card(ModelPrice(input_mtok=Decimal(0), output_mtok=Decimal(0))) is None
 
 
-def test_at_peak_the_next_cheaper_hour_is_named(catalog: Catalog) -> None:
+def test_at_peak_the_next_cheaper_hour_is_named(catalog):
     prices = history(catalog, "deepseek-v4-flash")
     for hour, start in ((2, 4), (7, 10)):
         found = prices.off_peak(NOON.replace(hour=hour))
-        assert found is not None
         assert found == (NOON.replace(hour=start), prices.at(NOON))
     assert prices.off_peak(NOON) is None
     assert history(catalog, "gpt-5-mini").off_peak(NOON) is None
 
 
-def test_a_change_counts_only_for_the_hour_that_was_asked_about(catalog: Catalog) -> None:
+def test_a_change_counts_only_for_the_hour_that_was_asked_about(catalog):
     """DeepSeek's off-peak price of August does not change the price of the peak hours."""
     prices = history(catalog, "deepseek-v4-pro")
     before = datetime(2026, 8, 1, 12, tzinfo=UTC)
@@ -133,17 +124,15 @@ def test_a_change_counts_only_for_the_hour_that_was_asked_about(catalog: Catalog
     assert prices.next_change(before.replace(hour=2)) is None
 
 
-def test_a_host_that_borrows_a_models_price_does_not_borrow_its_batch_discount(catalog: Catalog) -> None:
+def test_a_host_that_borrows_a_models_price_does_not_borrow_its_batch_discount(catalog):
     borrowed = catalog.find("azure/claude-fable-5")
-    assert borrowed is not None
     assert (borrowed.name, borrowed.provider) == ("azure/claude-fable-5", "azure")
-    assert borrowed.prices is not None
     assert borrowed.prices.at(NOON) == card_of(catalog, "anthropic/claude-fable-5")
     assert history(catalog, "anthropic/claude-fable-5").batch_at(NOON) is not None
     assert borrowed.prices.batch_at(NOON) is None
 
 
-def test_a_write_price_below_plain_input_never_makes_writing_a_bargain(catalog: Catalog) -> None:
+def test_a_write_price_below_plain_input_never_makes_writing_a_bargain(catalog):
     """OpenRouter lists Gemini's storage fee as the price of a cache write."""
     card = card_of(catalog, "openrouter/google/gemini-2.5-flash")
     assert card.bands[0].written < card.bands[0].input

@@ -29,7 +29,7 @@ def fault_of(**members: object) -> Fault:
     return problem
 
 
-def test_every_member_arrives() -> None:
+def test_every_member_arrives():
     body = {
         "prompt": "hi",
         "models": ["gpt-5-mini", "nope"],
@@ -57,13 +57,13 @@ def test_every_member_arrives() -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], "hi", 1, True])
-def test_a_body_that_is_no_object_is_named_as_such(body: object) -> None:
+def test_a_body_that_is_no_object_is_named_as_such(body):
     with pytest.raises(InvalidRequest, match="JSON object") as caught:
         parse_request(body)
     assert caught.value.problems[0].pointer == ""
 
 
-def test_a_missing_prompt_is_told_from_one_of_another_type() -> None:
+def test_a_missing_prompt_is_told_from_one_of_another_type():
     with pytest.raises(InvalidRequest) as caught:
         parse_request({})
     assert caught.value.problems == (Fault("prompt", "/prompt", "missing", "prompt: is required"),)
@@ -109,9 +109,7 @@ def test_a_missing_prompt_is_told_from_one_of_another_type() -> None:
         ({"prompt": "a\udcffb"}, "/prompt", "invalid_unicode", "surrogate"),
     ],
 )
-def test_each_fault_has_its_pointer_its_code_and_what_is_allowed(
-    members: dict[str, object], pointer: str, code: str, allowed: str
-) -> None:
+def test_each_fault_has_its_pointer_its_code_and_what_is_allowed(members, pointer, code, allowed):
     problem = fault_of(**members)
     assert (problem.pointer, problem.code) == (pointer, code)
     assert problem.param == next(iter(members))
@@ -119,13 +117,13 @@ def test_each_fault_has_its_pointer_its_code_and_what_is_allowed(
     assert allowed in problem.message
 
 
-def test_all_faults_are_named_at_once() -> None:
+def test_all_faults_are_named_at_once():
     with pytest.raises(InvalidRequest) as caught:
         parse_request({"models": 1, "agent_turns": 0, "complexity": "x"})
     assert [problem.param for problem in caught.value.problems] == ["prompt", "models", "complexity", "agent_turns"]
 
 
-def test_no_message_holds_the_prompt() -> None:
+def test_no_message_holds_the_prompt():
     secret = "the secret recipe"
     with pytest.raises(InvalidRequest) as caught:
         parse_request({"prompt": secret, "agent_turns": 0})
@@ -135,14 +133,14 @@ def test_no_message_holds_the_prompt() -> None:
     assert secret not in str(long.value)
 
 
-def test_the_cap_counts_bytes_not_characters() -> None:
+def test_the_cap_counts_bytes_not_characters():
     assert parse_request({"prompt": "é" * 50}, max_prompt_bytes=100).prompt == "é" * 50
     with pytest.raises(PromptTooLong) as caught:
         parse_request({"prompt": "é" * 51}, max_prompt_bytes=100)
     assert (caught.value.limit, caught.value.actual, caught.value.code) == (100, 102, "prompt_too_long")
 
 
-def test_unknown_members_are_kept_for_a_warning_but_not_endlessly() -> None:
+def test_unknown_members_are_kept_for_a_warning_but_not_endlessly():
     request = parse_request({"prompt": "", "agent_turn": 5, **{f"x{n}": n for n in range(99)}})
     assert request.unknown_members[0] == "agent_turn"
     assert len(request.unknown_members) == 8
@@ -150,7 +148,7 @@ def test_unknown_members_are_kept_for_a_warning_but_not_endlessly() -> None:
     assert odd == ("?" + "y" * 63,)
 
 
-def test_a_query_is_the_same_request_in_text() -> None:
+def test_a_query_is_the_same_request_in_text():
     query = {"models": "gpt-5-mini, nope,", "agent_turns": "5", "output_tokens": "9", "budget_usd": "1"}
     body = {"models": ["gpt-5-mini", "nope"], "agent_turns": 5, "output_tokens": 9, "budget_usd": "1", "prompt": "hi"}
     assert parse_query(query, "hi") == parse_request(body)
@@ -159,7 +157,7 @@ def test_a_query_is_the_same_request_in_text() -> None:
 
 
 @pytest.mark.parametrize("turns", ["", "x", "-1", "1.0", "9" * 30, "²"])
-def test_a_query_with_a_number_that_is_none_is_refused(turns: str) -> None:
+def test_a_query_with_a_number_that_is_none_is_refused(turns):
     with pytest.raises(InvalidRequest) as caught:
         parse_query({"agent_turns": turns}, "hi")
     assert caught.value.problems[0].param == "agent_turns"
@@ -199,7 +197,7 @@ def parse_or_error(body: object) -> EstimateRequest | InvalidRequest:
 @given(bodies)
 @example({"prompt": "", "agent_turns": 10**6000})
 @example({"prompt": "", "priced_at": "9999-12-31T23:59:59-23:59"})
-def test_any_json_value_gives_a_request_or_the_named_error(body: object) -> None:
+def test_any_json_value_gives_a_request_or_the_named_error(body):
     found = parse_or_error(body)
     if isinstance(found, InvalidRequest):
         assert found.problems

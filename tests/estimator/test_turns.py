@@ -82,7 +82,7 @@ def cards(draw: st.DrawFn) -> RateCard:
 
 @settings(max_examples=400)
 @given(ways_given, cards(), limits_given, st.integers(1, 60))
-def test_a_run_is_the_sum_over_all_calls(way: Scenario, card: RateCard, limits: ModelLimits, turns: int) -> None:
+def test_a_run_is_the_sum_over_all_calls(way, card, limits, turns):
     usage, total, overflow = by_the_book(way, card, limits, turns)
     found = run(way, card, limits, turns)
     assert found.usage == usage
@@ -91,7 +91,7 @@ def test_a_run_is_the_sum_over_all_calls(way: Scenario, card: RateCard, limits: 
     assert found.turns == (turns if overflow is None else overflow - 1)
 
 
-def test_the_tier_is_picked_for_each_call_alone() -> None:
+def test_the_tier_is_picked_for_each_call_alone():
     """gpt-6.1-sol: five calls of 60,000 tokens cost $0.60, but $1.20 if their tokens were added first."""
     sol = RateCard(bands=(rates("2", "0.1", "2.5", "10"), rates("4", "0.2", "5", "15")), thresholds=(272_000,))
     call = Scenario(first_input=60_000, visible=0, reasoning=0, growth=0, hit_percent=0)
@@ -99,7 +99,7 @@ def test_the_tier_is_picked_for_each_call_alone() -> None:
     assert call_cost(sol, Usage(input=300_000)) == Decimal("1.2")
 
 
-def test_the_turn_that_enters_a_higher_tier_is_named() -> None:
+def test_the_turn_that_enters_a_higher_tier_is_named():
     card = RateCard(bands=(rates("1", "1", "1", "1"), rates("2", "2", "2", "2")), thresholds=(3_000,))
     growing = Scenario(first_input=1_000, visible=0, reasoning=0, growth=1_000, hit_percent=0)
     assert run(growing, card, ModelLimits(), 3).higher_tier_at is None  # 3,000 is not above 3,000
@@ -107,12 +107,12 @@ def test_the_turn_that_enters_a_higher_tier_is_named() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "cached"), [(1_023, 0), (1_024, 942)])
-def test_what_is_shorter_than_the_minimum_is_not_cached(tokens: int, cached: int) -> None:
+def test_what_is_shorter_than_the_minimum_is_not_cached(tokens, cached):
     way = Scenario(first_input=tokens, visible=0, reasoning=0, growth=0, hit_percent=92)
     assert run(way, GPT_5_MINI, ModelLimits(), 2).usage.cached == cached
 
 
-def test_a_run_is_priced_up_to_the_call_that_no_longer_fits() -> None:
+def test_a_run_is_priced_up_to_the_call_that_no_longer_fits():
     way = Scenario(first_input=1_000, visible=100, reasoning=0, growth=1_000, hit_percent=0)
     full = run(way, GPT_5_MINI, ModelLimits(context_window=3_100), 10)
     assert (full.turns, full.overflow_at) == (3, 4)
@@ -121,7 +121,7 @@ def test_a_run_is_priced_up_to_the_call_that_no_longer_fits() -> None:
     assert run(way, GPT_5_MINI, ModelLimits(context_window=1_099), 10).turns == 0
 
 
-def test_an_answer_is_cut_to_the_models_longest_reasoning_first() -> None:
+def test_an_answer_is_cut_to_the_models_longest_reasoning_first():
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", complexity="high")
     prompt = prompt_tokens(family, PROMPT)
@@ -154,7 +154,7 @@ def test_reasoning_follows_the_visible_answer(
     assert (ways.low.reasoning, ways.expected.reasoning, ways.high.reasoning) == spread
 
 
-def test_given_output_tokens_replace_the_guess_in_every_scenario() -> None:
+def test_given_output_tokens_replace_the_guess_in_every_scenario():
     family = FAMILIES["openai"]
     request = EstimateRequest(prompt="", output_tokens=77, system_tokens=1000)
     ways = scenarios(request, prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=False)
@@ -162,7 +162,7 @@ def test_given_output_tokens_replace_the_guess_in_every_scenario() -> None:
     assert ways.expected.first_input == 7 + 2000 + 1000
 
 
-def test_reasoning_stays_in_the_context_of_the_high_scenario_alone() -> None:
+def test_reasoning_stays_in_the_context_of_the_high_scenario_alone():
     family = FAMILIES["openai"]
     ways = scenarios(EstimateRequest(prompt=""), prompt_tokens(family, PROMPT), family, ModelLimits(), reasons=True)
     assert (ways.low.growth, ways.expected.growth, ways.high.growth) == (400, 1060, 1500 + 2000 + 3400)
@@ -170,9 +170,7 @@ def test_reasoning_stays_in_the_context_of_the_high_scenario_alone() -> None:
 
 @settings(max_examples=60)
 @given(ways_given, cards(), limits_given, st.decimals(0, 50, places=6))
-def test_the_budget_buys_the_longest_run_that_costs_no_more(
-    way: Scenario, card: RateCard, limits: ModelLimits, budget: Decimal
-) -> None:
+def test_the_budget_buys_the_longest_run_that_costs_no_more(way, card, limits, budget):
     card = replace(
         card, bills_writes=False
     )  # otherwise a card may write the cache below plain input, and a longer run could be cheaper

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,21 +63,16 @@ async def request_windows(
     return tasks
 
 
-def run(body: Callable[[Model, Scheduler], object], **settings: object) -> Model:
-    """Run *body* with a scheduler of a Model with these *settings*, and return the model."""
+@asynccontextmanager
+async def scheduling(**settings: object) -> AsyncIterator[tuple[Model, Scheduler]]:
+    """Yield a Model with these *settings*, and its scheduler."""
     model = Model(**settings)  # type: ignore[arg-type]  # settings of several types
-
-    async def whole() -> None:
-        scheduler = Scheduler(model)
-        try:
-            await body(model, scheduler)  # type: ignore[misc]  # any coroutine
-        finally:
-            for _ in range(100):
-                model.gate.release()
-            scheduler.close()
-
-    asyncio.run(whole())
-    return model
+    scheduler = Scheduler(model)
+    try:
+        yield model, scheduler
+    finally:
+        model.gate.release(100)
+        scheduler.close()
 
 
 async def wait_for_calls(model: Model, calls: int) -> None:

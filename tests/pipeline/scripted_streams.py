@@ -24,7 +24,6 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.words import Word, join_words
 
 QUIET = np.zeros(WINDOW, np.float32)
-NEVER = 10**9
 
 ScriptedRecogniser = Callable[[DecodeRequest], RecognitionResult | None]
 

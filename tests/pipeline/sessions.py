@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import EngineFailed
 from pipeline.events import WordsCommitted
@@ -22,12 +21,6 @@ from pipeline.words import Word
 from tests.pipeline.scripted_streams import talk
 
 S = TypeVar("S", Session, MultichannelSession)
-
-
-def run_virtually(main: Coroutine[Any, Any, None]) -> None:
-    """Run *main* on a clock that jumps instead of waiting."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(main)
 
 
 SPOKEN = (*talk(12), *(Word(f"v{n}", position(7 + n / 2), position(7.4 + n / 2), 0.9) for n in range(9)))
@@ -68,7 +61,6 @@ class ScriptedRecogniser:
         self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
     ) -> RecognitionResult:
         assert tenant == "acct"
-        assert newer is not None
         if self._queue_s:
             await asyncio.sleep(self._queue_s)
             request = newer() or request

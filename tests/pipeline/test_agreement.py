@@ -1,11 +1,8 @@
 """Tests of agreement.py: which words of successive hypotheses are committed, and that each is committed once."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.recognition.agreement import Agreement, AgreementOptions, normalise
@@ -140,39 +137,3 @@ def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():
     assert normalise("¿Dónde?") == "dónde"
     assert normalise("\uff13pm") == "3pm", "a full-width three"
     assert normalise("…") == "..."
-
-
-WORDS = st.lists(
-    st.builds(Word, st.sampled_from("abc"), st.integers(0, 90_000), st.integers(0, 90_000), st.floats(0, 1)),
-    max_size=12,
-)
-
-
-@given(st.lists(st.tuples(WORDS, st.integers(0, 90_000), st.booleans(), st.integers(0, 90_000)), max_size=12))
-def test_committed_words_go_forward_in_time_whatever_is_heard(steps):
-    agreement, committed = Agreement(OPTIONS), []
-    for words, until, last, cut in steps:
-        hear = agreement.conclude if last else agreement.receive
-        before = agreement.end
-        fresh = hear(words, until=until)
-        assert all(before <= word.start <= word.end for word in fresh)
-        assert all(word.end <= until for word in fresh)
-        committed += fresh
-        assert all(one.end <= other.start for one, other in pairwise((*committed, *agreement.pending)))
-        if cut % 3 == 0:
-            agreement.release(cut)
-    assert agreement.end == max((word.end for word in committed), default=0)
-
-
-@given(st.integers(1, 30), st.floats(0.0, 0.15))
-def test_a_concluded_text_is_heard_again_without_repeating_a_word(count, shift):
-    """Times may move a little and texts may change, but no word is committed twice."""
-    words = timed_words(" ".join(f"w{n}" for n in range(count + 3)))
-    agreement = Agreement(OPTIONS)
-    agreement.conclude(words[:count], until=words[count - 1].end)
-    moved = [
-        replace(word, start=word.start + position(shift), end=word.end + position(shift), text=word.text.upper() + "!")
-        for word in words
-    ]
-    rest = agreement.conclude(moved, until=moved[-1].end)
-    assert [normalise(word.text) for word in rest] == [word.text for word in words[count:]]

@@ -23,7 +23,7 @@ def turn(speaker: str, start: float, end: float, channel: int | None = None) -> 
     return SpeakerTurn(speaker, round(start * RATE), round(end * RATE), channel)
 
 
-def test_a_word_is_of_whoever_speaks_most_of_it_and_else_of_the_nearest() -> None:
+def test_a_word_is_of_whoever_speaks_most_of_it_and_else_of_the_nearest():
     times = SpeakerTimes([turn("A", 0, 2), turn("B", 1.5, 3), turn("A", 10, 11)])
     spoken = words((0, 1), (1.4, 1.9), (1.8, 2.9), (3.1, 3.2), (9, 9.5), (12, 13), (2.5, 2.5), (3, 3))
     assert [times.speaker_of(word) for word in spoken] == ["A", "A", "B", "B", "A", "A", "B", "B"]
@@ -40,7 +40,7 @@ turns_lists = st.lists(
 
 
 @given(turns_lists, st.integers(0, 100), st.integers(0, 5))
-def test_the_speaker_of_a_word_is_what_a_plain_search_finds(turns: list[SpeakerTurn], at: int, length: int) -> None:
+def test_the_speaker_of_a_word_is_what_a_plain_search_finds(turns, at, length):
     (word,) = words((at, at + length))
     end = max(word.end, word.start + 1)
     shared = {one.speaker: 0 for one in turns}
@@ -51,21 +51,20 @@ def test_the_speaker_of_a_word_is_what_a_plain_search_finds(turns: list[SpeakerT
         for name in shared
     }
     found = SpeakerTimes(turns).speaker_of(word)
-    assert found is not None
     if max(shared.values()) > 0:
         assert shared[found] == max(shared.values())
     else:
         assert far[found] == min(far.values())
 
 
-def test_segments_are_cut_where_the_speaker_changes_and_keep_all_words() -> None:
+def test_segments_are_cut_where_the_speaker_changes_and_keep_all_words():
     heard = [segment((0, 1), (1, 2), (2, 3), (3, 4)), segment((5, 6))]
     parts = by_speaker(heard, [turn("S1", 0, 2), turn("S2", 2, 4), turn("S1", 5, 6)])
     assert [(part.speaker, len(part.words)) for part in parts] == [("S1", 2), ("S2", 2), ("S1", 1)]
     assert [word for part in parts for word in part.words] == [word for one in heard for word in one.words]
 
 
-def test_numbers_follow_the_first_words_without_gaps_and_names_stay() -> None:
+def test_numbers_follow_the_first_words_without_gaps_and_names_stay():
     a, b, c = f"{UNNAMED}0", f"{UNNAMED}1", f"{UNNAMED}2"
     turns = [turn(c, 0, 0.5), turn(b, 1, 2), turn("Ann", 2, 3), turn(a, 3, 4)]
     assert [one.speaker for one in number_speakers(turns, [segment((1, 2), (2, 3), (3, 4))])] == [
@@ -83,7 +82,7 @@ def chunk(turns: tuple[SpeakerTurn, ...] | None) -> Chunk:
     return Chunk(0, 1, 0, 5 * RATE, (segment((0, 1), (1, 2), (3, 4)),), "en", 0.9, turns=turns)
 
 
-def test_documents_say_who_speaks() -> None:
+def test_documents_say_who_speaks():
     turns = (turn("S1", 0, 1.2), turn("<Ann & Bob>", 1, 2), turn("S1", 3, 6))
     kept = unpack_chunk(pack_chunk(chunk(turns)))
     assert kept == chunk(turns)
@@ -98,14 +97,14 @@ def test_documents_say_who_speaks() -> None:
     assert '"end":5.0,"speaker":"S1"}]' in json, "turns end with the recording"
 
 
-def test_words_have_no_speaker_where_nobody_was_found() -> None:
+def test_words_have_no_speaker_where_nobody_was_found():
     nobody = assemble([chunk(())], duration=5 * RATE, engine="e", model="m")
     assert (nobody.turns, nobody.speakers, [one.speaker for one in nobody.segments]) == ((), {}, [None])
     assert assemble([chunk(None)], duration=5 * RATE, engine="e", model="m").turns is None
     assert unpack_chunk(pack_chunk(chunk(()))).turns == ()
 
 
-def test_speakers_are_listed_by_their_numbers_and_names_where_they_first_speak() -> None:
+def test_speakers_are_listed_by_their_numbers_and_names_where_they_first_speak():
     turns = (("S2", 0, 1, 0), ("S3", 0, 2, 1), ("Ann", 1, 2, 0), ("S1", 2, 4, 0), ("S10", 3, 4, 1), ("S3", 4, 5, 1))
     spoken = tuple(SpeakerTurn(who, start * RATE, end * RATE, channel) for who, start, end, channel in turns)
     transcript = Transcript((), 5 * RATE, None, None, "e", "m", turns=spoken)
@@ -114,7 +113,7 @@ def test_speakers_are_listed_by_their_numbers_and_names_where_they_first_speak()
     ]  # fmt: skip
 
 
-def test_words_that_start_together_on_two_channels_keep_their_order_where_segments_are_cut() -> None:
+def test_words_that_start_together_on_two_channels_keep_their_order_where_segments_are_cut():
     whole = [segment((1, 2), (3, 4), channel=1), segment((2, 2.5), (3, 4), channel=0)]
     cut = by_speaker(whole, [turn("A", 0, 2, 1), turn("B", 2.5, 5, 1), turn("C", 0, 5, 0)])
     orders = [[(word.start, part.channel) for word, part in words_in_time(parts)] for parts in (whole, cut)]

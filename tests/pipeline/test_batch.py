@@ -1,9 +1,9 @@
 """Tests of batch.py: chunks of a file depend on its audio alone, so that a stopped job can continue."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,21 +76,18 @@ def truncated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def use(body: Callable[[Batch, Recognition], object], *, held: bool = False) -> None:
-    """Run *body* with a batch whose model answers at once; if *held*, only after recognition.open is set."""
-
-    async def main() -> None:
-        recognition = Recognition(Scheduler(SmallEngine()))
-        if not held:
-            recognition.open.set()
-        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            batch = Batch(
-                engine=SmallEngine(), recogniser=recognition, voice=None, isolation=isolation, threads=threads
-            )
-            await body(batch, recognition)  # type: ignore[misc]  # any coroutine
-        recognition.scheduler.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def batches(*, held: bool = False) -> AsyncIterator[tuple[Batch, Recognition]]:
+    """Yield a batch whose model answers at once; if *held*, only after recognition.open is set."""
+    recognition = Recognition(Scheduler(SmallEngine()))
+    if not held:
+        recognition.open.set()
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+        yield (
+            Batch(engine=SmallEngine(), recogniser=recognition, voice=None, isolation=isolation, threads=threads),
+            recognition,
+        )
+    recognition.scheduler.close()
 
 
 async def chunks_of(
@@ -105,12 +102,9 @@ def transcript(chunks: Sequence[Chunk]) -> Transcript:
 
 
 @pytest.mark.parametrize("kind", ["whole", "truncated_file"])
-def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+async def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(kind, request):
     path: Path = request.getfixturevalue(kind)
-
-    async def body(batch: Batch, _: Recognition) -> None:
+    async with batches() as (batch, _):
         made = await chunks_of(batch, path)
         assert len(made) > 2
         assert codes(transcript(made).notes) == ((TRUNCATED,) if kind == "truncated_file" else ())
@@ -119,21 +113,17 @@ def test_going_on_behind_any_chunk_gives_the_chunks_that_were_missing(
         again = await chunks_of(batch, path, done=made)
         assert transcript([*made, *again]) == transcript(made), "a file that was done is done once more, for nothing"
 
-    use(body)
 
-
-def test_chunks_end_with_the_job_in_hand_once_they_are_long_enough(whole: Path) -> None:
-    async def body(batch: Batch, _: Recognition) -> None:
+async def test_chunks_end_with_the_job_in_hand_once_they_are_long_enough(whole):
+    async with batches() as (batch, _):
         made = await chunks_of(batch, whole)
         assert [chunk.index for chunk in made] == list(range(len(made)))
         assert all(chunk.end - chunk.start >= CHUNK for chunk in made[:-1])
         assert (made[-1].end, made[-1].jobs_done) == (MINUTES * 60 * RATE, 2 * MINUTES)
 
-    use(body)
 
-
-def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> None:
-    async def body(batch: Batch, recognition: Recognition) -> None:
+async def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole):
+    async with batches(held=True) as (batch, recognition):
         making = asyncio.create_task(chunks_of(batch, whole, language="en"))
         await recognition.full.wait()
         await asyncio.sleep(0.2)  # time for what should not happen
@@ -142,22 +132,18 @@ def test_a_file_has_at_most_two_batches_in_the_schedulers_hands(whole: Path) -> 
         await making
         assert (recognition.asked, recognition.most) == (2 * MINUTES, BATCHES_AHEAD * SmallEngine.max_batch)
 
-    use(body, held=True)
 
-
-def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole: Path) -> None:
-    async def body(batch: Batch, recognition: Recognition) -> None:
+async def test_closing_early_takes_everything_out_of_the_schedulers_hands(whole):
+    async with batches(held=True) as (batch, recognition):
         recognition.open.set()
         async with aclosing(batch.transcribe(whole, BatchOptions(tenant="test", language="en"))) as made:
             await anext(made)
             recognition.open.clear()
         assert recognition.waiting == 0
 
-    use(body, held=True)
 
-
-def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(whole: Path) -> None:
-    async def body(batch: Batch, recognition: Recognition) -> None:
+async def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(whole):
+    async with batches() as (batch, recognition):
         made = await chunks_of(batch, whole)
         hints = recognition.before[:]
         assert hints == [None] * 4 + ["en"] * (len(hints) - 4), (
@@ -167,14 +153,10 @@ def test_the_hints_of_a_file_are_the_same_when_it_goes_on_behind_a_chunk(whole: 
         await chunks_of(batch, whole, done=made[:6])
         assert recognition.before == hints[made[5].jobs_done :]
 
-    use(body)
-
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_window_is_asked_for_the_task_of_the_file(task: str, whole: Path) -> None:
-    async def body(batch: Batch, recognition: Recognition) -> None:
+async def test_every_window_is_asked_for_the_task_of_the_file(task, whole):
+    async with batches() as (batch, recognition):
         async with aclosing(batch.transcribe(whole, BatchOptions(tenant="test", task=task))) as made:
             assert [chunk async for chunk in made]
         assert recognition.tasks == {task}
-
-    use(body)

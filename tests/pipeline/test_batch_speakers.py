@@ -1,9 +1,9 @@
 """Tests of files whose voices are told apart: the turns are in the last chunk, also after a stop, and by channel."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -51,23 +51,19 @@ class Recogniser(ScriptedEngine):
     name = "whisper"
 
 
-def use(body: Callable[[Batch], Coroutine[None, None, None]], *, voices: SpeakerModels | None) -> None:
-    async def main() -> None:
-        scheduler = Scheduler(ScriptedEngine())
-        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            await body(
-                Batch(
-                    engine=Recogniser(),
-                    recogniser=scheduler,
-                    voice=VoiceDetector(),
-                    isolation=isolation,
-                    threads=threads,
-                    voices=voices,
-                )
-            )
-        scheduler.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def batches(*, voices: SpeakerModels | None) -> AsyncIterator[Batch]:
+    scheduler = Scheduler(ScriptedEngine())
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+        yield Batch(
+            engine=Recogniser(),
+            recogniser=scheduler,
+            voice=VoiceDetector(),
+            isolation=isolation,
+            threads=threads,
+            voices=voices,
+        )
+    scheduler.close()
 
 
 async def chunks(batch: Batch, path: Path, done: list[Chunk], *, separate: bool, most: int = 10) -> list[Chunk]:
@@ -75,8 +71,8 @@ async def chunks(batch: Batch, path: Path, done: list[Chunk], *, separate: bool,
     return [chunk async for chunk in batch.transcribe(path, options, done=done)]
 
 
-def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_same(talk: Path) -> None:
-    async def body(batch: Batch) -> None:
+async def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_same(talk):
+    async with batches(voices=models()) as batch:
         made = await chunks(batch, talk, [], separate=False)
         assert len(made) > 1
         assert [chunk.turns is None for chunk in made] == [True] * (len(made) - 1) + [False]
@@ -86,41 +82,31 @@ def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with_the_s
         assert models().cpu_s() > 0
         assert await chunks(batch, talk, made[:1], separate=False) == made[1:]
 
-    use(body, voices=models())
 
-
-def test_without_the_models_nobody_is_given_a_label(talk: Path) -> None:
-    async def body(batch: Batch) -> None:
+async def test_without_the_models_nobody_is_given_a_label(talk):
+    async with batches(voices=None) as batch:
         with pytest.raises(SpeakersUnavailable, match="scripts/setup speakers") as raised:
             await chunks(batch, talk, [], separate=False)
         assert raised.value.retryable, "another node may have them"
 
-    use(body, voices=None)
 
-
-def test_voices_of_each_channel_have_their_own_numbers(call: Path) -> None:
-    async def body(batch: Batch) -> None:
+async def test_voices_of_each_channel_have_their_own_numbers(call):
+    async with batches(voices=models()) as batch:
         made = await chunks(batch, call, [], separate=True)
         turns = made[-1].turns
-        assert turns is not None
         assert {(turn.channel, turn.speaker) for turn in turns} == {(0, "S1"), (0, "S2"), (1, "S3")}
         fewer = (await chunks(batch, call, [], separate=True, most=2))[-1].turns
-        assert fewer is not None
         assert {(turn.channel, turn.speaker) for turn in fewer} == {(0, "S1"), (1, "S2")}
         absent = await batch.learn_voices({"Ann": talk_of("espeak/es_09.flac")})
         speakers = SpeakerOptions(most=3, known=absent)
         options = BatchOptions(tenant="t", language="en", separate=True, speakers=speakers)
         with_ann = [chunk async for chunk in batch.transcribe(call, options)][-1].turns
-        assert with_ann is not None
         assert {(turn.channel, turn.speaker) for turn in with_ann} == {(0, "S1"), (1, "S2")}
 
-    use(body, voices=models())
 
-
-def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk, caplog):
     caplog.set_level(logging.DEBUG)
-
-    async def body(batch: Batch) -> None:
+    async with batches(voices=models()) as batch:
         known = await batch.learn_voices({"Ann": talk_of("flite/rms_4.flac")})
         options = BatchOptions(tenant="t", language="en", speakers=SpeakerOptions(known=known))
         made = [chunk async for chunk in batch.transcribe(talk, options)]
@@ -132,8 +118,6 @@ def test_nothing_that_a_voice_sounds_like_is_stored_or_logged(talk: Path, caplog
             for segment in fields.pop("segments"):
                 assert segment.keys() == {"avg_logprob", "no_speech_prob", "words"}
             assert all(not isinstance(value, list) or name == "notes" for name, value in fields.items())
-
-    use(body, voices=models())
     assert not [record for record in caplog.records if record.name.startswith("pipeline.speakers")]
     assert "Ann" not in caplog.text
 

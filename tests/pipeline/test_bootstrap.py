@@ -17,7 +17,7 @@ from tests.processes import output_of
 PREPARED = "import os; from pipeline.recognition.engines import bootstrap; bootstrap.prepare(); "
 
 
-def test_what_the_user_chose_is_left() -> None:
+def test_what_the_user_chose_is_left():
     chosen = output_of(PREPARED + "print(os.environ['CT2_FORCE_CPU_ISA'])", CT2_FORCE_CPU_ISA="GENERIC")
     assert chosen == "GENERIC"
 
@@ -39,8 +39,8 @@ def test_what_the_user_chose_is_left() -> None:
     ],
 )
 def test_small_models_answer_several_calls_and_large_ones_use_several_threads(
-    machine: tuple[int, int], megabytes: int, threads: int, replicas: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    machine, megabytes, threads, replicas, monkeypatch
+):
     usable, granted = machine
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(usable)), raising=False)
     monkeypatch.setattr(bootstrap, "_quota", lambda: granted)
@@ -50,7 +50,7 @@ def test_small_models_answer_several_calls_and_large_ones_use_several_threads(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives threads a priority of their own")
-def test_inference_threads_give_way_and_ours_do_not() -> None:
+def test_inference_threads_give_way_and_ours_do_not():
     program = (
         "import os, threading, pathlib\n"
         "from pipeline.recognition.engines.load import EngineSettings, load\n"

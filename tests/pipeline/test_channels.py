@@ -1,6 +1,5 @@
 """Tests of channels that are heard by themselves: which sound each is, and that a stopped file goes on exactly."""
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -55,7 +54,7 @@ def loud_s(samples: Samples) -> list[bool]:
     return [bool(np.abs(second[1000:-1000]).max() > 0.1) for second in np.split(samples, len(samples) // RATE)]
 
 
-def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call: Path) -> None:
+def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call):
     (left, right), both = decode(call, separate=True).T, decode(call, separate=False)
     assert len(left) == len(right) == len(both) == SECONDS * RATE
     assert loud_s(left) == [second // 10 % 2 == 0 for second in range(SECONDS)]
@@ -72,50 +71,41 @@ def transcript(chunks: Sequence[Chunk]) -> Transcript:
     return assemble(chunks, duration=SECONDS * RATE, engine="scripted", model="scripted")
 
 
-def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call: Path) -> None:
-    async def main() -> None:
-        scheduler = Scheduler(ScriptedEngine())
-        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            voice: object = Loudness()
-            batch = Batch(
-                engine=ScriptedEngine(),
-                recogniser=scheduler,
-                voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
-                isolation=isolation,
-                threads=threads,
-            )
-            made = await chunks_of(batch, call)
-            whole = transcript(made)
-            assert [chunk.index for chunk in made] == list(range(len(made)))
-            assert {segment.channel for segment in whole.segments} == {0, 1}
-            assert max(word.end for segment in whole.segments if segment.channel == 1 for word in segment.words) <= (
-                62 * RATE
-            )
-            for count in range(len(made) + 1):
-                kept = [unpack_chunk(pack_chunk(chunk)) for chunk in made[:count]]
-                assert kept == made[:count]
-                assert transcript([*kept, *await chunks_of(batch, call, kept)]) == whole
-        scheduler.close()
-
-    asyncio.run(main())
+async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call):
+    scheduler = Scheduler(ScriptedEngine())
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+        voice: object = Loudness()
+        batch = Batch(
+            engine=ScriptedEngine(),
+            recogniser=scheduler,
+            voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
+            isolation=isolation,
+            threads=threads,
+        )
+        made = await chunks_of(batch, call)
+        whole = transcript(made)
+        assert [chunk.index for chunk in made] == list(range(len(made)))
+        assert {segment.channel for segment in whole.segments} == {0, 1}
+        assert max(word.end for segment in whole.segments if segment.channel == 1 for word in segment.words) <= (
+            62 * RATE
+        )
+        for count in range(len(made) + 1):
+            kept = [unpack_chunk(pack_chunk(chunk)) for chunk in made[:count]]
+            assert kept == made[:count]
+            assert transcript([*kept, *await chunks_of(batch, call, kept)]) == whole
+    scheduler.close()
 
 
-def test_no_channel_runs_far_ahead_of_another(call: Path) -> None:
-    async def main() -> None:
-        scheduler = Scheduler(ScriptedEngine())
-        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            batch = Batch(
-                engine=ScriptedEngine(), recogniser=scheduler, voice=None, isolation=isolation, threads=threads
-            )
-            reached = {0: 0, 1: 0}
-            for chunk in await chunks_of(batch, call):
-                assert chunk.channel is not None
-                assert chunk.start == reached[chunk.channel] == min(reached.values())
-                reached[chunk.channel] = chunk.end
-                assert max(reached.values()) - min(reached.values()) < CHUNK + 30 * RATE
-        scheduler.close()
-
-    asyncio.run(main())
+async def test_no_channel_runs_far_ahead_of_another(call):
+    scheduler = Scheduler(ScriptedEngine())
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+        batch = Batch(engine=ScriptedEngine(), recogniser=scheduler, voice=None, isolation=isolation, threads=threads)
+        reached = {0: 0, 1: 0}
+        for chunk in await chunks_of(batch, call):
+            assert chunk.start == reached[chunk.channel] == min(reached.values())
+            reached[chunk.channel] = chunk.end
+            assert max(reached.values()) - min(reached.values()) < CHUNK + 30 * RATE
+    scheduler.close()
 
 
 class CountingLoudness(Loudness):
@@ -129,26 +119,23 @@ class CountingLoudness(Loudness):
         return super().__call__(windows)
 
 
-def test_a_channel_that_says_little_does_not_let_the_others_fill_the_memory(tmp_path: Path) -> None:
+async def test_a_channel_that_says_little_does_not_let_the_others_fill_the_memory(tmp_path):
     seconds = np.arange(900 * 8000) / 8000
     tone = 0.5 * np.sin(2 * np.pi * 440 * seconds)
     path = tmp_path / "monologue.wav"
     soundfile.write(path, np.stack((tone * (seconds < 5), tone), axis=1), 8000, subtype="ULAW")
 
-    async def main() -> None:
-        scheduler, voice = Scheduler(ScriptedEngine()), CountingLoudness()
-        with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-            batch = Batch(
-                engine=ScriptedEngine(),
-                recogniser=scheduler,
-                voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
-                isolation=isolation,
-                threads=threads,
-            )
-            options = BatchOptions(tenant="test", separate=True)
-            async with aclosing(batch.transcribe(path, options)) as chunks:
-                assert (await anext(chunks)).channel == 0
-            assert voice.windows * WINDOW / 2 < MAX_SPAN + 60 * RATE
-        scheduler.close()
-
-    asyncio.run(main())
+    scheduler, voice = Scheduler(ScriptedEngine()), CountingLoudness()
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+        batch = Batch(
+            engine=ScriptedEngine(),
+            recogniser=scheduler,
+            voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
+            isolation=isolation,
+            threads=threads,
+        )
+        options = BatchOptions(tenant="test", separate=True)
+        async with aclosing(batch.transcribe(path, options)) as chunks:
+            assert (await anext(chunks)).channel == 0
+        assert voice.windows * WINDOW / 2 < MAX_SPAN + 60 * RATE
+    scheduler.close()

@@ -15,7 +15,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.isolation import Isolation, _reason
 from pipeline.ingest.seccomp import ALLOWED, ARCHITECTURES, FATAL, MEMORY, STOPPED_BY_FILTER, program
-from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, Made, encode_audio, encode_with_ffmpeg, read
+from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, encode_audio, encode_with_ffmpeg, read
 from tests.processes import ROOT, output_of
 
 ANY = DecodeLimits()
@@ -104,7 +104,7 @@ def run_attempt(what: str, precious: Path) -> tuple[int, str]:
         "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
     ],
 )
-def test_what_only_an_exploit_does_ends_the_process(attempt: str, precious: Path) -> None:
+def test_what_only_an_exploit_does_ends_the_process(attempt, precious):
     assert run_attempt(attempt, precious) == (STOPPED_BY_FILTER, "")
 
 
@@ -127,21 +127,21 @@ def test_what_only_an_exploit_does_ends_the_process(attempt: str, precious: Path
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXCPU])",
     ],
 )
-def test_what_libraries_may_try_in_passing_is_refused(attempt: str, precious: Path) -> None:
+def test_what_libraries_may_try_in_passing_is_refused(attempt, precious):
     assert run_attempt(attempt, precious) == (0, "EPERM")
 
 
-def test_a_file_that_is_held_open_does_not_grow_on_any_system(precious: Path) -> None:
+def test_a_file_that_is_held_open_does_not_grow_on_any_system(precious):
     assert run_attempt("os.lseek(held, 0, 2), os.write(held, b'x')", precious) == (0, "EFBIG")
 
 
-def test_where_calls_cannot_be_filtered_nothing_can_be_opened_all_the_same(precious: Path) -> None:
+def test_where_calls_cannot_be_filtered_nothing_can_be_opened_all_the_same(precious):
     program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing_support = lambda: 'no seccomp'; cell._confine")
     for attempt in ("open('/etc/hostname')", "socket.socket()", "os.pipe()"):
         assert output_of(program, attempt, str(precious), "0", "0") == "EMFILE"
 
 
-def test_the_limits_hold_on_any_system(precious: Path) -> None:
+def test_the_limits_hold_on_any_system(precious):
     """Read where there is no filter, which refuses even that."""
     program = ATTEMPT.replace("cell._confine", "cell.seccomp.missing_support = lambda: 'no seccomp'; cell._confine")
     names = ("CORE", "FSIZE", "NOFILE", "NPROC", "CPU", *(["AS"] if sys.platform == "linux" else []))
@@ -166,9 +166,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 @needs_filter
-def test_a_decoder_that_the_filter_stopped_is_reported_as_such(
-    precious: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_decoder_that_the_filter_stopped_is_reported_as_such(precious, caplog):
     code = int(output_of(STOPPED, str(precious)))
     assert precious.exists()
     error = _reason(code)
@@ -179,7 +177,7 @@ def test_a_decoder_that_the_filter_stopped_is_reported_as_such(
 
 
 @needs_filter
-def test_a_real_decoder_runs_under_the_filter(isolation: Isolation) -> None:
+def test_a_real_decoder_runs_under_the_filter(isolation):
     with isolation.decoding(CLIP, ANY) as audio:
         status = Path(f"/proc/{audio._process._pid}/status").read_text()
     assert "Seccomp:\t2\n" in status
@@ -197,16 +195,14 @@ def both_ways(isolation: Isolation, path: Path) -> None:
 
 
 @pytest.mark.parametrize(("container", "codec", "sample_format"), LOSSLESS)
-def test_every_lossless_format_is_decoded_under_the_filter(
-    isolation: Isolation, tmp_path: Path, container: str, codec: str, sample_format: str | None
-) -> None:
+def test_every_lossless_format_is_decoded_under_the_filter(isolation, tmp_path, container, codec, sample_format):
     path = tmp_path / "file"
     path.write_bytes(encode_audio(read(CLIP), container, codec, sample_format=sample_format))
     both_ways(isolation, path)
 
 
 @pytest.mark.parametrize("made", LOSSY, ids=lambda made: f"{made[0]}-{made[1]}")
-def test_every_lossy_format_is_decoded_under_the_filter(isolation: Isolation, tmp_path: Path, made: Made) -> None:
+def test_every_lossy_format_is_decoded_under_the_filter(isolation, tmp_path, made):
     container, codec, rate, layout, _ = made
     path = tmp_path / "file"
     bit_rate = 128_000 if codec.startswith("wma") else None
@@ -215,9 +211,7 @@ def test_every_lossy_format_is_decoded_under_the_filter(isolation: Isolation, tm
 
 
 @pytest.mark.parametrize(("suffix", "how"), FFMPEG_ALONE)
-def test_formats_that_only_the_ffmpeg_program_writes_are_decoded_under_the_filter(
-    isolation: Isolation, tmp_path: Path, suffix: str, how: str
-) -> None:
+def test_formats_that_only_the_ffmpeg_program_writes_are_decoded_under_the_filter(isolation, tmp_path, suffix, how):
     path = tmp_path / "file"
     path.write_bytes(encode_with_ffmpeg(tmp_path, suffix, how))
     both_ways(isolation, path)
@@ -233,12 +227,12 @@ print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-def test_a_process_can_close_its_memory_to_others_of_its_user() -> None:
+def test_a_process_can_close_its_memory_to_others_of_its_user():
     assert output_of(MEMORY_OF_ANOTHER).split() == ["1", "0"]
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_the_numbers_of_calls_are_those_of_the_kernel(machine: str) -> None:
+def test_the_numbers_of_calls_are_those_of_the_kernel(machine):
     """No number stands for two calls, and the program asks for each of them."""
     calls = [*ALLOWED.values(), *MEMORY.values(), *FATAL.values()]
     numbers = [number for call in calls if (number := getattr(call, machine)) is not None]

@@ -51,7 +51,7 @@ COPIES = {
 
 @pytest.mark.parametrize("ahead", [None, LIVE_AHEAD], ids=["file", "live"])
 @pytest.mark.parametrize("name", COPIES)
-def test_the_quieter_copy_is_silenced_on_whichever_channel_it_is(name: str, ahead: int | None) -> None:
+def test_the_quieter_copy_is_silenced_on_whichever_channel_it_is(name, ahead):
     copy = COPIES[name]
     heard, gate = gated(ONE, copy, ahead=ahead, piece=RATE if ahead is None else RATE // 10)
     assert silenced(copy, heard[:, 1]) > 0.85
@@ -63,7 +63,7 @@ def test_the_quieter_copy_is_silenced_on_whichever_channel_it_is(name: str, ahea
     assert gate.copies == ({1: 0} if name.startswith("the same") else {})
 
 
-def test_a_quiet_recording_is_compared_too() -> None:
+def test_a_quiet_recording_is_compared_too():
     heard, gate = gated(0.003 * ONE, 0.0003 * ONE)
     assert silenced(ONE, heard[:, 1]) > 0.85
     assert gated(0.003 * ONE, 0.0027 * ONE)[1].copies == {1: 0}
@@ -72,7 +72,7 @@ def test_a_quiet_recording_is_compared_too() -> None:
 
 
 @pytest.mark.parametrize("ahead", [None, LIVE_AHEAD], ids=["file", "live"])
-def test_two_people_who_speak_at_once_are_both_kept(ahead: int | None) -> None:
+def test_two_people_who_speak_at_once_are_both_kept(ahead):
     for left, right in ((ONE, OTHER), (ONE, 0.1 * OTHER), (ONE + 0.1 * OTHER, OTHER + 0.1 * ONE)):
         heard, gate = gated(left, right, ahead=ahead)
         assert silenced(left, heard[:, 0]) < 0.03
@@ -83,7 +83,7 @@ def test_two_people_who_speak_at_once_are_both_kept(ahead: int | None) -> None:
     assert silenced(whispered, heard[:, 1]) < 0.15
 
 
-def test_who_answers_is_heard_from_the_first_word_although_the_channel_leaks() -> None:
+def test_who_answers_is_heard_from_the_first_word_although_the_channel_leaks():
     pause = np.zeros(RATE // 4, np.float32)
     asked, answered = ONE[: position(4)], OTHER[position(0.2) : position(4)]
     left = np.concatenate((asked, pause, 0.1 * answered))
@@ -94,7 +94,7 @@ def test_who_answers_is_heard_from_the_first_word_although_the_channel_leaks() -
     assert silenced(left[-len(answered) :], heard[-len(answered) :, 0]) > 0.9
 
 
-def test_of_many_channels_each_person_is_kept_once_on_the_own_one() -> None:
+def test_of_many_channels_each_person_is_kept_once_on_the_own_one():
     third = np.roll(ONE[::-1], RATE)
     mixes = np.array([[1, 0.1, 0.1], [0.1, 1, 0.1], [0.1, 0.1, 1], [1, 0.1, 0.1]]) @ np.stack((ONE, OTHER, third))
     heard, gate = gated(*np.asarray(mixes, np.float32))
@@ -102,7 +102,7 @@ def test_of_many_channels_each_person_is_kept_once_on_the_own_one() -> None:
     assert gate.copies == {3: 0}
 
 
-def test_the_pieces_make_no_difference_and_no_sample_is_lost() -> None:
+def test_the_pieces_make_no_difference_and_no_sample_is_lost():
     whole, _ = gated(ONE, 0.1 * ONE, piece=len(ONE))
     for piece in (160, 777, RATE):
         assert np.array_equal(gated(ONE, 0.1 * ONE, piece=piece)[0], whole)

@@ -75,38 +75,27 @@ SHAPES = st.just(USUAL_SHAPE) | st.builds(
 
 @settings(max_examples=200)
 @given(recognised_words(), SHAPES)
-def test_every_cue_fits_the_screen_and_the_clock(words, shape):
+def test_every_cue_fits_the_screen_the_clock_and_the_file(words, shape):
     for cue in cues([words], 3600 * RATE, shape):
         assert 1 <= len(cue.lines) <= shape.max_lines
         assert all(0 < columns(line) <= shape.of_language(None).max_columns for line in cue.lines)
         assert 0 < cue.end_ms - cue.start_ms <= shape.max_cue_ms
+        for line in cue.lines:  # none can be taken for markup of the file
+            assert "-->" not in line
+            assert line.splitlines() == [line]
+            assert line.strip()
 
 
 @settings(max_examples=200)
 @given(recognised_words(), SHAPES)
-def test_cues_never_overlap_and_never_go_back(words, shape):
-    for cue, following in pairwise(cues([words], 3600 * RATE, shape)):
-        assert cue.end_ms <= following.start_ms
-
-
-@settings(max_examples=200)
-@given(recognised_words(), SHAPES)
-def test_no_letter_is_lost_added_or_moved(words, shape):
+def test_cues_never_overlap_and_no_letter_is_lost_added_or_moved(words, shape):
     def letters(text: str) -> str:
         # Without dashes, because "-->" must lose one, and without control characters, which cannot be written.
         return "".join(c for c in text if not (c == "-" or c.isspace() or c < " " or "\x7f" <= c <= "\x9f"))
 
-    assert letters(texts(cues([words], 3600 * RATE, shape))) == letters("".join(word.text for word in words))
-
-
-@settings(max_examples=200)
-@given(recognised_words())
-def test_no_line_can_be_taken_for_markup_of_the_file(words):
-    for cue in cues([words], 3600 * RATE):
-        for line in cue.lines:
-            assert "-->" not in line
-            assert line.splitlines() == [line]
-            assert line.strip()
+    found = cues([words], 3600 * RATE, shape)
+    assert letters(texts(found)) == letters("".join(word.text for word in words))
+    assert all(cue.end_ms <= following.start_ms for cue, following in pairwise(found))
 
 
 def test_a_cue_starts_with_its_first_word_and_ends_no_earlier_than_its_last():

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -47,9 +46,7 @@ def damage(data: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize(("container", "codec"), KINDS)
-def test_a_damaged_file_is_heard_or_refused_and_nothing_else(
-    isolation: Isolation, tmp_path: Path, container: str, codec: str
-) -> None:
+def test_a_damaged_file_is_heard_or_refused_and_nothing_else(isolation, tmp_path, container, codec):
     """No damaged file may cause an internal error. When this was written, one in a hundred did."""
     data = encode_audio(read(CLIP)[: 2 * RATE], container, codec, rate=48000)
     chance, path = random.Random(container), tmp_path / "damaged"

@@ -33,7 +33,7 @@ def isolation() -> Iterator[Isolation]:
         yield isolation
 
 
-def test_parts_are_given_while_there_is_room_and_again_when_one_came_back() -> None:
+def test_parts_are_given_while_there_is_room_and_again_when_one_came_back():
     memory = DecoderMemory(4 * PART_BYTES)
     first = [memory.try_claim(share=0.5) for _ in range(3)]
     assert [part is not None for part in first] == [True, True, False]
@@ -48,7 +48,7 @@ def test_parts_are_given_while_there_is_room_and_again_when_one_came_back() -> N
     assert memory.used_bytes == 3 * PART_BYTES
 
 
-def test_a_decoder_gives_its_part_back_however_it_ends(isolation: Isolation, tmp_path: Path) -> None:
+def test_a_decoder_gives_its_part_back_however_it_ends(isolation, tmp_path):
     with isolation.decoding(CLIP, ANY) as audio:
         next(iter(audio))
         assert isolation.memory.used_bytes == PART_BYTES
@@ -63,7 +63,7 @@ def test_a_decoder_gives_its_part_back_however_it_ends(isolation: Isolation, tmp
 
 
 @linux
-def test_an_index_of_millions_of_samples_takes_no_more_than_a_part(isolation: Isolation, tmp_path: Path) -> None:
+def test_an_index_of_millions_of_samples_takes_no_more_than_a_part(isolation, tmp_path):
     path = tmp_path / "index.mp4"
     path.write_bytes(mp4_of_samples(20_000_000))
     with pytest.raises(InvalidAudio):
@@ -73,12 +73,11 @@ def test_an_index_of_millions_of_samples_takes_no_more_than_a_part(isolation: Is
 
 
 @linux
-def test_a_decoder_is_limited_and_the_first_to_go_where_memory_runs_out(isolation: Isolation) -> None:
+def test_a_decoder_is_limited_and_the_first_to_go_where_memory_runs_out(isolation):
     with isolation.decoding(CLIP, ANY) as audio:
         place = Path(f"/proc/{audio._process._pid}")
         limits = (place / "limits").read_text()
         found = re.search(r"Max address space +(\d+) +(\d+)", limits)
-        assert found is not None
         mapped = int((place / "statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         assert found[1] == found[2]
         assert mapped < int(found[1]) <= mapped + MEMORY_BYTES
@@ -87,7 +86,7 @@ def test_a_decoder_is_limited_and_the_first_to_go_where_memory_runs_out(isolatio
         assert str((place / "fd" / "2").readlink()).startswith("pipe:")
 
 
-def test_what_decoders_write_is_escaped_cut_and_not_logged_without_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_decoders_write_is_escaped_cut_and_not_logged_without_end(caplog):
     forged = b"2026-11-23 info ready\n\x1b[31m\xff\n" + b"x" * 1000 + b"\n" + b"y\n" * 1000
     with caplog.at_level(logging.WARNING, logger=decoder_cell.__name__):
         writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -104,18 +103,15 @@ def test_what_decoders_write_is_escaped_cut_and_not_logged_without_end(caplog: p
 
 
 @linux
-def test_an_error_in_the_forking_process_comes_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_the_forking_process_comes_into_the_log(caplog):
     with Isolation() as isolation, caplog.at_level(logging.WARNING, logger=decoder_cell.__name__):
         isolation.start()
-        assert isolation._cell is not None
         with pytest.raises(ConnectionError):
             isolation._cell.ask(b'{"else": 1}\n')
         until(lambda: "a decoder wrote: 'ValueError: no such order'" in caplog.messages)
 
 
-def test_the_limit_of_a_control_group_counts_where_it_is_less_than_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limit_of_a_control_group_counts_where_it_is_less_than_the_machine(tmp_path, monkeypatch):
     machine = usable_bytes()
     assert machine > 0
     monkeypatch.setattr(memories, "_CGROUPS", tmp_path)

@@ -55,25 +55,23 @@ def sizes(lost: Callable[[int, float], float]) -> WindowSizes:
     return measure_sizes(Script(lost), CLIPS)
 
 
-def test_the_shortest_windows_are_used_when_they_lose_nothing() -> None:
+def test_the_shortest_windows_are_used_when_they_lose_nothing():
     assert sizes(lambda _window, _length: 0.0) == WindowSizes(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
 
 
-def test_a_model_that_needs_full_windows_keeps_them() -> None:
+def test_a_model_that_needs_full_windows_keeps_them():
     assert sizes(lambda window, _length: 0.0 if window == 30 else 0.2) == FULL
 
 
 @pytest.mark.parametrize("min_s", [7, 10, 15, 20])
-def test_a_model_has_its_least_window(min_s: int) -> None:
+def test_a_model_has_its_least_window(min_s):
     found = sizes(lambda window, _length: 0.9 if window < min_s else 0.0)
     assert (found.partial_s, found.final_s) == (min_s, min_s)
     assert found.job_s >= min_s - 1, "a shorter job is heard in the same window"
 
 
 @pytest.mark.parametrize(("heard_s", "job_s"), [(0, 4), (4.5, 9), (9.5, 14), (14.5, 19), (19.5, 28)])
-def test_jobs_are_longer_when_short_ones_lose_words(
-    heard_s: float, job_s: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_longer_when_short_ones_lose_words(heard_s, job_s, monkeypatch):
     """Utterances alone lose as many words in full windows, so short windows are not worse."""
     monkeypatch.setattr(fitting, "TOLERATED", 0.1)  # the last job is short too
     assert sizes(lambda _window, length: 0.3 if length < heard_s else 0.0) == WindowSizes(
@@ -81,14 +79,14 @@ def test_jobs_are_longer_when_short_ones_lose_words(
     )
 
 
-def test_a_voice_that_the_model_does_not_know_has_no_say() -> None:
+def test_a_voice_that_the_model_does_not_know_has_no_say():
     strange = [replace(clip, voice="strange", samples=np.zeros_like(clip.samples)) for clip in CLIPS]
     good = measure_sizes(Script(lambda _window, _length: 0.0), [*CLIPS, *strange])
     assert good == WindowSizes(WINDOWS_S[0], WINDOWS_S[0], JOBS_S[0])
     assert measure_sizes(Script(lambda _window, _length: 0.0), strange) == FULL, "nothing can be told"
 
 
-def test_the_bundled_speech_is_a_minute_of_people_and_some_spanish() -> None:
+def test_the_bundled_speech_is_a_minute_of_people_and_some_spanish():
     clips = bundled_speech()
     assert {(clip.voice, clip.language) for clip in clips} == {("people", "en"), ("espeak es", "es")}
     assert 40 <= sum(len(clip.samples) for clip in clips) / RATE <= 70
@@ -97,7 +95,7 @@ def test_the_bundled_speech_is_a_minute_of_people_and_some_spanish() -> None:
     assert fitting.SPEECH.stat().st_size < 1_500_000
 
 
-def test_noise_leaves_the_length_and_most_of_the_loudness(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_leaves_the_length_and_most_of_the_loudness(monkeypatch):
     monkeypatch.undo()
     clip = bundled_speech()[0]
     heard = fitting._noisy(clip).samples

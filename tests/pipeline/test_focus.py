@@ -53,7 +53,7 @@ def share_of(sound: Samples, heard: Samples) -> float:
 @pytest.mark.parametrize(
     ("layout", "codec"), [("5.1", "flac"), ("5.1(side)", "ac3"), ("7.1", "flac"), ("3.0", "flac"), ("5.0", "flac")]
 )
-def test_a_voice_in_the_centre_is_heard_without_what_is_around_it(layout: str, codec: str, tmp_path: Path) -> None:
+def test_a_voice_in_the_centre_is_heard_without_what_is_around_it(layout, codec, tmp_path):
     around = dict.fromkeys(("FL", "FR", "BL", "BR", "SL", "SR"), BED)
     container = "ac3" if codec == "ac3" else "matroska"
     samples = hear(tmp_path / "film", surround(layout, {**around, "FC": VOICE}, container=container, codec=codec))
@@ -61,7 +61,7 @@ def test_a_voice_in_the_centre_is_heard_without_what_is_around_it(layout: str, c
     assert max(likeness(samples, VOICE, lag) for lag in range(-3, 4)) > 0.9
 
 
-def test_a_voice_from_aside_is_heard_in_the_mix(tmp_path: Path) -> None:
+def test_a_voice_from_aside_is_heard_in_the_mix(tmp_path):
     samples = hear(tmp_path / "film", surround("5.1", {"FL": VOICE, "FC": 0.001 * BED}))
     assert share_of(VOICE, samples) > 0.99
     first, second = VOICE[: position(5)], VOICE[position(5.3) :]
@@ -72,7 +72,7 @@ def test_a_voice_from_aside_is_heard_in_the_mix(tmp_path: Path) -> None:
     assert np.abs(both[-len(second) :]).max() > 0.02
 
 
-def test_a_voice_that_the_mix_drowns_is_heard_from_the_channel_where_it_is(tmp_path: Path) -> None:
+def test_a_voice_that_the_mix_drowns_is_heard_from_the_channel_where_it_is(tmp_path):
     names = ("FL", "FC", "BL", "BR", "SL", "SR")
     loud = {name: np.roll(BED, 5000 * number) * 2 for number, name in enumerate(names)}
     samples = hear(tmp_path / "film", surround("5.1", {**loud, "FR": VOICE}))
@@ -80,7 +80,7 @@ def test_a_voice_that_the_mix_drowns_is_heard_from_the_channel_where_it_is(tmp_p
 
 
 @pytest.mark.parametrize("length_s", [11, 150])
-def test_a_voice_beside_a_louder_channel_of_stereo_is_heard_alone(length_s: int, tmp_path: Path) -> None:
+def test_a_voice_beside_a_louder_channel_of_stereo_is_heard_alone(length_s, tmp_path):
     voice = np.concatenate((np.zeros(position(length_s) - len(VOICE), np.float32), 0.2 * VOICE))
     beside = np.asarray(np.random.default_rng(2).standard_normal(len(voice)) * 0.2, np.float32)
     path = tmp_path / "camera.wav"
@@ -92,7 +92,7 @@ def test_a_voice_beside_a_louder_channel_of_stereo_is_heard_alone(length_s: int,
 
 
 @pytest.mark.parametrize("layout", ["stereo", "quad", "6 channels"])
-def test_channels_without_a_centre_are_mixed_as_before(layout: str, tmp_path: Path) -> None:
+def test_channels_without_a_centre_are_mixed_as_before(layout, tmp_path):
     channels = av.AudioLayout(layout).nb_channels
     path = tmp_path / "mix.wav"
     soundfile.write(path, np.stack([VOICE * (n < 2) for n in range(channels)], axis=1), RATE)
@@ -104,7 +104,7 @@ def test_channels_without_a_centre_are_mixed_as_before(layout: str, tmp_path: Pa
             assert np.array_equal(mixed, np.concatenate(list(plain)))
 
 
-def test_the_pieces_make_no_difference_and_no_sample_is_lost() -> None:
+def test_the_pieces_make_no_difference_and_no_sample_is_lost():
     def detect(windows: np.ndarray) -> list[float]:
         return [float(np.abs(window).max() > 0.5) for window in windows]
 
@@ -117,7 +117,6 @@ def test_the_pieces_make_no_difference_and_no_sample_is_lost() -> None:
         made = np.concatenate([*pieces, mix.flush()])
         whole = made if whole is None else whole
         assert np.array_equal(made, whole)
-    assert whole is not None
     assert len(whole) == len(sound)
     assert np.allclose(whole[: 4 * WINDOW], 0.1)  # the mix, until a quarter of a second before speech
     assert np.allclose(whole[6 * WINDOW : 12 * WINDOW], 0.0)  # the centre

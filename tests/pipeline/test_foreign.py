@@ -23,6 +23,6 @@ RECORDING = b"RIFF" + bytes(200)
         (b'{"error": "not found"}' + b" " * 100, "JSON"),
     ],
 )
-def test_what_is_no_recording_is_named(sent: bytes, said: str) -> None:
+def test_what_is_no_recording_is_named(sent, said):
     with pytest.raises(UndecodableAudio, match=said), recording(io.BytesIO(sent), DecodeLimits()):
         pass

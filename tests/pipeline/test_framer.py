@@ -9,7 +9,7 @@ from pipeline.ingest.framer import Framer
 
 
 @given(lengths=st.lists(st.integers(0, 3 * WINDOW), max_size=20))
-def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
+def test_any_chunking_gives_the_same_windows(lengths):
     samples = np.arange(sum(lengths), dtype=np.float32)
     framer = Framer()
     windows = []
@@ -25,7 +25,7 @@ def test_any_chunking_gives_the_same_windows(lengths: list[int]) -> None:
     assert not everything[len(samples) :].any()
 
 
-def test_a_framer_that_has_ended_is_empty() -> None:
+def test_a_framer_that_has_ended_is_empty():
     framer = Framer()
     framer.windows_of(np.ones(10, np.float32))
     framer.flush()

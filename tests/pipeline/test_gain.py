@@ -45,7 +45,7 @@ def test_loud_speech_stays_as_it_is_from_its_first_loud_windows_on():
 
 
 @pytest.mark.parametrize("db", [30, 45, 60])
-def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db: float):
+def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db):
     samples, detector = read(CLIP), VoiceDetector()
     loud = np.array(detector.stream()(windows_of(samples)))
     quiet = np.array(detector.stream()(windows_of(quieter(samples, db))))
@@ -53,7 +53,7 @@ def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db: fl
 
 
 @pytest.mark.parametrize("after_s", [2, 3, 4])
-def test_a_voice_that_becomes_quieter_is_heard_again_after_two_seconds(after_s: float):
+def test_a_voice_that_becomes_quieter_is_heard_again_after_two_seconds(after_s):
     samples, detector = read(SPEECH / "human/austen_0920.flac"), VoiceDetector()
     loud = np.array(detector.stream()(windows_of(samples))) > 0.5
     fallen = np.concatenate([samples[: position(after_s)], quieter(samples[position(after_s) :], 30)])
@@ -63,7 +63,7 @@ def test_a_voice_that_becomes_quieter_is_heard_again_after_two_seconds(after_s: 
 
 
 @pytest.mark.parametrize(("name", "db"), [("jfk.flac", 0), ("austen_0920.flac", 30)])
-def test_single_words_after_long_pauses_are_heard(name: str, db: float):
+def test_single_words_after_long_pauses_are_heard(name, db):
     folder, pause = SPEECH / "human", np.zeros(position(2), np.float32)
     [row] = [row for row in json.loads((folder / "manifest.json").read_text()) if row["file"] == name]
     samples = read(folder / name)
@@ -73,13 +73,13 @@ def test_single_words_after_long_pauses_are_heard(name: str, db: float):
     events = [
         event
         for speech in VoiceDetector().stream()(windows_of(quieter(sound, db)))
-        for event in segmenter.receive(speech)
+        for event in segmenter.add_window(speech)
     ]
     assert sum(isinstance(event, SpeechStarted) for event in events) > 0.85 * len(words) > 8
 
 
 @given(levels=st.lists(st.floats(-100, 0), min_size=4, max_size=60))
-def test_the_beginning_of_a_sound_is_raised_little_more_than_speech(levels: list[float]):
+def test_the_beginning_of_a_sound_is_raised_little_more_than_speech(levels):
     windows, control = np.concatenate([noise(WINDOW / RATE, level)[np.newaxis] for level in levels]), GainControl()
     control(windows_of(noise(1.1, -90)))
     raised = levels_db(control(windows))
@@ -93,12 +93,12 @@ def test_noise_with_which_a_stream_begins_does_not_seem_to_be_speech():
 
 
 @pytest.mark.parametrize("db", [-30, -50, -70, -90])
-def test_no_hiss_becomes_speech(db: float):
+def test_no_hiss_becomes_speech(db):
     assert max(VoiceDetector().stream()(windows_of(noise(20, db)))) < 0.5
 
 
 @given(levels=st.lists(st.floats(-100, -20), min_size=1, max_size=60), cuts=st.lists(st.integers(1, 20), max_size=8))
-def test_the_pieces_in_which_windows_come_change_nothing(levels: list[float], cuts: list[int]):
+def test_the_pieces_in_which_windows_come_change_nothing(levels, cuts):
     windows = np.concatenate([noise(WINDOW / RATE, level)[np.newaxis] for level in levels])
     control, parts, at = GainControl(), [], 0
     for cut in [*cuts, len(windows)]:
@@ -132,7 +132,7 @@ def test_speech_outside_the_samples_does_not_count():
 def level_of(samples: Samples, speech: float) -> InputLevel:
     level = InputLevel()
     windows = windows_of(samples)
-    level.receive(windows, [speech] * len(windows))
+    level.measure(windows, [speech] * len(windows))
     return level
 
 

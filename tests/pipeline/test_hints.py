@@ -16,7 +16,7 @@ RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_093
 OTHERS = ("Kubernetes", "Ljubljana", "metoprolol", "Siobhan")
 
 
-def test_keywords_are_a_sentence_before_the_prompt() -> None:
+def test_keywords_are_a_sentence_before_the_prompt():
     assert hint_of(("Siobhan", "Dr. Nguyen"), "A\ncall.") == "Siobhan, Dr. Nguyen.\nA call."
     assert hint_of((), "A\ncall.") == "A call."
     assert hint_of((), "") == ""
@@ -31,9 +31,7 @@ def test_keywords_are_a_sentence_before_the_prompt() -> None:
         (200, 5, [*range(128)]),
     ],
 )
-def test_the_model_reads_the_keywords_and_then_the_end_of_the_prompt(
-    keywords: int, prompt: int, read: list[int]
-) -> None:
+def test_the_model_reads_the_keywords_and_then_the_end_of_the_prompt(keywords, prompt, read):
     def encode(text: str) -> tuple[int, ...]:
         return tuple(int(word.strip(",.")) for word in text.split())
 
@@ -49,7 +47,7 @@ def noise() -> list[Track]:
     return [track for draw in draws for track in draw]
 
 
-def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled_model: Path, noise: list[Track]) -> None:
+def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled_model, noise):
     """Names of other things are in the list as well, because a client does not know what will be said.
 
     How many words are found depends on the processor, because those that tiny.en just misses hang on rounding.

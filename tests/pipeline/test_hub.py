@@ -37,7 +37,7 @@ def download(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 6
     return ModelDownload(model="mine", repository=repository, cache_dir=cache_dir, wait_s=wait_s).run()
 
 
-def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path, caplog):
     assert find_cached(REPOSITORY, tmp_path) is None
     with caplog.at_level(logging.INFO, logger=hubs.__name__):
         folder = download(tmp_path)
@@ -47,9 +47,7 @@ def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path: Path, caplog
     assert find_cached(REPOSITORY, tmp_path) == folder
 
 
-def test_a_model_that_nobody_pinned_must_stay_what_it_was_at_its_first_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_nobody_pinned_must_stay_what_it_was_at_its_first_download(tmp_path, monkeypatch):
     place = download(tmp_path).parents[1]
     recorded = orjson.loads((tmp_path / "scribewire-digests.json").read_bytes())
     assert recorded == {
@@ -66,20 +64,20 @@ def test_a_model_that_nobody_pinned_must_stay_what_it_was_at_its_first_download(
         assert (download(tmp_path) / "model.bin").read_bytes() == b"other weights"
 
 
-def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "scribewire-digests.json").write_text("[]")
     with pytest.raises(ModelUnavailable, match=r"scribewire-digests\.json cannot be read"):
         download(tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
-def test_a_download_that_broke_off_is_not_taken_for_a_model(tmp_path: Path, missing: str) -> None:
+def test_a_download_that_broke_off_is_not_taken_for_a_model(tmp_path, missing):
     put_into_cache(tmp_path, REPOSITORY, {name: data for name, data in FILES.items() if name != missing})
     assert find_cached(REPOSITORY, tmp_path) is None
     assert (download(tmp_path) / missing).read_bytes() == FILES[missing]
 
 
-def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
+def test_whoever_waits_is_told_how_far_it_is(tmp_path):
     told: list[tuple[int, int]] = []
     ModelDownload(
         model="mine",
@@ -94,27 +92,25 @@ def test_whoever_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
     assert [here for here, _ in told] == sorted(here for here, _ in told)
 
 
-def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
+def test_a_download_that_takes_too_long_says_how_far_it_came(tmp_path):
     with pytest.raises(ModelUnavailable, match="came in time; the next attempt continues from there"):
         download(tmp_path, wait_s=0.0)
 
 
 @pytest.mark.parametrize("repository", ["somebody/else", "some body/else"])
-def test_a_model_that_the_hub_does_not_have_is_refused(tmp_path: Path, repository: str) -> None:
+def test_a_model_that_the_hub_does_not_have_is_refused(tmp_path, repository):
     assert find_cached(repository, tmp_path) is None
     with pytest.raises(ModelUnavailable, match="could not be downloaded"):
         download(tmp_path, repository)
 
 
-def test_without_a_network_the_sentence_says_how_to_bring_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_the_sentence_says_how_to_bring_a_model(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(ModelUnavailable, match=r"'mine' could not be downloaded from .* Copy the folder"):
         download(tmp_path)
 
 
-def test_a_hub_that_is_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(hubs, "REACH_S", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -55,7 +55,7 @@ def pid_of(audio: Decoding) -> int:
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to see whether processes are gone")
 
 
-def test_a_file_comes_out_as_it_does_without_isolation(isolation: Isolation, tmp_path: Path) -> None:
+def test_a_file_comes_out_as_it_does_without_isolation(isolation, tmp_path):
     path = tmp_path / "renamed.txt"
     path.write_bytes(encode_audio(read(CLIP), "mp3", "libmp3lame", rate=44100)[:-9000])
     with isolation.decoding(path, HALF_AN_HOUR) as audio:
@@ -68,13 +68,13 @@ def test_a_file_comes_out_as_it_does_without_isolation(isolation: Isolation, tmp
     assert isolation.probe(path, HALF_AN_HOUR) == here.probe
 
 
-def test_a_missing_file_is_the_callers_error(isolation: Isolation, tmp_path: Path) -> None:
+def test_a_missing_file_is_the_callers_error(isolation, tmp_path):
     with pytest.raises(FileNotFoundError):
         isolation.probe(tmp_path / "none", HALF_AN_HOUR)
 
 
 @needs_proc
-def test_leaving_early_kills_the_decoder_at_once(isolation: Isolation, long_file: Path) -> None:
+def test_leaving_early_kills_the_decoder_at_once(isolation, long_file):
     with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         next(iter(audio))
         pid = pid_of(audio)
@@ -83,9 +83,7 @@ def test_leaving_early_kills_the_decoder_at_once(isolation: Isolation, long_file
 
 
 @pytest.mark.parametrize("blow", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
-def test_a_crash_of_the_decoder_is_an_error_of_that_file_alone(
-    isolation: Isolation, long_file: Path, blow: signal.Signals
-) -> None:
+def test_a_crash_of_the_decoder_is_an_error_of_that_file_alone(isolation, long_file, blow):
     with isolation.decoding(long_file, HALF_AN_HOUR) as other:
         with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
             os.kill(pid_of(audio), blow)
@@ -94,7 +92,7 @@ def test_a_crash_of_the_decoder_is_an_error_of_that_file_alone(
         assert sum(map(len, other)) == 5 * len(read(CLIP))
 
 
-def test_a_decoder_killed_from_outside_is_not_the_files_fault(isolation: Isolation, long_file: Path) -> None:
+def test_a_decoder_killed_from_outside_is_not_the_files_fault(isolation, long_file):
     with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         os.kill(pid_of(audio), signal.SIGKILL)
         with pytest.raises(DecoderUnavailable) as caught:
@@ -102,7 +100,7 @@ def test_a_decoder_killed_from_outside_is_not_the_files_fault(isolation: Isolati
     assert caught.value.retryable
 
 
-def test_a_decoder_that_stands_still_is_ended(isolation: Isolation, long_file: Path) -> None:
+def test_a_decoder_that_stands_still_is_ended(isolation, long_file):
     with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         os.kill(pid_of(audio), signal.SIGSTOP)
         audio._wait_s = 0.3
@@ -110,7 +108,7 @@ def test_a_decoder_that_stands_still_is_ended(isolation: Isolation, long_file: P
             list(audio)
 
 
-def test_a_reader_that_takes_its_time_is_no_stall(long_file: Path) -> None:
+def test_a_reader_that_takes_its_time_is_no_stall(long_file):
     """Time counts only while the server waits for audio."""
     with Isolation(stall_s=2.0) as isolation, isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         chunks = iter(audio)
@@ -119,7 +117,7 @@ def test_a_reader_that_takes_its_time_is_no_stall(long_file: Path) -> None:
         assert heard + sum(map(len, chunks)) == 5 * len(read(CLIP))
 
 
-def test_a_decoder_that_turns_in_circles_is_ended_also_in_a_live_stream(tmp_path: Path) -> None:
+def test_a_decoder_that_turns_in_circles_is_ended_also_in_a_live_stream(tmp_path):
     """Some FLAC and then endless zeros: the decoder looks for a frame as long as bytes come."""
     beginning = encode_audio(read(CLIP), "flac", "flac")[:20_000]
     endless = sparse(tmp_path / "endless", beginning)
@@ -147,7 +145,7 @@ def sparse(path: Path, beginning: bytes) -> Path:
     return path
 
 
-def test_the_limit_of_processor_time_is_told_apart_from_a_killing(tmp_path: Path) -> None:
+def test_the_limit_of_processor_time_is_told_apart_from_a_killing(tmp_path):
     endless = sparse(tmp_path / "endless", encode_audio(read(CLIP), "flac", "flac")[:20_000])
     limits = DecodeLimits(longest_s=1.5, first_frame_cpu_s=60)  # 2 s of processor time in all
     with (
@@ -159,13 +157,13 @@ def test_the_limit_of_processor_time_is_told_apart_from_a_killing(tmp_path: Path
     assert not caught.value.retryable
 
 
-def test_a_file_that_keeps_the_decoder_from_its_first_frame_is_given_up(tmp_path: Path) -> None:
+def test_a_file_that_keeps_the_decoder_from_its_first_frame_is_given_up(tmp_path):
     endless = sparse(tmp_path / "endless", encode_audio(read(CLIP), "flac", "flac")[:100])
     with Isolation() as isolation, pytest.raises(DecodeTimeout, match="too much processor time"):
         isolation.probe(endless, DecodeLimits(first_frame_cpu_s=0.3))
 
 
-def test_a_live_stream_may_pause_longer_than_a_stall_and_gives_everything() -> None:
+def test_a_live_stream_may_pause_longer_than_a_stall_and_gives_everything():
     data = encode_audio(read(CLIP), "webm", "libopus", rate=48000)
     with Isolation(stall_s=0.3) as isolation, isolation.live(DecodeLimits()) as audio:
 
@@ -183,7 +181,7 @@ def test_a_live_stream_may_pause_longer_than_a_stall_and_gives_everything() -> N
     assert len(samples) == pytest.approx(len(read(CLIP)), abs=position(0.03))
 
 
-def test_a_live_decoder_can_be_killed_while_another_thread_waits_for_it(isolation: Isolation) -> None:
+def test_a_live_decoder_can_be_killed_while_another_thread_waits_for_it(isolation):
     with isolation.live(DecodeLimits()) as audio:
         killer = threading.Timer(0.3, audio.kill)
         killer.start()
@@ -193,7 +191,7 @@ def test_a_live_decoder_can_be_killed_while_another_thread_waits_for_it(isolatio
         assert not audio.feed(b"more")
 
 
-def test_errors_of_a_live_stream_are_raised_where_it_is_read(isolation: Isolation) -> None:
+def test_errors_of_a_live_stream_are_raised_where_it_is_read(isolation):
     with isolation.live(DecodeLimits()) as audio:
         audio.feed(b"no audio at all " * 1000)
         audio.finish()
@@ -206,10 +204,9 @@ def test_errors_of_a_live_stream_are_raised_where_it_is_read(isolation: Isolatio
 
 
 @needs_proc
-def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_new_one(long_file: Path) -> None:
+def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_new_one(long_file):
     with Isolation() as isolation:
         with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
-            assert isolation._cell is not None
             first, decoder = isolation._cell._process.pid, pid_of(audio)
             os.kill(first, signal.SIGKILL)
             with pytest.raises(DecoderUnavailable):
@@ -218,7 +215,7 @@ def test_when_the_forking_process_dies_its_decoders_do_and_the_next_file_gets_a_
         assert isolation.probe(long_file, HALF_AN_HOUR).format == "flac"
 
 
-def test_where_no_process_can_be_had_the_answer_says_so_and_nothing_is_left_open() -> None:
+def test_where_no_process_can_be_had_the_answer_says_so_and_nothing_is_left_open():
     """Limits of processes do not apply to root, so the forking process gets a fork() that fails."""
     script = """
         import errno, os, socket, sys
@@ -236,7 +233,7 @@ def test_where_no_process_can_be_had_the_answer_says_so_and_nothing_is_left_open
     assert output_of(textwrap.dedent(script)).split() == ["{}", "0"]
 
 
-def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file: Path) -> None:
+def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file):
     with Isolation() as isolation:
         with isolation.decoding(long_file, HALF_AN_HOUR) as audio:
             isolation.close()
@@ -262,11 +259,10 @@ with isolation.decoding(Path(sys.argv[1]), DecodeLimits()) as audio, isolation.l
 
 @needs_proc
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
-def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.Signals) -> None:
+def test_no_process_is_left_when_the_server_dies(long_file, blow):
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(long_file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as parent:
-        assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 3
         assert not any(map(has_ended, pids))
@@ -275,13 +271,13 @@ def test_no_process_is_left_when_the_server_dies(long_file: Path, blow: signal.S
 
 
 @needs_proc
-def test_the_decoding_process_knows_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch, long_file: Path) -> None:
+def test_the_decoding_process_knows_no_secret_of_the_server(monkeypatch, long_file):
     monkeypatch.setenv("SCRIBEWIRE_SECRET", "whsec_0123")
     with Isolation() as isolation, isolation.decoding(long_file, HALF_AN_HOUR) as audio:
         assert b"whsec_0123" not in Path(f"/proc/{pid_of(audio)}/environ").read_bytes()
 
 
-def test_a_film_with_its_pictures_and_subtitles_finds_everything_loaded(isolation: Isolation, tmp_path: Path) -> None:
+def test_a_film_with_its_pictures_and_subtitles_finds_everything_loaded(isolation, tmp_path):
     """A confined process cannot load the modules that PyAV loads at the first film or subtitle."""
     path = tmp_path / "film"
     path.write_bytes(encode_audio(read(CLIP), "matroska", "aac", rate=48000, film=True))
@@ -319,7 +315,7 @@ with Isolation() as isolation, isolation.decoding(Path(sys.argv[1]), DecodeLimit
 
 
 @needs_proc
-def test_an_hour_takes_no_more_memory_than_five_minutes(tmp_path: Path) -> None:
+def test_an_hour_takes_no_more_memory_than_five_minutes(tmp_path):
     """Compares the peak memory of the decoding process and of the one that packs its audio into jobs."""
     minute = np.concatenate([read(CLIP), np.zeros(60 * RATE - len(read(CLIP)), np.float32)])
     found = []
@@ -335,7 +331,7 @@ def test_an_hour_takes_no_more_memory_than_five_minutes(tmp_path: Path) -> None:
     assert consumer < 1.2 * few_consumer
 
 
-def test_limits_and_descriptors_of_this_process_are_as_before(isolation: Isolation, long_file: Path) -> None:
+def test_limits_and_descriptors_of_this_process_are_as_before(isolation, long_file):
     isolation.start()
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     descriptors = len(list(Path("/dev/fd").iterdir()))

@@ -25,34 +25,34 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
         ("de", 42, 17), ("xx", 42, 17), (None, 42, 17),
     ],
 )  # fmt: skip
-def test_lines_are_as_wide_and_as_fast_as_the_guides_say(language: str | None, width: int, speed: float) -> None:
+def test_lines_are_as_wide_and_as_fast_as_the_guides_say(language, width, speed):
     assert (profile_of(language).columns, profile_of(language).columns_per_second) == (width, speed)
 
 
-def test_a_language_without_a_profile_has_the_plain_one() -> None:
+def test_a_language_without_a_profile_has_the_plain_one():
     assert profile_of("sw") is profile_of(None) is PLAIN
     assert {"zh", "ja", "th", "lo", "km", "my", "yue"} == UNSPACED
 
 
 @given(TEXT)
-def test_graphemes_are_the_text_and_each_has_one_or_two_columns(text: str) -> None:
+def test_graphemes_are_the_text_and_each_has_one_or_two_columns(text):
     assert "".join(graphemes(text)) == text
     assert len(graphemes(text)) <= columns(text) <= 2 * len(graphemes(text))
 
 
 @given(st.text(st.sampled_from("abcñéкש今カ한"), min_size=1), st.sampled_from("\u0301\u0308\u05b8\u064e\u200d"))
-def test_a_combining_mark_takes_no_column(text: str, mark: str) -> None:
+def test_a_combining_mark_takes_no_column(text, mark):
     assert columns(text + mark) == columns(text)
     assert continues_grapheme(text, mark)
 
 
 @given(st.text(st.sampled_from("今日カタ한국、。"), min_size=1))
-def test_a_full_width_sign_takes_two_columns(text: str) -> None:
+def test_a_full_width_sign_takes_two_columns(text):
     assert columns(text) == 2 * len(text)
 
 
 @given(TEXT, TEXT)
-def test_a_grapheme_goes_on_exactly_where_joining_makes_fewer(before: str, after: str) -> None:
+def test_a_grapheme_goes_on_exactly_where_joining_makes_fewer(before, after):
     joined = len(graphemes(before + after))
     if not continues_grapheme(before, after) and max(before + after, default="") < "\U0001f1e6":
         assert joined == len(graphemes(before)) + len(graphemes(after))
@@ -68,10 +68,10 @@ def test_a_grapheme_goes_on_exactly_where_joining_makes_fewer(before: str, after
         ("", ""),
     ],
 )
-def test_a_mark_keeps_a_line_from_right_to_left_only_where_it_is_needed(line: str, shown: str) -> None:
+def test_a_mark_keeps_a_line_from_right_to_left_only_where_it_is_needed(line, shown):
     assert kept_right_to_left(line, line.removeprefix("S1: ")) == shown
 
 
-def test_credits_are_compared_without_spaces_marks_and_case() -> None:
+def test_credits_are_compared_without_spaces_marks_and_case():
     assert "字幕由amaraorg" in CREDITS
     assert all(credit == credit.casefold() and credit.isalnum() for credit in CREDITS)

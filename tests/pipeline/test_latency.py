@@ -14,33 +14,29 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import assert_well_formed, perfect, stream, talk, voice
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, run_virtually
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session
+
+pytestmark = pytest.mark.virtual_time
 
 CALL_S = 0.1
 WORDS = talk(45)  # 18 s without a pause
 
 
-def lags_of(latency: str) -> list[float]:
+async def lags_of(latency: str) -> list[float]:
     """Return after how many seconds each word was final."""
-    lags: list[float] = []
-
-    async def main() -> None:
-        core = StreamCore(with_latency(StreamOptions(), latency))
-        session = Session(core, vad=Voice(WORDS), recogniser=ScriptedRecogniser(WORDS, takes=(CALL_S,)), tenant="acct")
-        happened = await run_session(session, in_real_time(WORDS[-1].end + position(2)))
-        assert [word.text for word in committed_words(happened)] == [word.text for word in WORDS]
-        lags.extend(lag for one in happened for lag in one.lags_s)
-
-    run_virtually(main())
-    return lags
+    core = StreamCore(with_latency(StreamOptions(), latency))
+    session = Session(core, vad=Voice(WORDS), recogniser=ScriptedRecogniser(WORDS, takes=(CALL_S,)), tenant="acct")
+    happened = await run_session(session, in_real_time(WORDS[-1].end + position(2)))
+    assert [word.text for word in committed_words(happened)] == [word.text for word in WORDS]
+    return [lag for one in happened for lag in one.lags_s]
 
 
 def test_balanced_is_what_a_session_is_that_asks_for_nothing():
     assert with_latency(StreamOptions(), BALANCED) == StreamOptions()
 
 
-def test_words_are_sooner_with_low_and_wait_with_accurate_but_no_longer_than_four_seconds():
-    low, balanced, accurate = (sorted(lags_of(latency)) for latency in (LOW, BALANCED, ACCURATE))
+async def test_words_are_sooner_with_low_and_wait_with_accurate_but_no_longer_than_four_seconds():
+    low, balanced, accurate = [sorted(await lags_of(latency)) for latency in (LOW, BALANCED, ACCURATE)]
     middle = len(WORDS) // 2
     assert low[middle] < balanced[middle] < 1.2
     assert accurate[middle] > 2
@@ -48,8 +44,8 @@ def test_words_are_sooner_with_low_and_wait_with_accurate_but_no_longer_than_fou
 
 
 @pytest.mark.parametrize("latency", LATENCIES)
-def test_the_end_of_a_turn_makes_all_its_words_final(latency):
-    assert lags_of(latency)[-1] < 1
+async def test_the_end_of_a_turn_makes_all_its_words_final(latency):
+    assert (await lags_of(latency))[-1] < 1
 
 
 # --- the opening of a stream ------------------------------------------------------------------------------------------

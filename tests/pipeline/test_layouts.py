@@ -47,22 +47,20 @@ def engine(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> WhisperE
     return WhisperEngine(folder, model=layout.name)
 
 
-def test_it_knows_the_languages_of_its_model(layout: Layout, engine: WhisperEngine) -> None:
+def test_it_knows_the_languages_of_its_model(layout, engine):
     assert len(engine.languages) == (layout.languages if layout.multilingual else 1)
     assert "en" in engine.languages
     assert ("yue" in engine.languages) == (layout.name == "large-v3")
 
 
-def test_a_language_is_detected_where_there_is_a_choice(layout: Layout, engine: WhisperEngine) -> None:
+def test_a_language_is_detected_where_there_is_a_choice(layout, engine):
     found = engine.detect_language([read(SPEECH / "espeak" / "en_00.flac")])
     assert set(found) == engine.languages
     assert (max(found.values()) == 1.0) == (not layout.multilingual)
 
 
 @pytest.mark.parametrize(("sizes", "final"), [(FULL, False), (WindowSizes(5, 5, 4), True)], ids=["partial", "final"])
-def test_whatever_it_says_is_words_in_order_inside_the_window(
-    engine: WhisperEngine, sizes: WindowSizes, *, final: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_it_says_is_words_in_order_inside_the_window(engine, sizes, *, final, monkeypatch):
     monkeypatch.setattr(
         "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
     )  # nonsense
@@ -89,9 +87,7 @@ def prompts_of(engine: WhisperEngine, told: list[list[int]]) -> list[str]:
 
 
 @pytest.mark.parametrize("hint", ["", "so they said"], ids=["bare", "hinted"])
-def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
-    layout: Layout, engine: WhisperEngine, hint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(layout, engine, hint, monkeypatch):
     noting = RecordingModel(engine._model)
     monkeypatch.setattr(engine, "_model", noting)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 2 * RATE]
@@ -113,9 +109,7 @@ def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(
 @pytest.mark.parametrize(
     "layout", [one for one in LAYOUTS if one.multilingual], ids=lambda one: one.name, indirect=True
 )
-def test_a_translation_has_the_words_of_english_in_order_inside_the_window(
-    engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_translation_has_the_words_of_english_in_order_inside_the_window(engine, monkeypatch):
     monkeypatch.setattr(
         "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
     )  # nonsense

@@ -39,7 +39,7 @@ def clip() -> Samples:
         ("mpegts", "aac"),
     ],
 )
-def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str, codec: str) -> None:
+def test_a_growing_stream_is_heard_while_it_grows(clip, container, codec):
     """When half of the bytes have come and the writer pauses, nearly all of their audio is decoded."""
     data = encode_audio(clip, container, codec, rate=48000, layout="stereo")
     inner, outer = os.pipe()
@@ -69,7 +69,7 @@ def test_a_growing_stream_is_heard_while_it_grows(clip: Samples, container: str,
     assert max(likeness(samples, clip, lag) for lag in range(-9, 10)) > 0.93
 
 
-def test_a_live_stream_that_cannot_be_read_without_seeking_is_refused(clip: Samples) -> None:
+def test_a_live_stream_that_cannot_be_read_without_seeking_is_refused(clip):
     inner, outer = os.pipe()
 
     def write() -> None:

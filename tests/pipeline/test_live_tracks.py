@@ -82,9 +82,7 @@ def alike(samples: Samples, sound: Samples) -> float:
 
 
 @pytest.mark.parametrize(("container", "codec", "options"), LIVE)
-def test_live_tracks_are_chosen_mixed_and_separated_in_every_container(
-    container: str, codec: str, options: dict[str, str], isolation: Isolation, voice: VoiceDetector
-) -> None:
+def test_live_tracks_are_chosen_mixed_and_separated_in_every_container(container, codec, options, isolation, voice):
     two = tracks_in(container, Sound(ONE, codec=codec), Sound(OTHER, codec=codec), options=options)
     usual, mixed, separate = (Live(isolation, two, track, voice) for track in (AUTO, MIX, SEPARATE))
     assert alike(usual.samples, ONE) > 0.93
@@ -118,9 +116,7 @@ CHOICES = {  # tracks, what is heard, the numbers of the tracks that a warning n
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_the_live_track_on_which_somebody_speaks_is_heard_from_its_first_word(
-    name: str, isolation: Isolation, voice: VoiceDetector
-) -> None:
+def test_the_live_track_on_which_somebody_speaks_is_heard_from_its_first_word(name, isolation, voice):
     sounds, sound, named = CHOICES[name]
     heard = Live(isolation, tracks_in("matroska", *sounds), AUTO, voice)
     assert len(heard.samples) >= len(sound) - position(0.1)
@@ -129,13 +125,13 @@ def test_the_live_track_on_which_somebody_speaks_is_heard_from_its_first_word(
     assert any("undecodable_track" in note for note in heard.notes) == any(sound.broken for sound in sounds)
 
 
-def test_without_a_voice_detector_the_usual_track_is_heard_and_the_others_are_named(isolation: Isolation) -> None:
+def test_without_a_voice_detector_the_usual_track_is_heard_and_the_others_are_named(isolation):
     heard = Live(isolation, tracks_in("matroska", Sound(OTHER), Sound(ONE, USUAL)), AUTO, None)
     assert alike(heard.samples, ONE) > 0.93
     assert heard.notes == (f"{OTHER_TRACKS}: Track 2 of 2 was heard: give track to hear another one.",)
 
 
-def test_a_live_container_with_another_number_of_tracks_than_ordered_is_refused(isolation: Isolation) -> None:
+def test_a_live_container_with_another_number_of_tracks_than_ordered_is_refused(isolation):
     with pytest.raises(InvalidAudio, match="3 audio tracks, and 2 were ordered"):
         Live(isolation, tracks_in("matroska", *[Sound(ONE)] * 3), SEPARATE, None)
 
@@ -148,7 +144,7 @@ def pieces_of(number: int, sound: Samples, start: int = 0) -> list[TrackPiece]:
 
 
 @pytest.mark.parametrize("mode", [AUTO, SEPARATE])
-def test_nothing_is_lost_or_late_where_one_track_comes_after_the_other(mode: str, voice: VoiceDetector) -> None:
+def test_nothing_is_lost_or_late_where_one_track_comes_after_the_other(mode, voice):
     """The pieces of one track come 8 s before those of the other, or more than PATIENCE."""
     for apart, order in ((8, (1, 2)), (8, (2, 1)), (11, (1, 2))):
         speech = {1: np.concatenate((SILENCE, SILENCE)), 2: np.concatenate((SILENCE, ONE))}
@@ -164,7 +160,7 @@ def test_nothing_is_lost_or_late_where_one_track_comes_after_the_other(mode: str
         assert alike(heard[len(SILENCE) + late :], ONE) > 0.9
 
 
-def test_the_words_of_the_usual_track_wait_for_no_other_track(voice: VoiceDetector) -> None:
+def test_the_words_of_the_usual_track_wait_for_no_other_track(voice):
     """The other track has no piece at all. Until somebody has spoken for a second the samples come a second late."""
     spoken = SpokenTrack(TRACKS, voice)
     heard = 0
@@ -174,7 +170,7 @@ def test_the_words_of_the_usual_track_wait_for_no_other_track(voice: VoiceDetect
         assert given * 320 - heard <= late
 
 
-def test_a_long_gap_of_one_track_takes_no_memory_and_keeps_its_time() -> None:
+def test_a_long_gap_of_one_track_takes_no_memory_and_keeps_its_time():
     """A guest speaks again after nine minutes in which the host's track went on."""
     minutes = 9
     long = [TrackPiece(1, at * RATE, np.ones(RATE, np.float32)) for at in range(minutes * 60)]

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from pipeline.audio import position
 from pipeline.events import Partial, SegmentClosed, SpeechEnded, WordsCommitted
 from pipeline.recognition.engine import TRANSLATE, DecodeRequest, RecognitionResult
@@ -12,7 +14,9 @@ from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
-from tests.pipeline.sessions import Voice, in_real_time, run_session, run_virtually
+from tests.pipeline.sessions import Voice, in_real_time, run_session
+
+pytestmark = pytest.mark.virtual_time
 
 TURNS = ((1.0, 4.0), (6.0, 9.0))  # seconds in which somebody speaks
 SPEECH = tuple(Word("x", position(start), position(end), 1.0) for start, end in TURNS)
@@ -43,25 +47,21 @@ class Translator:
         return RecognitionResult(words, "es", 0.9, -0.2, 0.0, detected=(position(start), end))
 
 
-def test_translated_words_are_shown_while_a_turn_lasts_and_final_at_its_end() -> None:
+async def test_translated_words_are_shown_while_a_turn_lasts_and_final_at_its_end():
     translator = Translator()
     options = StreamOptions(task=TRANSLATE)
-
-    async def main() -> None:
-        core = StreamCore(options)
-        numerals = TextRewriter(TextStage(TextOptions(numerals=True), language="en"), one_language=True)
-        session = Session(core, vad=Voice(SPEECH), recogniser=translator, tenant="acct", text=numerals)
-        happened = [one.event for one in await run_session(session, in_real_time(position(11)))]
-        partials = [event.text for event in happened if isinstance(event, Partial) and event.words]
-        assert len(partials) > 3, "readers see something of each turn before its end"
-        committed = [event for event in happened if isinstance(event, WordsCommitted)]
-        ends = [at for at, event in enumerate(happened) if isinstance(event, SpeechEnded)]
-        assert all(happened.index(event) > end for event, end in zip(committed, ends, strict=True))
-        closed = [event.segment for event in happened if isinstance(event, SegmentClosed)]
-        assert [segment.text for segment in closed] == ["I have seen 5 of the red houses"] * 2, "English numerals"
-        assert [segment.language for segment in closed] == ["es", "es"], "the language is the one that is spoken"
-
-    run_virtually(main())
+    core = StreamCore(options)
+    numerals = TextRewriter(TextStage(TextOptions(numerals=True), language="en"), one_language=True)
+    session = Session(core, vad=Voice(SPEECH), recogniser=translator, tenant="acct", text=numerals)
+    happened = [one.event for one in await run_session(session, in_real_time(position(11)))]
+    partials = [event.text for event in happened if isinstance(event, Partial) and event.words]
+    assert len(partials) > 3, "readers see something of each turn before its end"
+    committed = [event for event in happened if isinstance(event, WordsCommitted)]
+    ends = [at for at, event in enumerate(happened) if isinstance(event, SpeechEnded)]
+    assert all(happened.index(event) > end for event, end in zip(committed, ends, strict=True))
+    closed = [event.segment for event in happened if isinstance(event, SegmentClosed)]
+    assert [segment.text for segment in closed] == ["I have seen 5 of the red houses"] * 2, "English numerals"
+    assert [segment.language for segment in closed] == ["es", "es"], "the language is the one that is spoken"
     assert {request.task for request in translator.requests} == {TRANSLATE}
     assert not any(request.prefix for request in translator.requests)
     starts = [request.start for request in translator.requests if request.start > position(4)]

@@ -19,7 +19,7 @@ def noise(samples: int) -> Samples:
 @pytest.mark.parametrize("mels", [80, 128])
 @settings(max_examples=25)
 @given(samples=st.integers(1, 40_000), frames=st.sampled_from([200, 256, 500]))
-def test_features_are_those_of_the_padded_audio(mels: int, samples: int, frames: int) -> None:
+def test_features_are_those_of_the_padded_audio(mels, samples, frames):
     audio = noise(samples)
     padded = np.zeros(frames * HOP, np.float32)
     padded[: len(audio)] = audio[: len(padded)]
@@ -31,6 +31,6 @@ def test_features_are_those_of_the_padded_audio(mels: int, samples: int, frames:
     np.testing.assert_allclose(ours, theirs, atol=2e-3)
 
 
-def test_silence_has_features_too() -> None:
+def test_silence_has_features_too():
     features = LogMel(THEIRS[80].mel_filters)(np.zeros(1000, np.float32), 500)
     np.testing.assert_allclose(features, -1.5, atol=1e-6)

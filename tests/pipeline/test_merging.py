@@ -23,7 +23,7 @@ def test_a_new_hearing_goes_on_after_the_final_words_even_within_a_number(words,
 @settings(max_examples=150)
 @given(words=dictations(), delays=st.lists(st.integers(0, 30), min_size=1, max_size=3))
 @example(words=timed_words(*((text, 0.5 + n, 0.9 + n) for n, text in enumerate(["five"] * 4))), delays=[2])
-def test_a_live_number_is_told_once_however_each_hypothesis_writes_it(words: tuple[Word, ...], delays: list[int]):
+def test_a_live_number_is_told_once_however_each_hypothesis_writes_it(words, delays):
     run = stream(voice(words, words[-1].end + position(1)), Respelling(words), delays=delays)
     assert units_in(run.committed) == units_in(words)
 
@@ -107,7 +107,7 @@ def bigger_model(request: DecodeRequest) -> RecognitionResult:
 
 @pytest.mark.parametrize("delay", [1, 5, 20])
 @pytest.mark.parametrize("pauses", [(), ((6.0, 6.7), (8.5, 9.2))])
-def test_numbers_as_bigger_models_write_them_are_told_once(delay: int, pauses: tuple[tuple[float, float], ...]):
+def test_numbers_as_bigger_models_write_them_are_told_once(delay, pauses):
     everything = sorted(
         [*timed_words(*AROUND), *timed_words(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS))],
         key=lambda word: word.start,
@@ -130,7 +130,7 @@ def test_a_final_word_without_units_is_not_new():
 
 @pytest.mark.parametrize("delay", [1, 20])
 @pytest.mark.parametrize(("whole", "start", "end"), [number[:3] for number in NUMBERS])
-def test_a_number_at_the_very_end_of_a_session_is_whole(whole: str, start: float, end: float, delay: int):
+def test_a_number_at_the_very_end_of_a_session_is_whole(whole, start, end, delay):
     everything = [
         *(word for word in timed_words(*AROUND) if word.end <= position(end)),
         *timed_words(*((text, begin, stop) for text, begin, stop, *_ in NUMBERS if stop <= end)),
@@ -185,6 +185,6 @@ def test_a_turn_over_which_a_model_stretches_a_number_is_heard_by_itself():
 
 
 @pytest.mark.parametrize("word", ["oh", "no"])
-def test_a_word_that_is_said_again_after_a_pause_is_told_again(word: str):
+def test_a_word_that_is_said_again_after_a_pause_is_told_again(word):
     first, second = [(word, 1.0, 1.4), ("no", 1.4, 1.8)], [("no", 2.6, 3.0)]
     assert across_a_pause(first, second, [*first, *second]) == f"{word} no no"

@@ -64,14 +64,14 @@ def in_cache(name: str, cache_dir: Path) -> Path:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_is_taken_as_it_is(tmp_path):
     for name in ("model.bin", "tokenizer.json"):
         (tmp_path / name).touch()
     assert locate_model(str(tmp_path), tmp_path / "cache") == LocalModel(tmp_path.name, tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])
-def test_a_folder_without_a_needed_file_is_refused_by_name(tmp_path: Path, missing: str) -> None:
+def test_a_folder_without_a_needed_file_is_refused_by_name(tmp_path, missing):
     for name in {"model.bin", "tokenizer.json"} - {missing}:
         (tmp_path / name).touch()
     with pytest.raises(ModelUnavailable, match=missing):
@@ -79,13 +79,13 @@ def test_a_folder_without_a_needed_file_is_refused_by_name(tmp_path: Path, missi
 
 
 @pytest.mark.parametrize("model", ["bass", "/no/such/folder", "./models/base", "a/b/c", "~/whisper"])
-def test_what_is_neither_a_name_nor_a_folder_is_refused_at_once_with_the_names(tmp_path: Path, model: str) -> None:
+def test_what_is_neither_a_name_nor_a_folder_is_refused_at_once_with_the_names(tmp_path, model):
     with pytest.raises(ModelUnavailable, match=r"large-v3-turbo"):
         locate_model(model, tmp_path)
 
 
 @pytest.mark.usefixtures("small_hub")
-def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_downloaded_once(tmp_path, monkeypatch):
     found = locate_model("small", tmp_path)
     assert (found.name, found.bundled) == ("small", False)
     assert (found.folder / "model.bin").read_bytes() == FILES["model.bin"]
@@ -94,9 +94,7 @@ def test_a_name_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert locate_model("small", tmp_path) == found
 
 
-def test_other_weights_than_the_published_ones_are_refused_and_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_weights_than_the_published_ones_are_refused_and_deleted(tmp_path, monkeypatch):
     with hub({PUBLISHED["medium"].repository: FILES}) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -107,7 +105,7 @@ def test_other_weights_than_the_published_ones_are_refused_and_deleted(
             assert FILES["model.bin"] not in [path.read_bytes() for path in tmp_path.rglob("blobs/*")]
 
 
-def test_a_published_model_of_another_commit_is_not_taken(tmp_path: Path) -> None:
+def test_a_published_model_of_another_commit_is_not_taken(tmp_path):
     folder = in_cache("medium", tmp_path)
     assert at_hand("medium", tmp_path) is not None
     folder.rename(folder.with_name("d" * 40))
@@ -115,27 +113,27 @@ def test_a_published_model_of_another_commit_is_not_taken(tmp_path: Path) -> Non
     assert at_hand("medium", tmp_path) is None
 
 
-def test_every_published_model_has_a_commit_and_a_digest_of_its_own() -> None:
+def test_every_published_model_has_a_commit_and_a_digest_of_its_own():
     for known in PUBLISHED.values():
         assert re.fullmatch("[0-9a-f]{40}", known.revision)
         assert re.fullmatch("[0-9a-f]{64}", known.sha256)
     assert len({known.sha256 for known in PUBLISHED.values()}) == len(PUBLISHED)
 
 
-def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it() -> None:
+def test_every_name_stands_for_a_repository_and_its_facts_agree_with_it():
     for name, known in PUBLISHED.items():
         assert known.repository.count("/") == 1
         assert known.languages == 1 or not (name.endswith(".en") or name.startswith("distil")), name
     assert {"base", "large-v3-turbo"} <= set(PUBLISHED)
 
 
-def test_models_of_several_languages_translate_unless_they_were_trained_without_translations() -> None:
+def test_models_of_several_languages_translate_unless_they_were_trained_without_translations():
     several = {name for name, known in PUBLISHED.items() if known.languages > 1}
     assert {name for name in several if not translates(name)} == {"large-v3-turbo"}
     assert not translates("faster-Distil-Whisper-large-v3")
 
 
-def test_a_setting_names_the_default_and_the_models_of_single_languages(tmp_path: Path) -> None:
+def test_a_setting_names_the_default_and_the_models_of_single_languages(tmp_path):
     assert read_choice("base") == Choice(("base",), {})
     assert read_choice(" large-v3-turbo , en=distil-large-v3,de=a/b ") == Choice(
         ("large-v3-turbo", "distil-large-v3", "a/b"), {"en": "distil-large-v3", "de": "a/b"}
@@ -147,7 +145,7 @@ def test_a_setting_names_the_default_and_the_models_of_single_languages(tmp_path
         read_choice("en=tiny.en")
 
 
-def test_the_languages_of_a_model_are_read_from_its_files(bundled_model: Path, base_model: Path) -> None:
+def test_the_languages_of_a_model_are_read_from_its_files(bundled_model, base_model):
     assert languages_of(LocalModel("copy", bundled_model)) == {"en"}
     known = languages_of(LocalModel("copy", base_model))
     assert len(known) == 99
@@ -155,7 +153,7 @@ def test_the_languages_of_a_model_are_read_from_its_files(bundled_model: Path, b
     assert languages_of(LocalModel("tiny-whisper", TEST_MODEL)) == {"de", "en", "es", "fr"}
 
 
-def test_a_folder_with_other_files_than_those_of_whisper_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_than_those_of_whisper_is_refused(tmp_path):
     with pytest.raises(ModelUnavailable, match="holds no Whisper model"):
         languages_of(LocalModel("mine", tmp_path))
 
@@ -163,20 +161,18 @@ def test_a_folder_with_other_files_than_those_of_whisper_is_refused(tmp_path: Pa
 # --- the bundled ones ------------------------------------------------------------------------------------------------
 
 
-def test_the_bundled_models_are_openais_byte_for_byte(bundled_model: Path, base_model: Path) -> None:
+def test_the_bundled_models_are_openais_byte_for_byte(bundled_model, base_model):
     for name, folder in (("tiny.en", bundled_model), ("base", base_model)):
         assert models.bundled_is_sound(name)
         assert {path.name for path in folder.iterdir()} >= INSTALLED[name].files.keys()
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_the_bundled_model_is_named_like_any_other(tmp_path: Path, bundled_model: Path) -> None:
+def test_the_bundled_model_is_named_like_any_other(tmp_path, bundled_model):
     assert locate_model("tiny.en", tmp_path) == LocalModel("tiny.en", bundled_model, bundled=True)
 
 
-def test_other_weights_in_its_place_are_noticed(
-    tmp_path: Path, bundled_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_weights_in_its_place_are_noticed(tmp_path, bundled_model, monkeypatch):
     shutil.copytree(bundled_model, tmp_path / "copy")
     with (tmp_path / "copy" / "model.bin").open("r+b") as weights:
         weights.seek(40_000_000)
@@ -187,13 +183,13 @@ def test_other_weights_in_its_place_are_noticed(
 
 @pytest.mark.usefixtures("without_models")
 @pytest.mark.parametrize(("name", "word"), [("tiny.en", "model"), ("base", "base")])
-def test_without_its_package_it_is_missed_with_the_command_that_installs_it(name: str, word: str) -> None:
+def test_without_its_package_it_is_missed_with_the_command_that_installs_it(name, word):
     assert models.bundled_folder(name) is None
     with pytest.raises(ModelUnavailable, match=f"scripts/setup {word}"):
         models.bundled_is_sound(name)
 
 
-def test_packages_of_weights_are_never_imported(bundled_model: Path, base_model: Path) -> None:
+def test_packages_of_weights_are_never_imported(bundled_model, base_model):
     assert base_model
     program = """
 import sys
@@ -209,22 +205,22 @@ print(sorted(name for name in sys.modules if name.startswith((sys.argv[1], "gymp
 
 
 @pytest.mark.usefixtures("base_model")
-def test_english_has_its_own_model_on_a_fresh_machine_and_base_hears_all_else(tmp_path: Path) -> None:
+def test_english_has_its_own_model_on_a_fresh_machine_and_base_hears_all_else(tmp_path):
     assert automatic("cpu", tmp_path) == automatic("cuda", tmp_path) == Choice(("base", "tiny.en"), {"en": "tiny.en"})
 
 
 @pytest.mark.usefixtures("without_base")
-def test_with_one_model_that_one_hears_all(tmp_path: Path) -> None:
+def test_with_one_model_that_one_hears_all(tmp_path):
     assert automatic("cpu", tmp_path) == automatic("cuda", tmp_path) == Choice(("tiny.en",), {})
 
 
 @pytest.mark.usefixtures("without_models")
-def test_nothing_is_left_without_the_bundled_models(tmp_path: Path) -> None:
+def test_nothing_is_left_without_the_bundled_models(tmp_path):
     assert automatic("cpu", tmp_path) == Choice((), {})
 
 
 @pytest.mark.usefixtures("without_base")
-def test_the_model_that_suits_the_device_comes_before_the_bundled_one(tmp_path: Path) -> None:
+def test_the_model_that_suits_the_device_comes_before_the_bundled_one(tmp_path):
     in_cache("base", tmp_path)
     in_cache("large-v3-turbo", tmp_path)
     assert automatic("cpu", tmp_path) == Choice(("base", "tiny.en"), {"en": "tiny.en"})
@@ -232,13 +228,13 @@ def test_the_model_that_suits_the_device_comes_before_the_bundled_one(tmp_path: 
 
 
 @pytest.mark.usefixtures("without_base")
-def test_what_other_programs_put_into_the_cache_is_not_taken(tmp_path: Path) -> None:
+def test_what_other_programs_put_into_the_cache_is_not_taken(tmp_path):
     in_cache("large-v3", tmp_path)
     assert automatic("cpu", tmp_path).names == ("tiny.en",)
 
 
 @pytest.mark.usefixtures("small_hub", "without_base")
-def test_the_model_that_was_pulled_last_hears_all_and_those_before_can_be_named(tmp_path: Path) -> None:
+def test_the_model_that_was_pulled_last_hears_all_and_those_before_can_be_named(tmp_path):
     assert pull_model("small", tmp_path) == at_hand("small", tmp_path)
     assert automatic("cpu", tmp_path) == Choice(("small", "tiny.en"), {})
     pull_model("somebody/whisper-of-mine", tmp_path)
@@ -246,7 +242,7 @@ def test_the_model_that_was_pulled_last_hears_all_and_those_before_can_be_named(
 
 
 @pytest.mark.usefixtures("no_hub", "without_base")
-def test_a_pulled_model_that_knows_english_alone_hears_that(tmp_path: Path) -> None:
+def test_a_pulled_model_that_knows_english_alone_hears_that(tmp_path):
     in_cache("base", tmp_path)
     in_cache("distil-large-v3", tmp_path)
     pull_model("distil-large-v3", tmp_path)
@@ -254,7 +250,7 @@ def test_a_pulled_model_that_knows_english_alone_hears_that(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_what_is_here_is_pulled_without_a_hub(tmp_path: Path) -> None:
+def test_what_is_here_is_pulled_without_a_hub(tmp_path):
     in_cache("medium", tmp_path)
     assert pull_model("medium", tmp_path).name == "medium"
     assert automatic("cpu", tmp_path).names[0] == "medium"
@@ -262,7 +258,7 @@ def test_what_is_here_is_pulled_without_a_hub(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_hub", "without_base")
-def test_a_pull_that_fails_changes_nothing(tmp_path: Path) -> None:
+def test_a_pull_that_fails_changes_nothing(tmp_path):
     in_cache("medium", tmp_path)
     pull_model("medium", tmp_path)
     for name in ("small", "bass"):
@@ -272,7 +268,7 @@ def test_a_pull_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_base")
-def test_a_pulled_model_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
+def test_a_pulled_model_that_was_deleted_is_forgotten(tmp_path):
     folder = in_cache("medium", tmp_path)
     pull_model("medium", tmp_path)
     shutil.rmtree(folder)
@@ -281,12 +277,12 @@ def test_a_pulled_model_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_base")
 @pytest.mark.parametrize("note", [b"", b"bass", b"\xff\xfe", b"a/b/c", b"some body/else"])
-def test_a_note_that_pull_never_wrote_is_ignored(tmp_path: Path, note: bytes) -> None:
+def test_a_note_that_pull_never_wrote_is_ignored(tmp_path, note):
     (tmp_path / "scribewire-pulled.txt").write_bytes(note)
     assert automatic("cpu", tmp_path).names == ("tiny.en",)
 
 
-def test_a_note_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_written_is_an_error(tmp_path):
     in_cache("medium", tmp_path)
     (tmp_path / "scribewire-pulled.txt").mkdir()
     with pytest.raises(ModelUnavailable, match="cannot be written"):
@@ -316,7 +312,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedFolder:
     return PackagedFolder("made", ("made-one", "made-two"), files, "model.bin", "run 'scripts/setup made'")
 
 
-def test_a_file_in_parts_is_joined_once_into_the_environment(parts: PackagedFolder, tmp_path: Path) -> None:
+def test_a_file_in_parts_is_joined_once_into_the_environment(parts, tmp_path):
     folder = parts.find()
     assert folder == tmp_path / "environment" / "share" / "scribewire" / "made"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
@@ -327,19 +323,19 @@ def test_a_file_in_parts_is_joined_once_into_the_environment(parts: PackagedFold
     assert parts.find() == folder, "what is joined needs its parts no more"
 
 
-def test_parts_of_other_bytes_are_refused_and_leave_nothing(parts: PackagedFolder, tmp_path: Path) -> None:
+def test_parts_of_other_bytes_are_refused_and_leave_nothing(parts, tmp_path):
     (tmp_path / "made_two" / "model.bin.part2").write_bytes(b"other")
     with pytest.raises(ModelUnavailable, match="damaged: run 'scripts/setup made'"):
         parts.find()
     assert [path.name for path in tmp_path.rglob("*model.bin*") if "environment" in path.parts] == []
 
 
-def test_without_one_of_its_packages_there_is_no_file(parts: PackagedFolder, tmp_path: Path) -> None:
+def test_without_one_of_its_packages_there_is_no_file(parts, tmp_path):
     shutil.rmtree(tmp_path / "made_two")
     assert parts.find() is None
 
 
-def test_an_environment_that_cannot_be_written_is_an_error(parts: PackagedFolder, tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_written_is_an_error(parts, tmp_path):
     (tmp_path / "environment").write_text("a file where the folder should be")
     with pytest.raises(ModelUnavailable, match="cannot be written"):
         parts.find()

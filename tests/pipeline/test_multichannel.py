@@ -22,9 +22,10 @@ from tests.pipeline.sessions import (
     committed_words,
     run_session,
     run_stream,
-    run_virtually,
     session_of,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 OTHER = talk(9, start=1.3, each=0.3)
 
@@ -47,38 +48,32 @@ def of_channel(happened: Sequence[TimedEvent], channel: int) -> list[object]:
     return [one.event for one in happened if one.channel == channel and not isinstance(one.event, Partial)]
 
 
-def test_each_channel_is_heard_as_if_it_were_alone():
-    async def main() -> None:
-        session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)], skipped=[0, 0])
-        happened = await run_session(session, whole)
-        for channel, words in enumerate((SPOKEN, OTHER)):
-            _, alone = await run_stream(at_once(), ScriptedRecogniser(words), words=words)
-            expected = [one.event for one in alone if not isinstance(one.event, Partial)]
-            assert of_channel(happened, channel) == expected
-        statistics = session.statistics()
-        assert (statistics.retractions, statistics.counts.words) == (0, len(SPOKEN) + len(OTHER))
-        assert {one.channel for one in happened if isinstance(one.event, Partial)} == {0, 1}
-
-    run_virtually(main())
+async def test_each_channel_is_heard_as_if_it_were_alone():
+    session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)], skipped=[0, 0])
+    happened = await run_session(session, whole)
+    for channel, words in enumerate((SPOKEN, OTHER)):
+        _, alone = await run_stream(at_once(), ScriptedRecogniser(words), words=words)
+        expected = [one.event for one in alone if not isinstance(one.event, Partial)]
+        assert of_channel(happened, channel) == expected
+    statistics = session.statistics()
+    assert (statistics.retractions, statistics.counts.words) == (0, len(SPOKEN) + len(OTHER))
+    assert {one.channel for one in happened if isinstance(one.event, Partial)} == {0, 1}
 
 
-def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
-    async def main() -> None:
-        session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=3.0)], skipped=[0, 0])
-        happened = await run_session(session, live)
-        lags_s = [lag_s for one in happened if one.channel == 0 for lag_s in one.lags_s]
-        assert max(lags_s) < 2
-        assert len(lags_s) == len(SPOKEN)
-
+async def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
     async def live(session: MultichannelSession) -> None:
         for begin in range(0, LENGTH, RATE // 10):
             await asyncio.sleep(0.1)
             await session.feed(frames(min(RATE // 10, LENGTH - begin)))
 
-    run_virtually(main())
+    session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=3.0)], skipped=[0, 0])
+    happened = await run_session(session, live)
+    lags_s = [lag_s for one in happened if one.channel == 0 for lag_s in one.lags_s]
+    assert max(lags_s) < 2
+    assert len(lags_s) == len(SPOKEN)
 
 
-def test_one_event_tells_that_every_channel_is_decided():
+async def test_one_event_tells_that_every_channel_is_decided():
     places: list[int] = []
 
     async def feed(session: MultichannelSession) -> None:
@@ -88,20 +83,17 @@ def test_one_event_tells_that_every_channel_is_decided():
         await session.feed(frames(position(6)))
         places.append(session.finalize())
 
-    async def main() -> None:
-        session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=1.0)], skipped=[0, 0])
-        happened = await run_session(session, feed)
-        told = [(n, one.event.at) for n, one in enumerate(happened) if isinstance(one.event, Finalized)]
-        assert [at for _, at in told] == [places[0], places[2]]
-        for number, at in told:
-            later = [word for word in committed_words(happened[number:]) if word.end <= at]
-            assert not later, "words before the place came after the event"
-            assert happened[number].channel is None
-
-    run_virtually(main())
+    session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=1.0)], skipped=[0, 0])
+    happened = await run_session(session, feed)
+    told = [(n, one.event.at) for n, one in enumerate(happened) if isinstance(one.event, Finalized)]
+    assert [at for _, at in told] == [places[0], places[2]]
+    for number, at in told:
+        later = [word for word in committed_words(happened[number:]) if word.end <= at]
+        assert not later, "words before the place came after the event"
+        assert happened[number].channel is None
 
 
-def test_a_channel_that_is_further_goes_on_at_its_own_place():
+async def test_a_channel_that_is_further_goes_on_at_its_own_place():
     skip = 200 * WINDOW
     late = tuple(word for word in SPOKEN if word.start >= skip)
     moved = tuple(Word(w.text, w.start - skip, w.end - skip, w.probability) for w in late)
@@ -111,14 +103,11 @@ def test_a_channel_that_is_further_goes_on_at_its_own_place():
         assert session.finalize() == skip // 2
         await session.feed(frames(LENGTH - skip // 2))
 
-    async def main() -> None:
-        session = MultichannelSession([one_channel(OTHER), one_channel(moved)], skipped=[0, skip])
-        happened = await run_session(session, feed)
-        heard_late = committed_words([one for one in happened if one.channel == 1])
-        assert [word.text for word in heard_late] == [word.text for word in moved]
-        assert [one.channel for one in happened if isinstance(one.event, Finalized)] == [None]
-
-    run_virtually(main())
+    session = MultichannelSession([one_channel(OTHER), one_channel(moved)], skipped=[0, skip])
+    happened = await run_session(session, feed)
+    heard_late = committed_words([one for one in happened if one.channel == 1])
+    assert [word.text for word in heard_late] == [word.text for word in moved]
+    assert [one.channel for one in happened if isinstance(one.event, Finalized)] == [None]
 
 
 def test_channels_go_on_whole_windows_apart_and_the_first_at_the_beginning():
@@ -127,21 +116,18 @@ def test_channels_go_on_whole_windows_apart_and_the_first_at_the_beginning():
             MultichannelSession([], skipped=skipped)
 
 
-def test_what_is_decided_counts_silence_and_not_what_is_still_open():
-    async def main() -> None:
-        session = MultichannelSession([one_channel(SPOKEN), one_channel(())], skipped=[0, 0])
-        seen: list[tuple[int, dict[int | None, int]]] = []
+async def test_what_is_decided_counts_silence_and_not_what_is_still_open():
+    session = MultichannelSession([one_channel(SPOKEN), one_channel(())], skipped=[0, 0])
+    seen: list[tuple[int, dict[int | None, int]]] = []
 
-        async def feed(_: MultichannelSession) -> None:
-            for _ in range(30):
-                await session.feed(frames(RATE // 10))
-                await asyncio.sleep(0.1)
-            seen.append((session.statistics().counts.words, dict(session.decided_positions())))
+    async def feed(_: MultichannelSession) -> None:
+        for _ in range(30):
+            await session.feed(frames(RATE // 10))
+            await asyncio.sleep(0.1)
+        seen.append((session.statistics().counts.words, dict(session.decided_positions())))
 
-        words = committed_words(await run_session(session, feed))
-        [(count, decided)] = seen
-        assert position(1.4) < decided[1] < position(3)
-        assert 0 < count < len(words)
-        assert decided[0] == words[count - 1].end
-
-    run_virtually(main())
+    words = committed_words(await run_session(session, feed))
+    [(count, decided)] = seen
+    assert position(1.4) < decided[1] < position(3)
+    assert 0 < count < len(words)
+    assert decided[0] == words[count - 1].end

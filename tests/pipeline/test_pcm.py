@@ -23,7 +23,7 @@ def decode_pcm(data: bytes, encoding: Encoding, *, rate: int = RATE, channels: i
 
 
 @pytest.mark.parametrize(("encoding", "codec"), [("mulaw", "pcm_mulaw"), ("alaw", "pcm_alaw")])
-def test_companded_samples_have_the_values_of_the_standard(encoding: Encoding, codec: str) -> None:
+def test_companded_samples_have_the_values_of_the_standard(encoding, codec):
     """Compares all 256 codes with FFmpeg's decoder of G.711."""
     codes = bytes(range(256))
     reader: Any = av.CodecContext.create(codec, "r")
@@ -32,7 +32,7 @@ def test_companded_samples_have_the_values_of_the_standard(encoding: Encoding, c
     assert np.array_equal(decode_pcm(codes, encoding), frame.to_ndarray()[0] / np.float32(32768))
 
 
-def test_sixteen_bits_and_floats_are_taken_as_they_are() -> None:
+def test_sixteen_bits_and_floats_are_taken_as_they_are():
     assert decode_pcm(np.array([0, 16384, -32768, 32767], "<i2").tobytes(), "pcm_s16le").tolist() == [
         0.0,
         0.5,
@@ -43,12 +43,12 @@ def test_sixteen_bits_and_floats_are_taken_as_they_are() -> None:
     assert decode_pcm(floats, "pcm_f32le").tolist() == [0.25, 0.0, 1.0, -1.0]
 
 
-def test_stereo_becomes_the_mean_of_both() -> None:
+def test_stereo_becomes_the_mean_of_both():
     pairs = np.array([[1000, 3000], [-32768, 32767]], "<i2").tobytes()
     assert decode_pcm(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
 
 
-def test_the_mean_of_two_floats_is_one_too_however_large_they_are() -> None:
+def test_the_mean_of_two_floats_is_one_too_however_large_they_are():
     largest = np.full(2000, np.finfo("<f4").max, "<f4").tobytes()
     for rate in (RATE, 44100):
         assert np.isfinite(decode_pcm(largest, "pcm_f32le", rate=rate, channels=2)).all()
@@ -62,16 +62,14 @@ def test_the_mean_of_two_floats_is_one_too_however_large_they_are() -> None:
     cuts=st.lists(st.integers(0, 4001), max_size=30),
     seed=st.integers(0, 99),
 )
-def test_any_cut_of_the_bytes_even_an_odd_one_gives_the_same_samples(
-    encoding: Encoding, channels: int, rate: int, cuts: list[int], seed: int
-) -> None:
+def test_any_cut_of_the_bytes_even_an_odd_one_gives_the_same_samples(encoding, channels, rate, cuts, seed):
     data = np.random.default_rng(seed).bytes(4001)
     whole = decode_pcm(data, encoding, rate=rate, channels=channels)
     assert np.array_equal(decode_pcm(data, encoding, rate=rate, channels=channels, cuts=cuts), whole)
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 47999, 48000])
-def test_every_rate_keeps_length_and_pitch(rate: int) -> None:
+def test_every_rate_keeps_length_and_pitch(rate):
     sound = tone(1.0, rate=rate, hertz=1000)
     heard = decode_pcm(sound.astype("<f4").tobytes(), "pcm_f32le", rate=rate)
     assert len(heard) == pytest.approx(RATE, abs=2)
@@ -80,7 +78,7 @@ def test_every_rate_keeps_length_and_pitch(rate: int) -> None:
     assert np.abs(heard[:length] - tone(1.0, hertz=1000)[:length])[middle].max() < 0.01
 
 
-def test_what_no_client_may_send_is_refused() -> None:
+def test_what_no_client_may_send_is_refused():
     for encoding, rate, channels in (
         ("mp3", RATE, 1),
         ("mulaw", RATES.start - 1, 1),

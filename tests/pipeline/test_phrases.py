@@ -36,7 +36,7 @@ def test_a_pause_parts_words_where_it_is_long_or_stands_behind_a_sentence(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["one", "two.", "three?", "四。"]), st.floats(0, 2))))
-def test_no_word_is_lost_and_all_keep_their_order_and_doubts(words: list[tuple[str, float]]) -> None:
+def test_no_word_is_lost_and_all_keep_their_order_and_doubts(words):
     said = answer_of(*words)
     found = phrases(said)
     assert tuple(word for segment in found for word in segment.words) == said.words

@@ -123,7 +123,7 @@ def test_each_utterance_of_a_file_is_heard_in_its_language():
 
 
 @pytest.mark.parametrize("turn", [None, 0])
-def test_nothing_is_lost_where_somebody_goes_on_in_another_language_without_a_pause(turn: int | None):
+def test_nothing_is_lost_where_somebody_goes_on_in_another_language_without_a_pause(turn):
     spoken = Spoken([(0, 3, "en"), (3, 6, "fr")])
     heard = hear(FakeModels(spoken), request_of(spoken, 0, 6.5, turn=turn))
     if turn is None:
@@ -156,7 +156,7 @@ def test_all_utterances_beside_one_with_improbable_words_are_looked_at():
 
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("language", ["es", "fr"])
-def test_the_words_decide_where_an_utterance_seems_to_differ_from_those_around_it(language: str, *, small: bool):
+def test_the_words_decide_where_an_utterance_seems_to_differ_from_those_around_it(language, *, small):
     seems = {4: {"fr": 0.7, "es": 0.2, "en": 0.1}}
     spoken = Spoken([(0, 3, "es"), (4, 7, language), (8, 11, "es")], seems)
     heard = hear(FakeModels(spoken, small=small), request_of(spoken, 0, 12))
@@ -164,13 +164,19 @@ def test_the_words_decide_where_an_utterance_seems_to_differ_from_those_around_i
 
 
 @pytest.mark.parametrize("said", [[(0, 3, "es"), (4, 7, "es"), (8, 11, "es")], [(4, 7, "es")]])
-def test_improbable_words_in_a_language_that_seemed_certain_give_way_to_the_neighbours(
-    said: list[tuple[float, float, str]],
-):
+def test_improbable_words_in_a_language_that_seemed_certain_give_way_to_the_neighbours(said):
     spoken = Spoken(said, {4: {"fr": 0.97, "es": 0.01, "en": 0.02}})
     heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 12, before="es"))
     assert {word.language for word in heard.words} == {"es"}
     live = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 7.5, before="es", turn=0))
+    assert (live.language, live.changed) == ("es", None)
+
+
+def test_an_utterance_without_likely_words_in_either_language_keeps_its_neighbours():
+    spoken = Spoken([(0, 3, "es"), (4, 7, "unknown"), (8, 11, "es")], {4: {"fr": 0.89, "es": 0.0, "en": 0.11}})
+    heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 12))
+    assert {word.language for word in heard.words} == {"es"}
+    live = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 7.5, before="es", turn=position(4)))
     assert (live.language, live.changed) == ("es", None)
 
 
@@ -198,6 +204,17 @@ def test_only_languages_that_may_be_spoken_are_found():
     spoken = Spoken([(0, 4, "es")])
     heard = hear(FakeModels(spoken), request_of(spoken, 0, 5, languages=frozenset({"en", "fr"})))
     assert {word.language for word in heard.words} <= {"en", "fr"}
+
+
+@pytest.mark.parametrize("turn", [None, 0])
+@pytest.mark.parametrize("before", [None, "fr"])
+def test_languages_of_which_none_seems_to_be_spoken_are_improbable(turn: int | None, before: str | None):
+    spoken = Spoken([(0, 4, "es")], {0: {"es": 0.96, "fr": 0.03, "en": 0.01}})
+    request = request_of(spoken, 0, 5, turn=turn, before=before)
+    mistaken = hear(FakeModels(spoken, small=False), replace(request, languages=frozenset({"en", "fr"})))
+    right = hear(FakeModels(spoken, small=False), replace(request, languages=frozenset({"es", "fr"})))
+    assert (mistaken.language, mistaken.language_probability) == ("fr", 0.03)
+    assert (right.language, right.language_probability) == ("es", pytest.approx(0.97, abs=0.001))
 
 
 def test_a_language_that_is_fixed_is_never_detected():
@@ -235,7 +252,7 @@ def test_a_newer_request_is_answered_in_place_of_the_one_that_waited():
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 4), st.floats(0.1, 4)), min_size=1, max_size=8))
-def test_utterances_are_apart_in_order_and_hold_all_speech(pieces: list[tuple[float, float]]):
+def test_utterances_are_apart_in_order_and_hold_all_speech(pieces):
     voiced, at = [], 0
     for speech, pause in pieces:
         voiced.append((at, at + position(speech)))

@@ -39,7 +39,7 @@ def said_again(times: int, gap_s: float) -> Samples:
 
 
 def as_file(engine: Engine, samples: Samples) -> tuple[Word, ...]:
-    jobs = speech_jobs([samples], VoiceDetector().stream(), packing_options(engine))
+    jobs = speech_jobs([samples], VoiceDetector().stream(), packing_options(engine.longest_job))
     requests = (
         DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced)
         for job in jobs
@@ -68,6 +68,6 @@ def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
 
 
 @pytest.mark.parametrize(("hear", "times", "gap_s"), [(as_file, 5, 0.3), (as_file, 8, 0.2), (live, 5, 0.3)])
-def test_what_is_said_several_times_is_written_as_often(engine: Engine, hear, times: int, gap_s: float) -> None:
+def test_what_is_said_several_times_is_written_as_often(engine, hear, times, gap_s):
     words = spoken_words(" ".join(word.text for word in hear(engine, said_again(times, gap_s))))
     assert abs(words.count("fellow") - times) <= 1

@@ -1,7 +1,8 @@
 """Tests of scheduler.py: which windows are recognised next and together, and failing and hanging models."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from pipeline.audio import RATE
 from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.recognition.call_order import CallOrder, Urgency
 from pipeline.recognition.scheduler import Overloaded, Scheduler
-from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls, window
+from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls, window
 
 
 def admits(scheduler: Scheduler) -> bool:
@@ -22,18 +23,17 @@ def admits(scheduler: Scheduler) -> bool:
     return True
 
 
-def test_windows_that_wait_share_the_next_call() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_windows_that_wait_share_the_next_call():
+    async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(6)))
         model.gate.release(3)
         answers = await asyncio.gather(*tasks)
         assert [-heard.avg_logprob for heard in answers] == [0, 1, 2, 3, 4, 5]
+    assert model.calls == [[0], [1, 2, 3, 4], [5]]
 
-    assert run(body).calls == [[0], [1, 2, 3, 4], [5]]
 
-
-def test_live_goes_before_files_and_finals_before_partials() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_live_goes_before_files_and_finals_before_partials():
+    async with scheduling(max_batch=1) as (model, scheduler):
         tasks = await request_windows(
             scheduler,
             (0, "a", Urgency.BATCH),
@@ -54,32 +54,29 @@ def test_live_goes_before_files_and_finals_before_partials() -> None:
         assert counts[Urgency.BATCH].audio_s == 2 * 100 / RATE
         assert counts[Urgency.PARTIAL].waited_s >= counts[Urgency.FINAL].waited_s > 0
         assert done.calls == len(tasks)
+    assert model.calls == [[0], [3], [2], [1]]
 
-    assert run(body, max_batch=1).calls == [[0], [3], [2], [1]]
 
-
-def test_a_long_file_does_not_hold_up_a_short_one() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_long_file_does_not_hold_up_a_short_one():
+    async with scheduling(max_batch=1) as (model, scheduler):
         long = [(n, "long", Urgency.BATCH) for n in range(4)]
         tasks = await request_windows(scheduler, *long, (10, "short", Urgency.BATCH))
         model.gate.release(5)
         await asyncio.gather(*tasks)
+    assert model.calls[1] == [10]
 
-    assert run(body, max_batch=1).calls[1] == [10]
 
-
-def test_windows_of_other_lengths_do_not_share_a_call() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_windows_of_other_lengths_do_not_share_a_call():
+    async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         tasks += await request_windows(scheduler, (2, "a", Urgency.FINAL), length=200)
         model.gate.release(3)
         await asyncio.gather(*tasks)
+    assert model.calls == [[0], [1], [2]]
 
-    assert run(body).calls == [[0], [1], [2]]
 
-
-def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_place() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_place():
+    async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, (0, "a", Urgency.PARTIAL))
         newer = iter([window(11, final=False), None])
         grown = iter([window(22, 200, final=False), None])
@@ -92,15 +89,14 @@ def test_when_its_turn_comes_a_stream_gives_its_newest_window_and_keeps_its_plac
         model.gate.release(3)
         answers = await asyncio.gather(*tasks)
         assert [-heard.avg_logprob for heard in answers] == [0, 11, 22, 3]
+    assert model.calls == [[0], [11, 3], [22]], "a window that grew out of the call is heard in the next"
 
-    assert run(body).calls == [[0], [11, 3], [22]], "a window that grew out of the call is heard in the next"
 
-
-def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_does() -> None:
+async def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_does():
     def raise_error() -> None:
         raise ZeroDivisionError
 
-    async def body(model: Model, scheduler: Scheduler) -> None:
+    async with scheduling() as (model, scheduler):
         tasks = await request_windows(scheduler, (0, "a", Urgency.PARTIAL))
         broken = asyncio.create_task(scheduler.recognise(window(1, final=False), tenant="b", newer=raise_error))
         await asyncio.sleep(0)
@@ -111,35 +107,29 @@ def test_a_stream_that_fails_when_its_turn_comes_hears_of_it_and_nobody_else_doe
         with pytest.raises(ZeroDivisionError):
             await broken
 
-    run(body)
 
-
-def test_a_cancelled_window_is_never_heard() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_cancelled_window_is_never_heard():
+    async with scheduling(max_batch=1) as (model, scheduler):
         first, second, third = await request_windows(scheduler, *((n, "a", Urgency.FINAL) for n in range(3)))
         second.cancel()
         await asyncio.sleep(0)
         model.gate.release(2)
         await asyncio.gather(first, third)
+    assert model.calls == [[0], [2]]
 
-    assert run(body, max_batch=1).calls == [[0], [2]]
 
-
-def test_an_error_reaches_those_who_shared_the_call_and_nobody_else() -> None:
+async def test_an_error_reaches_those_who_shared_the_call_and_nobody_else():
     errors = iter([None, ValueError("no"), None])
-
-    async def body(model: Model, scheduler: Scheduler) -> None:
+    async with scheduling(max_batch=2, fail=lambda: next(errors)) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.FINAL) for n in range(4)))
         model.gate.release(3)
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(answer, EngineFailed) for answer in answers] == [False, True, True, False]
         assert scheduler.statistics().failures == 1
 
-    run(body, max_batch=2, fail=lambda: next(errors))
 
-
-def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_call_that_hangs_fails_everyone_until_it_comes_back():
+    async with scheduling(max_batch=1) as (model, scheduler):
         scheduler._longest_call_s = 0.05
         tasks = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -155,32 +145,26 @@ def test_a_call_that_hangs_fails_everyone_until_it_comes_back() -> None:
             await asyncio.sleep(0.01)
         assert (await scheduler.recognise(window(3), tenant="a")).avg_logprob == -3
 
-    run(body, max_batch=1)
 
-
-def test_more_windows_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_more_windows_than_may_wait_are_refused(monkeypatch):
+    monkeypatch.setattr("pipeline.recognition.scheduler.MAX_WAITING", 2)
+    async with scheduling(max_batch=1) as (model, scheduler):
         tasks = await request_windows(scheduler, *((number, "a", Urgency.FINAL) for number in range(3)))
         with pytest.raises(Overloaded):
             await scheduler.recognise(window(3), tenant="a")
         model.gate.release(3)
         await asyncio.gather(*tasks)
 
-    monkeypatch.setattr("pipeline.recognition.scheduler.MAX_WAITING", 2)
-    run(body, max_batch=1)
 
-
-def test_the_language_is_detected_in_its_turn() -> None:
-    async def body(_model: Model, scheduler: Scheduler) -> None:
+async def test_the_language_is_detected_in_its_turn():
+    async with scheduling(max_batch=4) as (_, scheduler):
         windows = [np.zeros(10, np.float32)] * 8
         found = await scheduler.detect_language(windows, tenant="a", urgency=Urgency.BATCH)
         assert found == {"en": 0.8}
 
-    run(body, max_batch=4)
 
-
-def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_two_replicas_hear_two_windows_at_the_same_time():
+    async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
         await wait_for_calls(model, 2)
         await asyncio.sleep(0.02)
@@ -190,11 +174,9 @@ def test_two_replicas_hear_two_windows_at_the_same_time() -> None:
         assert [-heard.avg_logprob for heard in answers] == [0, 1, 2, 3]
         assert scheduler.statistics().calls == len(tasks)
 
-    run(body, max_batch=1, replicas=2)
 
-
-def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_one_call_that_hangs_stops_the_others_from_being_asked():
+    async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         scheduler._longest_call_s = 0.05
         tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -209,11 +191,9 @@ def test_one_call_that_hangs_stops_the_others_from_being_asked() -> None:
             await asyncio.sleep(0.01)
         assert (await scheduler.recognise(window(5), tenant="a")).avg_logprob == -5
 
-    run(body, max_batch=1, replicas=2)
 
-
-def test_closing_fails_whoever_waits() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_closing_fails_whoever_waits():
+    async with scheduling(max_batch=1) as (model, scheduler):
         first, second = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.FINAL))
         model.gate.release(9)
         scheduler.close()
@@ -222,28 +202,23 @@ def test_closing_fails_whoever_waits() -> None:
         with pytest.raises(EngineFailed):
             await scheduler.recognise(window(2), tenant="a")
 
-    run(body, max_batch=1)
+
+@asynccontextmanager
+async def two_models(**settings: Any) -> AsyncIterator[tuple[Model, Scheduler, Model, Scheduler]]:
+    """Yield two models that share the machine, with their schedulers; *settings* are those of the second one."""
+    order, models = CallOrder(), (Model(max_batch=1), Model(max_batch=1, **settings))
+    one, other = (Scheduler(model, order) for model in models)
+    try:
+        yield models[0], one, models[1], other
+    finally:
+        for model in models:
+            model.gate.release(100)
+        one.close()
+        other.close()
 
 
-def run_two(body: Callable[[Model, Scheduler, Model, Scheduler], Coroutine[Any, Any, None]], **settings: Any) -> None:
-    """Run *body* with two models that share the machine; *settings* are those of the second one."""
-
-    async def whole() -> None:
-        order, models = CallOrder(), (Model(max_batch=1), Model(max_batch=1, **settings))
-        one, other = (Scheduler(model, order) for model in models)
-        try:
-            await body(models[0], one, models[1], other)
-        finally:
-            for model in models:
-                model.gate.release(100)
-            one.close()
-            other.close()
-
-    asyncio.run(whole())
-
-
-def test_live_windows_of_one_model_go_before_files_of_another() -> None:
-    async def body(model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+async def test_live_windows_of_one_model_go_before_files_of_another():
+    async with two_models() as (model, one, other_model, other):
         files = await request_windows(one, *((n, "a", Urgency.BATCH) for n in range(3)))
         live = await request_windows(other, (9, "b", Urgency.PARTIAL))
         await wait_for_calls(model, 1)
@@ -256,11 +231,9 @@ def test_live_windows_of_one_model_go_before_files_of_another() -> None:
         await asyncio.gather(*files, *live)
         assert model.calls == [[0], [1], [2]]
 
-    run_two(body)
 
-
-def test_calls_of_two_models_share_the_machine_by_their_replicas() -> None:
-    async def body(model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+async def test_calls_of_two_models_share_the_machine_by_their_replicas():
+    async with two_models(replicas=2) as (model, one, other_model, other):
         halves = await request_windows(other, *((n, "a", Urgency.FINAL) for n in range(2)))
         whole = await request_windows(one, (5, "b", Urgency.FINAL))
         await wait_for_calls(other_model, 2)
@@ -271,16 +244,12 @@ def test_calls_of_two_models_share_the_machine_by_their_replicas() -> None:
         model.gate.release(1)
         await asyncio.gather(*halves, *whole)
 
-    run_two(body, replicas=2)
 
-
-def test_a_model_that_hangs_does_not_stop_another() -> None:
-    async def body(_model: Model, one: Scheduler, other_model: Model, other: Scheduler) -> None:
+async def test_a_model_that_hangs_does_not_stop_another():
+    async with two_models() as (_, one, other_model, other):
         one._longest_call_s = 0.05
         hanging = await request_windows(one, (0, "a", Urgency.FINAL))
         waiting = await request_windows(other, (1, "b", Urgency.FINAL))
         other_model.gate.release(1)
         assert (await waiting[0]).avg_logprob == -1
         assert isinstance((await asyncio.gather(*hanging, return_exceptions=True))[0], EngineTimeout)
-
-    run_two(body)

@@ -8,7 +8,7 @@ import pytest
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.scheduler import Overloaded, Scheduler
-from tests.pipeline.scheduling import Model, request_windows, run, wait_for_calls
+from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls
 
 
 class Clock:
@@ -53,8 +53,8 @@ class Speakers:
 
 
 @pytest.mark.usefixtures("by_hand")
-def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits():
+    async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=0.6)  # each waits for the two others
         with pytest.raises(Overloaded):
@@ -62,12 +62,10 @@ def test_a_model_that_is_behind_takes_no_more_sessions_until_nobody_waits() -> N
         await speakers.fall_silent()
         scheduler.admit()
 
-    run(body, max_batch=1)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many():
+    async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=0.3)
         scheduler.admit(1.5)
@@ -75,12 +73,10 @@ def test_sessions_that_wait_a_little_leave_room_for_more_but_not_for_many() -> N
             scheduler.admit(3.0)
         await speakers.fall_silent()
 
-    run(body, max_batch=1)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_partials_that_starve_behind_finals_keep_new_sessions_out():
+    async with scheduling(max_batch=1) as (model, scheduler):
         starving = await request_windows(scheduler, (0, "a", Urgency.FINAL), (1, "a", Urgency.PARTIAL))
         for number in range(2, 14):  # each final is heard at once
             finals = await request_windows(scheduler, (number, "b", Urgency.FINAL))
@@ -93,12 +89,10 @@ def test_partials_that_starve_behind_finals_keep_new_sessions_out() -> None:
         model.gate.release(2)
         await asyncio.gather(*starving, *finals)
 
-    run(body, max_batch=1)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_one_good_moment_is_not_yet_room_for_more() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_one_good_moment_is_not_yet_room_for_more():
+    async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=1.0)
         await speakers.speak(5, call_s=0.1)
@@ -108,12 +102,10 @@ def test_one_good_moment_is_not_yet_room_for_more() -> None:
         scheduler.admit()
         await speakers.fall_silent()
 
-    run(body, max_batch=1)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out():
+    async with scheduling(max_batch=1) as (model, scheduler):
         speakers = Speakers(model, scheduler, 3)
         await speakers.speak(20, call_s=1.0)  # the speakers leave, and a file takes what they had
         await speakers.fall_silent()
@@ -125,24 +117,21 @@ def test_a_file_that_keeps_the_model_busy_does_not_keep_sessions_out() -> None:
             scheduler.admit()
         await asyncio.gather(*tasks)
 
-    run(body, max_batch=1)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_the_utilisation_rises_with_work_and_falls_with_rest() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_the_utilisation_rises_with_work_and_falls_with_rest():
+    async with scheduling() as (model, scheduler):
         speakers = Speakers(model, scheduler, 1)
         await speakers.speak(20, call_s=2.0)
         assert scheduler.statistics().utilisation > 0.9
         clock.now += 5.0
         assert scheduler.statistics().utilisation < 0.7
 
-    run(body)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_a_files_calls_are_short_while_people_speak() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_files_calls_are_short_while_people_speak():
+    async with scheduling() as (model, scheduler):
+
         async def calls(*orders: tuple[int, str, Urgency]) -> list[int]:
             """Return how many windows each call had."""
             before = len(model.calls)
@@ -167,12 +156,10 @@ def test_a_files_calls_are_short_while_people_speak() -> None:
         window_s = 1.0
         assert (await calls(*files, *files, *files))[5:8] == [2, 2, 2]  # it has learned how long a window takes
 
-    run(body)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_file_that_waited_too_long_goes_before_live_windows_once():
+    async with scheduling(max_batch=1) as (model, scheduler):
         first = (0, "a", Urgency.PARTIAL)
         files = ((1, "f", Urgency.BATCH), (2, "f", Urgency.BATCH))
         tasks = await request_windows(scheduler, first, *files, (3, "b", Urgency.PARTIAL), (4, "b", Urgency.PARTIAL))
@@ -181,11 +168,9 @@ def test_a_file_that_waited_too_long_goes_before_live_windows_once() -> None:
         await asyncio.gather(*tasks)
         assert model.calls == [[0], [1], [3], [4], [2]]
 
-    run(body, max_batch=1)
 
-
-def test_while_people_speak_files_leave_a_replica_free() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_while_people_speak_files_leave_a_replica_free():
+    async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "f", Urgency.BATCH) for n in range(6)))
         await wait_for_calls(model, 2)
         tasks += await request_windows(scheduler, (10, "a", Urgency.FINAL), (11, "a", Urgency.FINAL))
@@ -202,12 +187,10 @@ def test_while_people_speak_files_leave_a_replica_free() -> None:
         model.gate.release()
         await asyncio.gather(*tasks)
 
-    run(body, max_batch=1, replicas=2)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_the_whole_machine_is_used_again_some_time_after_the_last_word():
+    async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
         model.gate.release()
         await asyncio.gather(*await request_windows(scheduler, (0, "a", Urgency.FINAL)))
         tasks = await request_windows(scheduler, *((n, "f", Urgency.BATCH) for n in range(1, 6)))
@@ -220,12 +203,10 @@ def test_the_whole_machine_is_used_again_some_time_after_the_last_word() -> None
         model.gate.release(9)
         await asyncio.gather(*tasks)
 
-    run(body, max_batch=1, replicas=2)
-
 
 @pytest.mark.usefixtures("by_hand")
-def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> None:
-    async def body(model: Model, scheduler: Scheduler) -> None:
+async def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time():
+    async with scheduling(max_batch=1, replicas=3, file_replicas_amid_speech=1) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(5)))
         await wait_for_calls(model, 3)
         assert under_way(scheduler) == 3
@@ -233,8 +214,6 @@ def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time() -> No
         assert scheduler.statistics().utilisation == pytest.approx(1 - np.exp(-0.04))
         model.gate.release(5)
         await asyncio.gather(*tasks)
-
-    run(body, max_batch=1, replicas=3, file_replicas_amid_speech=1)
 
 
 def under_way(scheduler: Scheduler) -> int:

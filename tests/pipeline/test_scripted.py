@@ -18,7 +18,7 @@ def expected_words(start: int, length: int) -> tuple[Word, ...]:
 
 
 @given(windows, windows)
-def test_what_lies_wholly_in_two_windows_is_the_same_in_both(one: tuple[int, int], other: tuple[int, int]) -> None:
+def test_what_lies_wholly_in_two_windows_is_the_same_in_both(one, other):
     start, end = max(one[0], other[0]), min(sum(one), sum(other))
     inside = [
         [word for word in expected_words(*window) if start <= word.start and word.end <= end] for window in (one, other)
@@ -27,7 +27,7 @@ def test_what_lies_wholly_in_two_windows_is_the_same_in_both(one: tuple[int, int
 
 
 @given(windows)
-def test_every_word_that_fits_is_said_and_no_other(window: tuple[int, int]) -> None:
+def test_every_word_that_fits_is_said_and_no_other(window):
     start, end = window[0], sum(window)
     numbers = [
         number

@@ -35,9 +35,7 @@ def stage_for(script: str, language: str | None, *, patient: bool = False) -> Te
 @pytest.mark.parametrize("patient", [False, True], ids=["live", "file"])
 @pytest.mark.parametrize(("script", "recognised", "written"), BOTH_WAYS)
 @given(cuts=st.lists(st.integers(1, len(SIMPLIFIED) - 1)))
-def test_phrases_are_written_in_the_script_however_the_words_are_cut(
-    script: str, recognised: str, written: str, cuts: list[int], *, patient: bool
-) -> None:
+def test_phrases_are_written_in_the_script_however_the_words_are_cut(script, recognised, written, cuts, *, patient):
     stage = stage_for(script, "zh", patient=patient)
     words = words_in_parts(recognised, cuts)
     shown = [placed for word in words for placed in stage.add(word, 0)] + stage.flush()
@@ -45,18 +43,18 @@ def test_phrases_are_written_in_the_script_however_the_words_are_cut(
     assert join_words(word for word, _ in shown) == written
 
 
-def test_partials_are_in_the_script_too() -> None:
+def test_partials_are_in_the_script_too():
     stage = stage_for("Hant", "zh")
     assert join_words(stage.preview(words_in_parts(SIMPLIFIED, [3, 9]))) == TRADITIONAL
 
 
-def test_japanese_keeps_its_own_characters() -> None:
+def test_japanese_keeps_its_own_characters():
     text = "\u5b66\u6821\u3067\u4f1a\u3046"
     stage = stage_for("Hant", "ja")
     assert [word.text for word, _ in [*stage.add(Word(text, 0, 8000, 0.9), 0), *stage.flush()]] == [text]
 
 
-def test_of_a_session_in_several_languages_only_chinese_is_converted() -> None:
+def test_of_a_session_in_several_languages_only_chinese_is_converted():
     stage = stage_for("Hans", None)
     [japanese] = words_in_parts("\u5b78\u6821", [], "ja")
     [chinese] = words_in_parts("\u5b78\u6821", [], "zh")
@@ -68,6 +66,6 @@ def test_of_a_session_in_several_languages_only_chinese_is_converted() -> None:
 @given(
     st.text(st.characters(min_codepoint=0x3400, max_codepoint=0x9FFF), max_size=60), st.sampled_from(["Hans", "Hant"])
 )
-def test_every_word_keeps_its_length(text: str, script: str) -> None:
+def test_every_word_keeps_its_length(text, script):
     words = [Word(text, 0, 1, 0.9)] if text else []
     assert [len(word.text) for word in ScriptWriter(script).apply(words)] == [len(word.text) for word in words]

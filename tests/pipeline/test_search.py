@@ -7,7 +7,7 @@ from pipeline.documents.search import MAX_HITS, search_objects
 from pipeline.words import Segment, Word
 
 
-def test_of_a_term_that_is_said_again_and_again_the_first_hits_are_returned() -> None:
+def test_of_a_term_that_is_said_again_and_again_the_first_hits_are_returned():
     words = tuple(Word("yes", 1600 * number, 1600 * number + 800, 0.9) for number in range(MAX_HITS + 5))
     [found, other] = search_objects([Segment(words, -0.1, 0.1)], ["Yes", "no"])
     assert [hit["start"] for hit in found["hits"]] == [round(0.1 * number, 3) for number in range(MAX_HITS)]
@@ -23,7 +23,7 @@ def test_of_a_term_that_is_said_again_and_again_the_first_hits_are_returned() ->
         ("काल", ["कल", "काल"], ["काल"]),
     ],
 )
-def test_a_term_of_any_script_is_found_however_the_words_are_cut(term: str, said: list[str], found: list[str]) -> None:
+def test_a_term_of_any_script_is_found_however_the_words_are_cut(term, said, found):
     spaced = term == "काल"
     words = tuple(Word(text, n * RATE, (n + 1) * RATE, 0.9, spaced=spaced) for n, text in enumerate(said))
     [result] = search_objects([Segment(words, -0.2, 0.01)], [term])

@@ -25,7 +25,7 @@ def spans(probabilities: list[float], options: SegmenterOptions, last: int = WIN
     segmenter = Segmenter(options)
     events = []
     for number, speech in enumerate(probabilities, 1):
-        events += segmenter.receive(speech, last if number == len(probabilities) else WINDOW)
+        events += segmenter.add_window(speech, last if number == len(probabilities) else WINDOW)
     events += segmenter.end()
     assert all(isinstance(event, SpeechStarted) for event in events[::2])
     assert all(isinstance(event, SpeechEnded) for event in events[1::2])
@@ -34,9 +34,7 @@ def spans(probabilities: list[float], options: SegmenterOptions, last: int = WIN
 
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS, last=st.integers(1, WINDOW))
-def test_spans_are_in_order_apart_and_inside_the_stream(
-    probabilities: list[float], options: SegmenterOptions, last: int
-) -> None:
+def test_spans_are_in_order_apart_and_inside_the_stream(probabilities, options, last):
     found = spans(probabilities, options, last)
     edges = [edge for span in found for edge in span]
     assert edges == sorted(edges)
@@ -46,18 +44,16 @@ def test_spans_are_in_order_apart_and_inside_the_stream(
 
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
-def test_no_event_comes_before_the_position_that_was_said_to_be_steady(
-    probabilities: list[float], options: SegmenterOptions
-) -> None:
+def test_no_event_comes_before_the_position_that_was_said_to_be_steady(probabilities, options):
     segmenter = Segmenter(options)
     for number, speech in enumerate(probabilities, 1):
         steady = segmenter.steady
-        assert not segmenter.receive(speech) or number * WINDOW >= steady
+        assert not segmenter.add_window(speech) or number * WINDOW >= steady
 
 
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
-def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], options: SegmenterOptions) -> None:
+def test_every_long_enough_sound_is_inside_a_span(probabilities, options):
     found = spans(probabilities, options)
     need = max(1, -(-options.min_speech // WINDOW))
     for first in range(len(probabilities) - need + 1):
@@ -68,21 +64,21 @@ def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], op
 
 @settings(max_examples=60)
 @given(probabilities=RUNS, options=OPTIONS)
-def test_nothing_begins_before_what_is_settled(probabilities: list[float], options: SegmenterOptions) -> None:
+def test_nothing_begins_before_what_is_settled(probabilities, options):
     segmenter, settled = Segmenter(options), 0
     for speech in probabilities:
-        for event in segmenter.receive(speech):
+        for event in segmenter.add_window(speech):
             assert not isinstance(event, SpeechStarted) or event.at >= settled
         assert segmenter.settled >= settled
         settled = segmenter.settled
 
 
-def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence() -> None:
+def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence():
     options = SegmenterOptions(silence=position(0.32), pad=position(0.2))
     segmenter = Segmenter(options)
     seen = {}
     for number, speech in enumerate([0.0] * 20 + [0.9] * 10 + [0.0] * 20):
-        for event in segmenter.receive(speech):
+        for event in segmenter.add_window(speech):
             seen[number + 1] = event
     assert seen == {
         23: SpeechStarted(20 * WINDOW - options.pad),  # speech for three windows
@@ -90,7 +86,7 @@ def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence() -> None:
     }
 
 
-def test_a_breath_between_words_does_not_end_speech_and_a_click_does_not_start_it() -> None:
+def test_a_breath_between_words_does_not_end_speech_and_a_click_does_not_start_it():
     breath = [0.9] * 5 + [0.4] * 30 + [0.9] * 5
     assert len(spans(breath, SegmenterOptions())) == 1
     click = [0.0] * 10 + [0.9] + [0.0] * 10

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline import session as session_module
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import TooFast
@@ -32,60 +33,49 @@ from tests.pipeline.sessions import (
     in_real_time,
     run_session,
     run_stream,
-    run_virtually,
     session_of,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 3 * RATE), max_size=30))
-def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
-    async def main() -> None:
-        session, happened = await run_stream(at_once(*sizes), ScriptedRecogniser(SPOKEN))
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-        assert session.statistics().received == LENGTH
-
-    run_virtually(main())
+async def test_any_chunking_of_the_same_audio_gives_the_same_words(sizes):
+    session, happened = await run_stream(at_once(*sizes), ScriptedRecogniser(SPOKEN))
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
+    assert session.statistics().received == LENGTH
 
 
 @pytest.mark.parametrize("piece", [WINDOW, 160, 4000, RATE])
-def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(piece):
-    async def main() -> None:
-        slow, fast = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN)
-        _, live = await run_stream(in_real_time(piece=piece), slow)
-        _, upload = await run_stream(at_once(), fast)
-        assert committed_words(live) == committed_words(upload)
-        assert [r.start + len(r.samples) for r in slow.requests] == [r.start + len(r.samples) for r in fast.requests]
-
-    run_virtually(main())
+async def test_a_stream_in_real_time_and_one_at_full_speed_ask_and_commit_the_same(piece):
+    slow, fast = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN)
+    _, live = await run_stream(in_real_time(piece=piece), slow)
+    _, upload = await run_stream(at_once(), fast)
+    assert committed_words(live) == committed_words(upload)
+    assert [r.start + len(r.samples) for r in slow.requests] == [r.start + len(r.samples) for r in fast.requests]
 
 
-def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
-    async def main() -> None:
-        _, happened = await run_stream(in_real_time(), ScriptedRecogniser(SPOKEN))
-        lags = [lag for one in happened for lag in one.lags_s]
-        assert len(lags) == len(SPOKEN)
-        assert min(lags) >= StreamOptions().pause / RATE
-        assert max(lags) <= 1.5
-        first = next(one.at_s for one in happened if isinstance(one.event, Partial))
-        started = first - happened[0].at_s
-        assert started <= 0.7, "a first partial comes soon after speech began"
-
-    run_virtually(main())
+async def test_words_come_while_the_speaker_speaks_and_each_knows_its_lag():
+    _, happened = await run_stream(in_real_time(), ScriptedRecogniser(SPOKEN))
+    lags = [lag for one in happened for lag in one.lags_s]
+    assert len(lags) == len(SPOKEN)
+    assert min(lags) >= StreamOptions().pause / RATE
+    assert max(lags) <= 1.5
+    first = next(one.at_s for one in happened if isinstance(one.event, Partial))
+    started = first - happened[0].at_s
+    assert started <= 0.7, "a first partial comes soon after speech began"
 
 
-def test_the_last_words_come_out_however_the_stream_ends():
-    async def main() -> None:
-        for length in range(SPOKEN[-1].end, SPOKEN[-1].end + position(0.7), 1111):
-            session, happened = await run_stream(in_real_time(length), ScriptedRecogniser(SPOKEN))
-            assert join_words(committed_words(happened)) == join_words(SPOKEN)
-            assert session.statistics().received == length
-            assert committed_words(happened)[-1].end <= length, "padding is not audio"
-
-    run_virtually(main())
+async def test_the_last_words_come_out_however_the_stream_ends():
+    for length in range(SPOKEN[-1].end, SPOKEN[-1].end + position(0.7), 1111):
+        session, happened = await run_stream(in_real_time(length), ScriptedRecogniser(SPOKEN))
+        assert join_words(committed_words(happened)) == join_words(SPOKEN)
+        assert session.statistics().received == length
+        assert committed_words(happened)[-1].end <= length, "padding is not audio"
 
 
-def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
+async def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
     async def feed(session: Session) -> None:
         await in_real_time(position(3))(session)
         await asyncio.sleep(25)
@@ -93,13 +83,10 @@ def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
         assert session.statistics().counts.words >= 4
         await in_real_time(LENGTH - position(3))(session)
 
-    async def main() -> None:
-        session, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-        assert session.statistics().received == LENGTH
-        assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
-
-    run_virtually(main())
+    session, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
+    assert session.statistics().received == LENGTH
+    assert max(lag for one in happened for lag in one.lags_s) <= 25 + 1.5
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,8 +110,9 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
         runs.append((events, asked))
 
     runs: list[tuple[list[tuple[Event, float, tuple[float, ...]]], list[tuple[int, int, bool]]]] = []
-    run_virtually(run_with(WINDOW))
-    run_virtually(run_with(4 * WINDOW))
+    for together in (WINDOW, 4 * WINDOW):
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:  # each from 0 s on: sums of floats are compared
+            runner.run(run_with(together))
     alone, together = runs
     assert together == alone
 
@@ -136,7 +124,9 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
     queue_s=st.sampled_from((0.0, 0.032, 1.0)),
     pause_s=st.sampled_from((0.0, 0.032, 0.25, 1.0)),
 )
-def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instant(pieces, takes, queue_s, pause_s):
+async def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instant(
+    pieces, takes, queue_s, pause_s
+):
     async def feed(session: Session) -> None:
         left = LENGTH
         for size in cycle(pieces):
@@ -146,63 +136,50 @@ def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instan
             if not left:
                 return
 
-    async def main() -> None:
-        session, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN, takes=takes, queue_s=queue_s))
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-        assert session.statistics().received == LENGTH
-
-    run_virtually(main())
+    session, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN, takes=takes, queue_s=queue_s))
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
+    assert session.statistics().received == LENGTH
 
 
-def test_while_nothing_can_change_windows_are_processed_together():
+async def test_while_nothing_can_change_windows_are_processed_together():
     calls: list[int] = []
+    voice = Voice(SPOKEN)
 
-    async def main() -> None:
-        voice = Voice(SPOKEN)
+    def count_windows(windows: Windows) -> list[float]:
+        calls.append(len(windows))
+        return voice(windows)
 
-        def count_windows(windows: Windows) -> list[float]:
-            calls.append(len(windows))
-            return voice(windows)
-
-        session = Session(
-            StreamCore(StreamOptions()), vad=count_windows, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
-        )
-        await run_session(session, in_real_time())
-
-    run_virtually(main())
+    session = Session(
+        StreamCore(StreamOptions()), vad=count_windows, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
+    )
+    await run_session(session, in_real_time())
     assert sum(calls) == -(-LENGTH // WINDOW)
     assert len(calls) < 0.6 * sum(calls)
 
 
-def test_finalize_takes_effect_where_it_stands_among_the_audio():
+async def test_finalize_takes_effect_where_it_stands_among_the_audio():
     async def feed(session: Session) -> None:
         split = SPOKEN[3].end // WINDOW * WINDOW + WINDOW
         await session.feed(np.zeros(split, np.float32))
         session.finalize()
         await session.feed(np.zeros(LENGTH - split, np.float32))
 
-    async def main() -> None:
-        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
-        closed = [one.event for one in happened if isinstance(one.event, SegmentClosed)]
-        assert len(closed[0].segment.words) == 4
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-
-    run_virtually(main())
+    _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+    closed = [one.event for one in happened if isinstance(one.event, SegmentClosed)]
+    assert len(closed[0].segment.words) == 4
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
 
-def test_a_flood_of_finalize_is_one_finalize():
-    async def main() -> None:
-        session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=ScriptedRecogniser(SPOKEN))
-        for _ in range(3):
-            await session.feed(np.zeros(WINDOW, np.float32))
-            for _ in range(10_000):
-                session.finalize()
-        assert len(session._backlog) == 6
-
-    run_virtually(main())
+async def test_a_flood_of_finalize_is_one_finalize():
+    session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=ScriptedRecogniser(SPOKEN))
+    for _ in range(3):
+        await session.feed(np.zeros(WINDOW, np.float32))
+        for _ in range(10_000):
+            session.finalize()
+    assert len(session._backlog) == 6
 
 
-def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_finalize_returned():
+async def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_finalize_returned():
     places: list[int] = []
 
     async def feed(session: Session) -> None:
@@ -212,30 +189,24 @@ def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_fina
         places.extend(session.finalize() for _ in range(3))
         await session.feed(np.zeros(LENGTH - split - WINDOW // 2, np.float32))
 
-    async def main() -> None:
-        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
-        events = [one.event for one in happened]
-        [at] = [number for number, event in enumerate(events) if isinstance(event, Finalized)]
-        assert join_words(committed_words(happened[:at])) == join_words(SPOKEN[:4])
-        assert places == [0, events[at].at, events[at].at, events[at].at]
-        assert places[-1] == SPOKEN[3].end // WINDOW * WINDOW + WINDOW
-
-    run_virtually(main())
+    _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+    events = [one.event for one in happened]
+    [at] = [number for number, event in enumerate(events) if isinstance(event, Finalized)]
+    assert join_words(committed_words(happened[:at])) == join_words(SPOKEN[:4])
+    assert places == [0, events[at].at, events[at].at, events[at].at]
+    assert places[-1] == SPOKEN[3].end // WINDOW * WINDOW + WINDOW
 
 
-def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
-    async def main() -> None:
-        quick, slow = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN, takes=[2.5])
-        await run_stream(in_real_time(), quick)
-        session, happened = await run_stream(in_real_time(), slow)
-        assert len(slow.requests) <= 6 < len(quick.requests)
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-        assert 1.0 <= session.statistics().round_s <= 2.5
-
-    run_virtually(main())
+async def test_a_slow_listener_is_asked_less_often_and_loses_nothing():
+    quick, slow = ScriptedRecogniser(SPOKEN), ScriptedRecogniser(SPOKEN, takes=[2.5])
+    await run_stream(in_real_time(), quick)
+    session, happened = await run_stream(in_real_time(), slow)
+    assert len(slow.requests) <= 6 < len(quick.requests)
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
+    assert 1.0 <= session.statistics().round_s <= 2.5
 
 
-def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
+async def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_meanwhile():
     async def mean_lag(recogniser: ScriptedRecogniser) -> float:
         session, happened = await run_stream(in_real_time(), recogniser)
         assert join_words(committed_words(happened)) == join_words(SPOKEN)
@@ -244,30 +215,24 @@ def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_came_mea
         lags = [lag for one in happened for lag in one.lags_s]
         return sum(lags) / len(lags)
 
-    async def main() -> None:
-        stale = await mean_lag(ScriptedRecogniser(SPOKEN, takes=[1.28]))
-        fresh = await mean_lag(ScriptedRecogniser(SPOKEN, queue_s=1.2))
-        assert fresh <= stale - 0.6
-
-    run_virtually(main())
+    stale = await mean_lag(ScriptedRecogniser(SPOKEN, takes=[1.28]))
+    fresh = await mean_lag(ScriptedRecogniser(SPOKEN, queue_s=1.2))
+    assert fresh <= stale - 0.6
 
 
-def test_a_sender_faster_than_the_listener_is_made_to_wait():
+async def test_a_sender_faster_than_the_listener_is_made_to_wait():
     async def feed(session: Session) -> None:
         for _ in range(40):
             await session.feed(np.zeros(RATE, np.float32))
             assert session.statistics().waiting <= ENOUGH_BUFFERED
 
-    async def main() -> None:
-        words = talk(90)
-        session, happened = await run_stream(feed, ScriptedRecogniser(words, takes=[1.0]), words=words)
-        assert join_words(committed_words(happened)) == join_words(words)
-        assert session.statistics().waiting == 0
-
-    run_virtually(main())
+    words = talk(90)
+    session, happened = await run_stream(feed, ScriptedRecogniser(words, takes=[1.0]), words=words)
+    assert join_words(committed_words(happened)) == join_words(words)
+    assert session.statistics().waiting == 0
 
 
-def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
+async def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
     async def feed(session: Session) -> None:
         for _ in range(ENOUGH_BUFFERED // WINDOW):
             await session.feed(np.zeros(WINDOW, np.float32))  # returns at once: nothing of it is processed yet
@@ -277,46 +242,37 @@ def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
             steps.append(session.statistics().waiting)
         assert max(before - after for before, after in pairwise(steps)) <= WINDOWS * WINDOW
 
-    async def main() -> None:
-        await run_stream(feed, ScriptedRecogniser(()), words=())
-
-    run_virtually(main())
+    await run_stream(feed, ScriptedRecogniser(()), words=())
 
 
-def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goes_on():
+async def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goes_on():
     async def feed(session: Session) -> None:
         with pytest.raises(TooFast):
             await session.feed(np.zeros(31 * RATE, np.float32))
         assert session.statistics().received == 0
         await at_once()(session)
 
-    async def main() -> None:
-        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-
-    run_virtually(main())
+    _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
 
-def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
-    async def main() -> None:
-        session = Session(StreamCore(StreamOptions()), vad=Flicker(), recogniser=ScriptedRecogniser(()), tenant="acct")
-        running = asyncio.create_task(session.run())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(3600):
-                while True:
-                    await session.feed(np.zeros(RATE, np.float32))
-        unread = session.statistics().unread
-        assert MAX_UNREAD <= unread <= MAX_UNREAD + 5
-        reader = session.events()
-        for _ in range(unread):
-            await anext(reader)
-        await asyncio.sleep(1)
-        assert session.statistics().unread > 0, "and it goes on when the reader does"
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-
-    run_virtually(main())
+async def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
+    session = Session(StreamCore(StreamOptions()), vad=Flicker(), recogniser=ScriptedRecogniser(()), tenant="acct")
+    running = asyncio.create_task(session.run())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3600):
+            while True:
+                await session.feed(np.zeros(RATE, np.float32))
+    unread = session.statistics().unread
+    assert MAX_UNREAD <= unread <= MAX_UNREAD + 5
+    reader = session.events()
+    for _ in range(unread):
+        await anext(reader)
+    await asyncio.sleep(1)
+    assert session.statistics().unread > 0, "and it goes on when the reader does"
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
 
 
 class Flicker:
@@ -329,65 +285,53 @@ class Flicker:
         return [next(self._pattern) for _ in windows]
 
 
-def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
-    async def main() -> None:
-        recogniser = ScriptedRecogniser(SPOKEN, fails=[True, False, False, True, False])
-        session, happened = await run_stream(in_real_time(), recogniser)
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-        assert session.statistics().counts.failures >= 3
-        assert not [one for one in happened if isinstance(one.event, Warned)]
-
-    run_virtually(main())
+async def test_a_failing_engine_is_asked_again_and_nothing_is_lost():
+    recogniser = ScriptedRecogniser(SPOKEN, fails=[True, False, False, True, False])
+    session, happened = await run_stream(in_real_time(), recogniser)
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
+    assert session.statistics().counts.failures >= 3
+    assert not [one for one in happened if isinstance(one.event, Warned)]
 
 
-def test_an_engine_that_stays_away_ends_no_session():
-    async def main() -> None:
-        session, happened = await run_stream(in_real_time(), ScriptedRecogniser(SPOKEN, fails=[True]))
-        assert committed_words(happened) == ()
-        assert {one.event.code for one in happened if isinstance(one.event, Warned)} == {"engine_failed"}
-        assert isinstance(happened[-1].event, Finalized)
-        assert session.statistics().received == LENGTH
-
-    run_virtually(main())
+async def test_an_engine_that_stays_away_ends_no_session():
+    session, happened = await run_stream(in_real_time(), ScriptedRecogniser(SPOKEN, fails=[True]))
+    assert committed_words(happened) == ()
+    assert {one.event.code for one in happened if isinstance(one.event, Warned)} == {"engine_failed"}
+    assert isinstance(happened[-1].event, Finalized)
+    assert session.statistics().received == LENGTH
 
 
-def test_an_error_nobody_expected_ends_run_events_and_feed():
+async def test_an_error_nobody_expected_ends_run_events_and_feed():
     class BrokenRecogniser(ScriptedRecogniser):
         async def recognise(
             self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
         ) -> RecognitionResult:
             raise ZeroDivisionError(request.start, tenant, newer)
 
-    async def main() -> None:
-        session = session_of(BrokenRecogniser(SPOKEN))
-        running = asyncio.create_task(session.run())
-        await session.feed(np.zeros(20 * RATE, np.float32))
+    session = session_of(BrokenRecogniser(SPOKEN))
+    running = asyncio.create_task(session.run())
+    await session.feed(np.zeros(20 * RATE, np.float32))
+    with pytest.raises(ValueError, match="after the end"):
+        await session.feed(np.zeros(1, np.float32))
+    with pytest.raises(ExceptionGroup) as caught:
+        await running
+    assert caught.group_contains(ZeroDivisionError)
+    assert len([one async for one in session.events()]) == 1, "what happened before the error is still there"
+
+
+async def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
+    async def feed(session: Session) -> None:
+        await at_once()(session)
+        session.finish()
+        session.finish()
         with pytest.raises(ValueError, match="after the end"):
             await session.feed(np.zeros(1, np.float32))
-        with pytest.raises(ExceptionGroup) as caught:
-            await running
-        assert caught.group_contains(ZeroDivisionError)
-        assert len([one async for one in session.events()]) == 1, "what happened before the error is still there"
 
-    run_virtually(main())
+    _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
 
-def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
-    async def main() -> None:
-        async def feed(session: Session) -> None:
-            await at_once()(session)
-            session.finish()
-            session.finish()
-            with pytest.raises(ValueError, match="after the end"):
-                await session.feed(np.zeros(1, np.float32))
-
-        _, happened = await run_stream(feed, ScriptedRecogniser(SPOKEN))
-        assert join_words(committed_words(happened)) == join_words(SPOKEN)
-
-    run_virtually(main())
-
-
-def test_a_session_without_audio_or_speech_ends_without_events():
+async def test_a_session_without_audio_or_speech_ends_without_events():
     async def feed_nothing(session: Session) -> None:
         assert session.statistics().received == 0
 
@@ -395,14 +339,11 @@ def test_a_session_without_audio_or_speech_ends_without_events():
         for _ in range(600):
             await session.feed(np.zeros(RATE, np.float32))
 
-    async def main() -> None:
-        for feed in (feed_nothing, silence):
-            recogniser = ScriptedRecogniser(())
-            _, happened = await run_stream(feed, recogniser, words=())
-            assert happened == []
-            assert recogniser.requests == []
-
-    run_virtually(main())
+    for feed in (feed_nothing, silence):
+        recogniser = ScriptedRecogniser(())
+        _, happened = await run_stream(feed, recogniser, words=())
+        assert happened == []
+        assert recogniser.requests == []
 
 
 def test_a_broken_promise_would_be_counted():

@@ -31,7 +31,7 @@ def jobs_in(items: list[Packed]) -> list[DecodeJob]:
 
 
 @pytest.mark.parametrize("clip", SPOKEN, ids=lambda clip: str(clip["file"]))
-def test_every_true_word_lies_inside_a_job(detector: VoiceDetector, clip: dict[str, Any]) -> None:
+def test_every_true_word_lies_inside_a_job(detector, clip):
     samples = read(SPEECH / clip["file"])
     jobs = jobs_in(pack(samples, detector))
     for word, start_s, end_s in clip["words"]:
@@ -40,7 +40,7 @@ def test_every_true_word_lies_inside_a_job(detector: VoiceDetector, clip: dict[s
 
 
 @pytest.mark.parametrize("name", ["silence", "noise", "music"])
-def test_silence_noise_and_music_give_no_job(detector: VoiceDetector, name: str) -> None:
+def test_silence_noise_and_music_give_no_job(detector, name):
     samples = read(SPEECH / "other" / f"{name}.flac")
     items = pack(samples, detector)
     assert jobs_in(items) == []
@@ -50,7 +50,7 @@ def test_silence_noise_and_music_give_no_job(detector: VoiceDetector, name: str)
 
 @settings(max_examples=15)
 @given(cuts=st.lists(st.integers(0, 128_000), max_size=60))
-def test_any_chunking_gives_the_same_jobs(detector: VoiceDetector, cuts: list[int]) -> None:
+def test_any_chunking_gives_the_same_jobs(detector, cuts):
     samples = read(SPEECH / "espeak" / "en_noisy_2.flac")
     chunks = [samples[start:end] for start, end in pairwise([0, *sorted(cuts), len(samples)])]
     options = PackingOptions(target=position(2), pause=position(0.5))
@@ -63,7 +63,7 @@ def test_any_chunking_gives_the_same_jobs(detector: VoiceDetector, cuts: list[in
         assert np.array_equal(job.samples, same.samples)
 
 
-def test_an_error_of_the_recording_comes_through(detector: VoiceDetector) -> None:
+def test_an_error_of_the_recording_comes_through(detector):
     def broken() -> Any:
         yield np.zeros(1000, np.float32)
         raise OSError("the disk is gone")

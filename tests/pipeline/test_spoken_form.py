@@ -114,7 +114,7 @@ def test_any_text_has_units_in_order_within_its_words(text):
 
 
 @pytest.mark.parametrize("language", ["pl", "hi", "zh"])
-def test_number_words_of_english_are_words_in_other_languages(language: str) -> None:
+def test_number_words_of_english_are_words_in_other_languages(language):
     words = [Word(text, 0, 0, 1.0, language=language) for text in ("ten", "seven")]
     assert [unit.text for unit in units_of(words)] == ["ten", "seven"]
     assert not is_number("ten", language)
@@ -122,22 +122,22 @@ def test_number_words_of_english_are_words_in_other_languages(language: str) -> 
     assert is_number("ten")
 
 
-def test_words_of_a_script_with_vowel_signs_are_one_unit_each_and_keep_the_signs() -> None:
+def test_words_of_a_script_with_vowel_signs_are_one_unit_each_and_keep_the_signs():
     words = [Word(text, 0, 0, 1.0) for text in ("नमस्ते", "दुनिया", "สวัสดี")]
     assert [unit.text for unit in units_of(words)] == ["नमस्ते", "दुनिया", "สวัสดี"]
     assert not any(may_pause(word.text) for word in words)
 
 
-def test_accents_that_stand_apart_make_no_other_word() -> None:
+def test_accents_that_stand_apart_make_no_other_word():
     assert plain("مَرحَبًا") == plain("مرحبا")
     assert plain("e\u0301te\u0301") == plain("\u00e9t\u00e9")
     assert plain("काल") != plain("कल")
 
 
-def test_figures_of_any_script_are_figures() -> None:
+def test_figures_of_any_script_are_figures():
     assert [unit.text for unit in units_of([Word("٣٥", 0, 0, 1.0)])] == ["3", "5"]
     assert is_number("३५", "hi")
 
 
-def test_a_full_width_letter_takes_as_long_as_two_others() -> None:
+def test_a_full_width_letter_takes_as_long_as_two_others():
     assert longest_time("今天") == longest_time("abcd")

@@ -166,7 +166,7 @@ def test_the_last_words_come_out_when_the_stream_ends_in_the_middle_of_a_word():
 @pytest.mark.parametrize(
     ("level", "speech", "warnings"), [(1e-5, 0.95, 1), (1e-5, 0.02, 1), (0.1, 0.95, 0), (0.1, 0.02, 0)]
 )
-def test_a_very_quiet_input_is_warned_of_once(level: float, speech: float, warnings: int):
+def test_a_very_quiet_input_is_warned_of_once(level, speech, warnings):
     core = StreamCore(StreamOptions(warn_if_quiet=True))
     sound = np.random.default_rng(1).normal(0, level, WINDOW).astype(np.float32)
     for _ in range(position(12) // WINDOW):
@@ -255,6 +255,16 @@ def test_words_wait_while_they_may_be_of_another_language():
 
     run = stream(voice(words, position(10)), listen)
     assert [word.text for word in run.committed] == [word.text for word in words]
+
+
+def test_a_segment_says_how_probable_its_language_was_when_that_was_found_last():
+    words, certain = in_language(talk(5), "fr"), iter([0.9, 0.03])
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        return replace(perfect(words)(request), language="fr", language_probability=next(certain, None))
+
+    run = stream(voice(words, position(4)), listen)
+    assert [event.segment.language_probability for event in run.only(SegmentClosed)] == [0.03]
 
 
 def test_a_turn_is_two_where_the_language_changes_amid_it():

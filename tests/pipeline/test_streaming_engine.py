@@ -118,7 +118,7 @@ def as_file(engine: FrameEngine, samples: Samples, path: Path) -> tuple[Word, ..
     return asyncio.run(run())
 
 
-def test_an_engine_that_decodes_frame_by_frame_hears_sessions_and_files(tmp_path: Path) -> None:
+def test_an_engine_that_decodes_frame_by_frame_hears_sessions_and_files(tmp_path):
     engine, samples = FrameEngine(), speech()
     for words in (live(engine, samples), as_file(engine, samples, tmp_path / "tones.flac")):
         assert [word.text for word in words] == SAID

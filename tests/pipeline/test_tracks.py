@@ -70,9 +70,7 @@ CHOICES = {  # tracks, the number that is heard, those that a warning names
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_the_usual_track_is_heard_if_somebody_speaks_on_it_else_the_first_with_speech(
-    name: str, tmp_path: Path, isolation: Isolation, voice: VoiceDetector
-) -> None:
+def test_the_usual_track_is_heard_if_somebody_speaks_on_it_else_the_first_with_speech(name, tmp_path, isolation, voice):
     sounds, number, named = CHOICES[name]
     path = tmp_path / "tracks.mkv"
     path.write_bytes(tracks_in("matroska", *sounds))
@@ -93,9 +91,7 @@ def test_the_usual_track_is_heard_if_somebody_speaks_on_it_else_the_first_with_s
     ("container", "codec"),
     [("mp4", "aac"), ("mov", "pcm_s16le"), ("mpegts", "aac"), ("avi", "pcm_s16le"), ("ogg", "flac")],
 )
-def test_tracks_are_chosen_mixed_and_separated_in_every_container(
-    container: str, codec: str, tmp_path: Path, isolation: Isolation, voice: VoiceDetector
-) -> None:
+def test_tracks_are_chosen_mixed_and_separated_in_every_container(container, codec, tmp_path, isolation, voice):
     path = tmp_path / "tracks"
     path.write_bytes(tracks_in(container, *(Sound(sound, codec=codec) for sound in (SILENCE, ONE, OTHER))))
     usual = Heard(isolation, voice, path, AUTO)
@@ -110,7 +106,7 @@ def test_tracks_are_chosen_mixed_and_separated_in_every_container(
     assert not mixed.notes
 
 
-def test_a_mix_of_loud_tracks_stays_within_full_scale(tmp_path: Path, isolation: Isolation) -> None:
+def test_a_mix_of_loud_tracks_stays_within_full_scale(tmp_path, isolation):
     path = tmp_path / "tracks.mov"
     path.write_bytes(tracks_in("mov", *[Sound(2 * HUM * 0.9, codec="pcm_s16le")] * 3))
     heard = Heard(isolation, None, path, MIX)
@@ -118,13 +114,13 @@ def test_a_mix_of_loud_tracks_stays_within_full_scale(tmp_path: Path, isolation:
     assert np.corrcoef(heard.samples, HUM[: len(heard.samples)])[0, 1] > 0.99  # scaled, not clipped
 
 
-def test_opposite_tracks_do_not_cancel_each_other(tmp_path: Path, isolation: Isolation) -> None:
+def test_opposite_tracks_do_not_cancel_each_other(tmp_path, isolation):
     path = tmp_path / "tracks.mov"
     path.write_bytes(tracks_in("mov", Sound(ONE, codec="pcm_s16le"), Sound(-ONE, codec="pcm_s16le")))
     assert likeness(Heard(isolation, None, path, MIX).samples, ONE, 0) > 0.99
 
 
-def test_a_track_in_the_language_that_is_spoken_is_tried_first() -> None:
+def test_a_track_in_the_language_that_is_spoken_is_tried_first():
     tracks = [
         Track(number=1, codec="aac", language="eng", default=True),
         Track(number=2, codec="aac", language="spa", aside=True),
@@ -135,9 +131,7 @@ def test_a_track_in_the_language_that_is_spoken_is_tried_first() -> None:
     assert [track.number for track in by_preference(tracks, "es")] == [3, 1, 2]
 
 
-def test_a_track_that_is_not_there_is_refused_with_the_names_of_those_that_are(
-    tmp_path: Path, isolation: Isolation
-) -> None:
+def test_a_track_that_is_not_there_is_refused_with_the_names_of_those_that_are(tmp_path, isolation):
     path = tmp_path / "tracks.mkv"
     path.write_bytes(tracks_in("matroska", Sound(ONE, title="Host"), Sound(OTHER, title="Guest")))
     for number in (0, 3):
@@ -147,9 +141,7 @@ def test_a_track_that_is_not_there_is_refused_with_the_names_of_those_that_are(
         isolation.probe(path, replace(ANY, max_tracks=1), track=MIX)
 
 
-def test_a_damaged_track_is_refused_by_its_number_and_silent_among_all(
-    tmp_path: Path, isolation: Isolation, voice: VoiceDetector
-) -> None:
+def test_a_damaged_track_is_refused_by_its_number_and_silent_among_all(tmp_path, isolation, voice):
     path = tmp_path / "tracks.mkv"
     path.write_bytes(tracks_in("matroska", Sound(ONE, codec="flac", broken=True), Sound(ONE)))
     with pytest.raises((InvalidAudio, UndecodableAudio)):
@@ -160,7 +152,7 @@ def test_a_damaged_track_is_refused_by_its_number_and_silent_among_all(
     assert [note for note in heard.notes if note.startswith(UNDECODABLE_TRACK)]
 
 
-def test_a_late_look_at_a_long_track_leaves_most_of_it_out(tmp_path: Path, isolation: Isolation) -> None:
+def test_a_late_look_at_a_long_track_leaves_most_of_it_out(tmp_path, isolation):
     """After ten minutes only ten seconds of each minute are looked at."""
     path = tmp_path / "long.mkv"
     long = np.zeros(position(900), np.float32)
@@ -173,7 +165,7 @@ def test_a_late_look_at_a_long_track_leaves_most_of_it_out(tmp_path: Path, isola
     assert looked[position(845.5)] == pytest.approx(0.25, abs=0.01)
 
 
-def test_pictures_are_no_track(tmp_path: Path, isolation: Isolation) -> None:
+def test_pictures_are_no_track(tmp_path, isolation):
     path = tmp_path / "film.mp4"
     path.write_bytes(film(1.0))
     with pytest.raises(NoAudioStream, match="no audio track"):

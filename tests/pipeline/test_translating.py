@@ -30,7 +30,7 @@ def texts(heard: list[RecognitionResult]) -> list[str]:
     return [join_words(answer.words) for answer in heard]
 
 
-def test_both_tasks_share_a_call_and_neither_disturbs_the_other(engine: WhisperEngine) -> None:
+def test_both_tasks_share_a_call_and_neither_disturbs_the_other(engine):
     asked = [DecodeRequest(samples=TWO, start=0, task=task) for task in TASKS]
     assert engine.bucket(asked[0]) == engine.bucket(asked[1])
     alone = [engine.recognise([request])[0] for request in asked]
@@ -45,13 +45,13 @@ def test_both_tasks_share_a_call_and_neither_disturbs_the_other(engine: WhisperE
             assert heard.language == "es", "the language that is spoken"
 
 
-def test_english_speech_is_transcribed_for_both_tasks(engine: WhisperEngine) -> None:
+def test_english_speech_is_transcribed_for_both_tasks(engine):
     samples = read(SPEECH / "espeak" / "en_02.flac")
     first, second = engine.recognise([DecodeRequest(samples=samples, start=0, task=task) for task in TASKS])
     assert texts([second]) == texts([first]) != [""]
 
 
-def test_a_model_that_cannot_translate_says_so_and_does_not_pretend() -> None:
+def test_a_model_that_cannot_translate_says_so_and_does_not_pretend():
     engine = WhisperEngine(MODEL, model="tiny-turbo")
     assert not engine.translates
     asked = DecodeRequest(samples=ONE, start=0, language="es", task=TRANSLATE)

@@ -24,8 +24,10 @@ from pipeline.text.stage import TextStage
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.scripted_streams import timed_words
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session, run_virtually
+from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session
 from tests.pipeline.sounds import SPEECH
+
+pytestmark = pytest.mark.virtual_time
 
 TWO_PHRASES = timed_words(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
 LENGTH_S = 12.0
@@ -53,7 +55,7 @@ def semantic_options(eagerness: str = "auto", *, open_until: int | None = None) 
     return with_turn_checks(StreamOptions(), EAGERNESS[eagerness], open_until)
 
 
-def events_of(
+async def events_of(
     ends: ScriptedTurnEnds,
     options: StreamOptions,
     words: tuple[Word, ...] = TWO_PHRASES,
@@ -61,15 +63,9 @@ def events_of(
     text: TextRewriter | None = None,
 ) -> list[TimedEvent]:
     """Return what happens in a session in which *words* are said within LENGTH_S."""
-    happened: list[TimedEvent] = []
-
-    async def main() -> None:
-        core, recogniser = StreamCore(options), ScriptedRecogniser(words, takes=(0.15,))
-        session = Session(core, vad=Voice(words), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
-        happened.extend(await run_session(session, feed or in_real_time(position(LENGTH_S))))
-
-    run_virtually(main())
-    return happened
+    core, recogniser = StreamCore(options), ScriptedRecogniser(words, takes=(0.15,))
+    session = Session(core, vad=Voice(words), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
+    return await run_session(session, feed or in_real_time(position(LENGTH_S)))
 
 
 def turns(happened: Iterable[TimedEvent]) -> list[tuple[float, float | None]]:
@@ -78,8 +74,8 @@ def turns(happened: Iterable[TimedEvent]) -> list[tuple[float, float | None]]:
     return [(round(seconds(end.at), 1), end.probability) for end in ends]
 
 
-def test_a_finished_sentence_ends_its_turn_a_third_of_a_second_after_its_last_word():
-    happened = events_of(ScriptedTurnEnds(0.97), semantic_options())
+async def test_a_finished_sentence_ends_its_turn_a_third_of_a_second_after_its_last_word():
+    happened = await events_of(ScriptedTurnEnds(0.97), semantic_options())
     assert turns(happened) == [(1.3, 0.97), (2.9, 0.97)]
     began_s = happened[0].at_s - 0.6  # the start of speech is told after three windows
     [first, _] = [one for one in happened if isinstance(one.event, TurnEnded)]
@@ -88,33 +84,33 @@ def test_a_finished_sentence_ends_its_turn_a_third_of_a_second_after_its_last_wo
     assert kinds.index(SegmentClosed) < kinds.index(TurnEnded)
 
 
-def test_a_pause_in_a_sentence_ends_nothing_and_a_long_one_ends_the_turn_all_the_same():
-    happened = events_of(ScriptedTurnEnds(0.1, 0.2, 0.3), semantic_options("high"))
+async def test_a_pause_in_a_sentence_ends_nothing_and_a_long_one_ends_the_turn_all_the_same():
+    happened = await events_of(ScriptedTurnEnds(0.1, 0.2, 0.3), semantic_options("high"))
     assert turns(happened) == [(2.9, 0.3)]
     [segment] = [one.event.segment for one in happened if isinstance(one.event, SegmentClosed)]
     assert len(segment.words) == 3
 
 
-def test_a_pause_is_looked_at_again_when_it_is_longer_and_then_more_is_asked():
-    assert [at for at, _ in turns(events_of(ScriptedTurnEnds(0.5, 0.97), semantic_options()))] == [1.3, 2.9]
-    assert [at for at, _ in turns(events_of(ScriptedTurnEnds(0.5, 0.7, 0.7), semantic_options()))] == [2.9]
+async def test_a_pause_is_looked_at_again_when_it_is_longer_and_then_more_is_asked():
+    assert [at for at, _ in turns(await events_of(ScriptedTurnEnds(0.5, 0.97), semantic_options()))] == [1.3, 2.9]
+    assert [at for at, _ in turns(await events_of(ScriptedTurnEnds(0.5, 0.7, 0.7), semantic_options()))] == [2.9]
 
 
-def test_an_answer_that_comes_when_the_speaker_goes_on_ends_nothing():
-    assert turns(events_of(ScriptedTurnEnds(0.99, takes_s=1.4), semantic_options("high")))[0][0] == 2.9
+async def test_an_answer_that_comes_when_the_speaker_goes_on_ends_nothing():
+    assert turns(await events_of(ScriptedTurnEnds(0.99, takes_s=1.4), semantic_options("high")))[0][0] == 2.9
 
 
-def test_a_model_that_fails_leaves_the_ends_to_silence():
-    assert turns(events_of(ScriptedTurnEnds(None), semantic_options("high"))) == [(2.9, None)]
+async def test_a_model_that_fails_leaves_the_ends_to_silence():
+    assert turns(await events_of(ScriptedTurnEnds(None), semantic_options("high"))) == [(2.9, None)]
 
 
-def test_finalize_ends_the_open_turn():
+async def test_finalize_ends_the_open_turn():
     async def feed(session: Session) -> None:
         await in_real_time(position(1.6))(session)
         session.finalize()
         await in_real_time(position(1))(session)
 
-    happened = events_of(
+    happened = await events_of(
         ScriptedTurnEnds(0.1), semantic_options("low"), timed_words(("we", 0.512, 0.8), ("leave", 0.8, 1.28)), feed
     )
     assert turns(happened) == [(1.3, 0.1)]
@@ -122,54 +118,50 @@ def test_finalize_ends_the_open_turn():
     assert kinds.index(TurnEnded) < kinds.index(Finalized)
 
 
-def test_a_turn_has_all_its_words_before_its_end_though_a_number_was_held():
+async def test_a_turn_has_all_its_words_before_its_end_though_a_number_was_held():
     words = timed_words(("in", 0.5, 0.8), ("twenty", 0.8, 1.3), ("five", 1.28, 1.6))
     stage = TextStage(TextOptions(numerals=True), language="en")
-    happened = events_of(ScriptedTurnEnds(0.97), semantic_options(), words, text=TextRewriter(stage))
+    happened = await events_of(ScriptedTurnEnds(0.97), semantic_options(), words, text=TextRewriter(stage))
     assert [word.text for word in committed_words(happened)] == ["in", "25"]
     assert isinstance(happened[-1].event, TurnEnded)
 
 
-def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
+async def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
     ends = ScriptedTurnEnds(0.97)
     noise = Voice(timed_words(("noise", 0.5, 1.5)))
-
-    async def main() -> None:
-        session = Session(
-            StreamCore(semantic_options()), vad=noise, recogniser=ScriptedRecogniser(()), tenant="acct", turn_ends=ends
-        )
-        assert turns(await run_session(session, in_real_time(position(3)))) == []
-
-    run_virtually(main())
+    session = Session(
+        StreamCore(semantic_options()), vad=noise, recogniser=ScriptedRecogniser(()), tenant="acct", turn_ends=ends
+    )
+    assert turns(await run_session(session, in_real_time(position(3)))) == []
     assert len(ends.asked) == 1
     quiet = ScriptedTurnEnds(0.97)
-    assert turns(events_of(quiet, StreamOptions())) == []
+    assert turns(await events_of(quiet, StreamOptions())) == []
     assert quiet.asked == []
 
 
-def test_a_turn_that_was_open_before_a_restart_ends_though_nobody_goes_on():
+async def test_a_turn_that_was_open_before_a_restart_ends_though_nobody_goes_on():
     options = semantic_options("high", open_until=position(0.3))
-    assert turns(events_of(ScriptedTurnEnds(0.97), options, timed_words(("later", 4.8, 5.376)))) == [
+    assert turns(await events_of(ScriptedTurnEnds(0.97), options, timed_words(("later", 4.8, 5.376)))) == [
         (0.3, None),
         (5.4, 0.97),
     ]
 
 
-def test_a_check_has_the_end_of_the_turn_and_no_more_than_the_model_takes():
+async def test_a_check_has_the_end_of_the_turn_and_no_more_than_the_model_takes():
     words = timed_words(*((f"w{n}", n / 2, n / 2 + 0.5) for n in range(1, 21)))
     ends = ScriptedTurnEnds(0.97)
-    events_of(ends, semantic_options(), words)
+    await events_of(ends, semantic_options(), words)
     [asked] = ends.asked
     assert len(asked) == LONGEST_CHECK
 
 
-def test_a_turn_that_follows_closely_is_looked_at_with_what_was_said_before_and_without_the_silence():
+async def test_a_turn_that_follows_closely_is_looked_at_with_what_was_said_before_and_without_the_silence():
     ends = ScriptedTurnEnds(0.97)
-    events_of(ends, semantic_options())
+    await events_of(ends, semantic_options())
     first, both = (len(asked) / RATE for asked in ends.asked)
     assert both - first == pytest.approx(0.3 + 0.4, abs=0.1)  # a silence and "now"
     ends = ScriptedTurnEnds(0.97)
-    events_of(ends, semantic_options(), (*TWO_PHRASES[:2], *timed_words(("much", 5.5, 5.9))))
+    await events_of(ends, semantic_options(), (*TWO_PHRASES[:2], *timed_words(("much", 5.5, 5.9))))
     assert len(ends.asked[1]) / RATE == pytest.approx(0.4 + 0.1, abs=0.1)  # too much silence was before it
 
 

@@ -47,14 +47,14 @@ def one_by_one(windows: Windows) -> list[float]:
 
 
 @pytest.mark.parametrize("path", [CLIP, NOISY, SPEECH / "flite" / "kal16_3.flac"], ids=lambda path: path.stem)
-def test_probabilities_are_those_of_the_plain_model(detector: VoiceDetector, path: Path) -> None:
+def test_probabilities_are_those_of_the_plain_model(detector, path):
     windows = windows_of(path)
     assert detector.stream()(windows) == pytest.approx(one_by_one(windows), abs=1e-6)
 
 
 @settings(max_examples=25)
 @given(lengths=st.lists(st.integers(0, 70), min_size=1, max_size=40))
-def test_how_many_windows_come_in_a_call_changes_nothing(detector: VoiceDetector, lengths: list[int]) -> None:
+def test_how_many_windows_come_in_a_call_changes_nothing(detector, lengths):
     windows = windows_of(NOISY)
     stream, found, at = detector.stream(), [], 0
     for length in lengths:
@@ -66,9 +66,7 @@ def test_how_many_windows_come_in_a_call_changes_nothing(detector: VoiceDetector
 
 @settings(max_examples=15)
 @given(lengths=st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=6), min_size=1, max_size=12))
-def test_the_streams_that_share_a_call_do_not_change_each_other(
-    detector: VoiceDetector, lengths: list[list[int]]
-) -> None:
+def test_the_streams_that_share_a_call_do_not_change_each_other(detector, lengths):
     """*lengths* has the windows of each stream in each call: the streams take part in different calls."""
     windows = windows_of(NOISY)
     streams = [detector.stream() for _ in lengths]
@@ -88,19 +86,19 @@ def test_the_streams_that_share_a_call_do_not_change_each_other(
         assert found[number] == pytest.approx(alone, abs=1e-6)
 
 
-def test_speech_is_told_from_silence_noise_and_music(detector: VoiceDetector) -> None:
+def test_speech_is_told_from_silence_noise_and_music(detector):
     assert np.mean(np.array(detector.stream()(windows_of(CLIP))) > 0.5) > 0.6
     for name in ("silence", "noise", "music"):  # the first chord may count as speech, but too briefly for a word
         speech = detector.stream()(windows_of(SPEECH / "other" / f"{name}.flac"))
         assert max(speech[3:]) < 0.35
 
 
-def test_a_missing_model_is_named_with_what_to_do() -> None:
+def test_a_missing_model_is_named_with_what_to_do():
     with pytest.raises(ModelUnavailable, match="install silero-vad"):
         model_path("silero_vad_of_another_age.onnx")
 
 
-def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detector: VoiceDetector) -> None:
+def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detector):
     """The clip is cut in its first words and limited to telephone frequencies."""
     samples = read(SPEECH / "human" / "two_cities.flac")[round(0.9 * RATE) : round(5.3 * RATE)]
     spectrum = np.fft.rfft(samples)
@@ -111,7 +109,7 @@ def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detect
     assert max(detector.stream()(windows)[:16]) >= 0.5
 
 
-def test_voice_detection_reports_to_nobody_and_keeps_nothing_at_home(tmp_path: Path) -> None:
+def test_voice_detection_reports_to_nobody_and_keeps_nothing_at_home(tmp_path):
     script = "from pipeline.ingest.vad import VoiceDetector; VoiceDetector()"
     output_of(script, HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert list(tmp_path.rglob("*")) == []

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def engine() -> Iterator[WhisperEngine]:
 @pytest.fixture(scope="module")
 def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
     """Return the decode jobs of each known clip, as a file has them."""
-    detector, options = VoiceDetector(), packing_options(engine)
+    detector, options = VoiceDetector(), packing_options(engine.longest_job)
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)
@@ -87,7 +86,7 @@ def same(one: RecognitionResult, two: RecognitionResult) -> bool:
     return bare(one) == bare(two) and bool(np.allclose(*numbers, atol=2e-3))
 
 
-def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, list[RecognitionResult]]) -> None:
+def test_words_of_short_clips_are_heard_almost_without_error(alone):
     errors = words = 0
     for row in KNOWN:
         said = spoken_words(row["text"])
@@ -96,9 +95,7 @@ def test_words_of_short_clips_are_heard_almost_without_error(alone: dict[str, li
     assert errors / words <= 0.06
 
 
-def test_the_language_of_every_clip_is_right(
-    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
-) -> None:
+def test_the_language_of_every_clip_is_right(engine, jobs, alone):
     for row in KNOWN:
         windows = [job.samples for job in jobs[row["file"]]]
         found = engine.detect_language(windows[:TOGETHER])
@@ -107,7 +104,7 @@ def test_the_language_of_every_clip_is_right(
         assert {heard.language for heard in alone[row["file"]] if heard.words} == {row["language"]}
 
 
-def test_word_times_are_true(alone: dict[str, list[RecognitionResult]]) -> None:
+def test_word_times_are_true(alone):
     starts, ends = [], []
     for row in KNOWN:
         heard = clip_words(alone[row["file"]])
@@ -120,9 +117,7 @@ def test_word_times_are_true(alone: dict[str, list[RecognitionResult]]) -> None:
         assert np.percentile(errors, 95) <= 0.35
 
 
-def test_words_are_in_order_inside_their_window_with_some_length(
-    jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
-) -> None:
+def test_words_are_in_order_inside_their_window_with_some_length(jobs, alone):
     for name, requests in jobs.items():
         for job, heard in zip(requests, alone[name], strict=True):
             assert all(one.end <= two.start for one, two in pairwise(heard.words))
@@ -130,9 +125,7 @@ def test_words_are_in_order_inside_their_window_with_some_length(
             assert all(job.start <= word.start < word.end <= job.start + len(job.samples) for word in heard.words)
 
 
-def test_company_in_a_call_changes_nothing(
-    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
-) -> None:
+def test_company_in_a_call_changes_nothing(engine, jobs, alone):
     """English and Spanish, with and without a given language, in one call and in any order."""
     pairs = [(job, heard) for name in jobs for job, heard in zip(jobs[name], alone[name], strict=True)]
     by_bucket: dict[Any, list[tuple[DecodeRequest, RecognitionResult]]] = {}
@@ -149,14 +142,14 @@ def test_company_in_a_call_changes_nothing(
                 assert same(heard, expected)
 
 
-def test_the_same_request_gives_the_same_answer(engine: WhisperEngine) -> None:
+def test_the_same_request_gives_the_same_answer(engine):
     asked = request(clip("espeak/en_noisy_1.flac"))
     assert engine.recognise([asked]) == engine.recognise([asked])
 
 
 @pytest.mark.parametrize("row", OTHER, ids=lambda row: str(row["file"]))
 @pytest.mark.parametrize("sizes", [SHORT, FULL], ids=["short", "full"])
-def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[str, Any], sizes: Any) -> None:
+def test_silence_noise_and_music_say_nothing(engine, row, sizes):
     """Even without voice detection before it."""
     samples = clip(row["file"])
     engine.sizes = sizes
@@ -170,28 +163,28 @@ def test_silence_noise_and_music_say_nothing(engine: WhisperEngine, row: dict[st
     assert all(heard.rejected for heard in answers)
 
 
-def test_a_partial_is_heard_at_once_and_almost_as_well(engine: WhisperEngine) -> None:
+def test_a_partial_is_heard_at_once_and_almost_as_well(engine):
     row = next(row for row in KNOWN if row["file"] == "espeak/en_07.flac")
     (heard,) = engine.recognise([request(clip(row["file"]), final=False)])
     assert word_errors(spoken_words(row["text"]), spoken_words(join_words(heard.words))) <= 2
     assert heard.rejected is None
 
 
-def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine: WhisperEngine) -> None:
+def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine):
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
     (heard,) = engine.recognise([request(samples[: position(1.1)], final=False)])
     assert spoken_words(join_words(heard.words))[:3] == ["two", "simple", "ocean"]
     assert len(heard.words) <= 4
 
 
-def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine: WhisperEngine) -> None:
+def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine):
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
     (heard,) = engine.recognise([request(samples, final=False, prefix="Two sample ocean")])
     assert spoken_words(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
 
 
-def test_buckets_part_what_cannot_share_a_call(engine: WhisperEngine) -> None:
+def test_buckets_part_what_cannot_share_a_call(engine):
     second = np.zeros(RATE, np.float32)
     plain = engine.bucket(request(second))
     assert engine.bucket(request(np.zeros(3 * RATE, np.float32))) == plain
@@ -202,9 +195,7 @@ def test_buckets_part_what_cannot_share_a_call(engine: WhisperEngine) -> None:
     assert engine.bucket(request(second, prefix="two simple")) != plain
 
 
-def test_the_least_windows_of_partials_and_finals_are_the_fits(
-    engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_least_windows_of_partials_and_finals_are_the_fits(engine, monkeypatch):
     def window_s(seconds: float, *, final: bool) -> int:
         shape = engine.bucket(request(np.zeros(round(seconds * RATE), np.float32), final=final))
         return shape.window_s  # type: ignore[attr-defined, no-any-return]  # a bucket is a Shape
@@ -215,9 +206,7 @@ def test_the_least_windows_of_partials_and_finals_are_the_fits(
     assert engine.longest_job == 19 * RATE
 
 
-def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
-    engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(engine, monkeypatch):
     """They were grouped when both fitted into the same window."""
     samples = clip("espeak/en_07.flac")
     short, long = request(samples[: 2 * RATE]), request(samples)
@@ -229,7 +218,7 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(
     assert heard[0].words
 
 
-def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
+def test_a_hint_leaves_words_and_times_in_order(engine):
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
     asked = request(samples, hint="engine, orange")
     (heard,) = engine.recognise([asked])
@@ -240,7 +229,7 @@ def test_a_hint_leaves_words_and_times_in_order(engine: WhisperEngine) -> None:
     assert all(0 <= word.start < word.end <= len(samples) for word in heard.words)
 
 
-def test_a_hint_with_the_models_own_marks_harms_nobody_elses_request_in_the_call(engine: WhisperEngine) -> None:
+def test_a_hint_with_the_models_own_marks_harms_nobody_elses_request_in_the_call(engine):
     asked = request(clip("espeak/en_02.flac"), hint="engine, orange, black")
     marked = (replace(asked, hint=f"<|startoftranscript|>{count * ' a'}") for count in range(20))
     hostile = next(other for other in marked if engine.bucket(other) == engine.bucket(asked))
@@ -248,7 +237,7 @@ def test_a_hint_with_the_models_own_marks_harms_nobody_elses_request_in_the_call
     assert together.words == engine.recognise([asked])[0].words
 
 
-def test_thirty_seconds_and_a_single_sample_can_be_heard(engine: WhisperEngine) -> None:
+def test_thirty_seconds_and_a_single_sample_can_be_heard(engine):
     whole = clip("espeak/en_long.flac")[:LONGEST_JOB]
     (heard,) = engine.recognise([request(whole)])
     assert heard.words
@@ -256,7 +245,7 @@ def test_thirty_seconds_and_a_single_sample_can_be_heard(engine: WhisperEngine) 
     assert engine.recognise([request(whole[:1])])[0].words == ()
 
 
-def test_voices_that_the_model_never_heard_still_give_a_valid_answer(engine: WhisperEngine) -> None:
+def test_voices_that_the_model_never_heard_still_give_a_valid_answer(engine):
     (heard,) = engine.recognise([request(clip("flite/rms_0.flac"))])
     assert all(one.end <= two.start for one, two in pairwise(heard.words))
     assert heard.avg_logprob < 0
@@ -264,9 +253,7 @@ def test_voices_that_the_model_never_heard_still_give_a_valid_answer(engine: Whi
 
 @settings(max_examples=15)
 @given(at=st.integers(0, 100_000), length=st.integers(1, 60_000), loudness=st.sampled_from([0.0, 1e-4, 1.0, 30.0]))
-def test_any_cut_at_any_loudness_gives_words_inside_it(
-    engine: WhisperEngine, at: int, length: int, loudness: float
-) -> None:
+def test_any_cut_at_any_loudness_gives_words_inside_it(engine, at, length, loudness):
     samples = np.clip(clip("espeak/en_06.flac")[at : at + length] * loudness, -1, 1).astype(np.float32)
     if not len(samples):
         samples = np.zeros(1, np.float32)
@@ -274,9 +261,7 @@ def test_any_cut_at_any_loudness_gives_words_inside_it(
     assert all(at <= word.start <= word.end <= at + len(samples) for word in heard.words)
 
 
-def test_several_threads_may_ask_at_the_same_time(
-    engine: WhisperEngine, jobs: dict[str, list[DecodeRequest]], alone: dict[str, list[RecognitionResult]]
-) -> None:
+def test_several_threads_may_ask_at_the_same_time(engine, jobs, alone):
     asked = [job for requests in jobs.values() for job in requests]
     expected = [heard for answers in alone.values() for heard in answers]
     with ThreadPoolExecutor(4) as threads:
@@ -284,25 +269,14 @@ def test_several_threads_may_ask_at_the_same_time(
     assert all(map(same, answers, expected))
 
 
-def test_it_says_what_it_is(engine: WhisperEngine) -> None:
-    assert (engine.name, engine.model, engine.max_batch, engine.longest_job) == (
-        "whisper",
-        "tiny-whisper",
-        1,
-        SHORT.longest_job,
-    )
-    assert {"en", "es"} <= engine.languages
-    assert "ja" not in engine.languages
-
-
-def test_a_folder_that_is_no_model_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_model_is_refused_with_its_name(tmp_path):
     (tmp_path / "model.bin").write_bytes(b"no model")
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ModelUnavailable, match=str(tmp_path)):
         WhisperEngine(tmp_path, model="x")
 
 
-def test_a_closed_engine_fails_and_closes_again() -> None:
+def test_a_closed_engine_fails_and_closes_again():
     engine = WhisperEngine(MODEL, model="tiny-whisper", sizes=SHORT)
     engine.close()
     engine.close()

@@ -1,17 +1,20 @@
 """Servers that many tests share. Each is started once, some as processes and some in this process."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from server.metrics import Metrics
+from server.storage.sql.storage import Storage
 from tests.server.buckets import BucketService, bucket_service
 from tests.server.clustering import start_cluster
 from tests.server.running import ROOT, Server, run_server
-from tests.server.serving import AppServer, serve
-from tests.server.storing import BACKENDS, Backend
+from tests.server.serving import AppServer, ScriptedBatch, serve
+from tests.server.storing import BACKENDS, Backend, ManualClock, storage_in
 from tests.server.talking import HASTY, IMPATIENT, Caller
+from tests.server.working import Gate, Shop, speak
 
 
 @pytest.fixture(scope="session", params=sorted(BACKENDS))
@@ -25,6 +28,38 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketService]:
     """Yield a service that speaks S3, with one bucket."""
     with bucket_service(tmp_path_factory.mktemp("bucket")) as started:
         yield started
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def storage(backend: Backend, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Storage]:
+    """Yield a new storage with each backend in turn, on a clock that stands still."""
+    async with backend.storage_in(tmp_path, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Storage]:
+    """Yield one for tests that need any storage, or look inside of SQLite's."""
+    async with storage_in(tmp_path, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(sqlite: Storage, clock: ManualClock) -> Shop:
+    return Shop(sqlite, clock, ScriptedBatch(), Metrics())
+
+
+@pytest.fixture
+def gate(shop: Shop) -> Gate:
+    """Return what a job with the prompt "gate" waits for. One with "speak" says the same without a pause."""
+    made = Gate()
+    shop.batch.scripts |= {"gate": made.script, "speak": speak}
+    return made
 
 
 FORMS = ("one machine", "cluster")

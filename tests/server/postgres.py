@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.server.running import free_port
+from tests.processes import free_port
 
 USERS = ("postgres", "nobody")
 FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=on", "max_connections=300", "shared_buffers=64MB")

@@ -5,7 +5,6 @@ import contextlib
 import io
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from server.accounts.issuing import open_account
 from server.commands.administration import with_storage
 from server.config import Config
 from server.storage.sql.storage import Storage
+from tests.server.commanding import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEECH = ROOT / "tests" / "speech"
@@ -87,7 +87,6 @@ class Server:
         return self
 
     def _read(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
-        assert process.stderr is not None
         for line in process.stderr:
             self.log.append(line.rstrip("\n"))
             if (at := line.find("ready http")) >= 0:
@@ -105,7 +104,6 @@ class Server:
         return self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> int:
-        assert self.process is not None
         for client in self.clients:
             client.close()
         self.clients.clear()
@@ -115,15 +113,8 @@ class Server:
 
     def cli(self, *words: str) -> str:
         """Run `scribewire` on this server's data folder and return what it prints."""
-        done = subprocess.run(
-            [sys.executable, "-m", "server", *words],
-            cwd=ROOT,
-            env=environ_of(self),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        done = run_command(*words, environ=environ_of(self))
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     def new_key(self, plan: str = "pro", environment: str = "production") -> str:
@@ -149,12 +140,6 @@ class Server:
 def environ_of(server: Server) -> dict[str, str]:
     """Return the environment of the server's process."""
     return {**environment(server.data_dir, **server.variables), **server.beyond}
-
-
-def free_port() -> int:
-    """Return a free port, for a server that must restart on the same one."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.engine import Headroom, LiveEngine
 from server.live.parts import SessionParts
 from server.live.rules import LiveRules
+from server.live.session import LiveSession
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.events import NewEvent
@@ -26,7 +27,7 @@ from server.model.orders import LiveOptions, Order
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
 from tests.server.serving import LIMITS, isolation
-from tests.server.storing import LEASE_S
+from tests.server.storing import LEASE_S, submit
 
 RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
@@ -73,10 +74,14 @@ def order(*, separate: bool = False, **live: object) -> Order:
     return Order(separate=separate, live=LiveOptions(**live))  # type: ignore[arg-type]  # values of several types
 
 
+async def open_new(registry: SessionRegistry, storage: Storage, wanted: Order) -> LiveSession:
+    """Order a session, and open it at the desk."""
+    return await registry.open(await storage.jobs.get(await submit(storage, order=wanted)))
+
+
 async def begin_session(storage: Storage, job_id: str) -> Lease:
     """Make a session as a dead server leaves it: one segment closed, two words of the next committed."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-    assert lease is not None
     segment = Segment((Word("so", 0, 8000, 0.9), Word("my", 8000, 16_000, 0.9)), -0.1, 0.0)
     words = [{"index": n, "segment": 0, "word": text, "start": n / 2, "end": n / 2 + 0.5, "probability": 0.9}
              for n, text in enumerate(["so", "my", "fellow", "Americans"])]  # fmt: skip
@@ -93,7 +98,6 @@ async def is_over(storage: Storage, job_id: str) -> State:
     async with asyncio.timeout(20):
         while True:
             job = await storage.jobs.get(job_id)
-            assert job is not None
             if job.terminal:
                 return job.state
             await storage.jobs.wait_for_change(job, timeout_s=1)

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -32,6 +33,22 @@ async def serve_url(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
         yield url
 
 
+Wire: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def wire_to(app: Callable[..., Awaitable[None]]) -> AsyncIterator[Wire]:
+    """The streams of a connection to a server with this app."""
+    async with serve_url(app) as url:
+        reader, writer = await open_wire(url)
+        yield reader, writer
+        writer.close()
+
+
+async def open_wire(url: str) -> Wire:
+    return await asyncio.open_connection(*url.removeprefix("ws://").split(":"))
+
+
 @asynccontextmanager
 async def start_server(
     app: Callable[..., Awaitable[None]], *, ping_s: float = PING_S
@@ -58,9 +75,9 @@ async def keep(_scope, receive, send):
 
 
 @asynccontextmanager
-async def stranger(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def stranger(url: str) -> AsyncIterator[Wire]:
     """The streams of an open WebSocket, for frames as they are on the wire."""
-    reader, writer = await asyncio.open_connection(*url.removeprefix("ws://").split(":"))
+    reader, writer = await open_wire(url)
     writer.write(HANDSHAKE)
     await reader.readuntil(b"\r\n\r\n")
     yield reader, writer

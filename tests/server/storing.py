@@ -1,15 +1,12 @@
 """What the tests of storage share: a clock that stands still, a store on real files, and jobs to put into it."""
 
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
-
-import uvloop
 
 from server.model.accounts import Quota
 from server.model.events import NewEvent
@@ -62,16 +59,6 @@ class FileClock:
 
     def advance(self, *, s: float) -> None:
         self.set(self() + round(s * 1000))
-
-
-def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a plain test of the coroutine function *test*, with its own event loop of the server's kind."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        uvloop.run(test(*args, **kwargs))
-
-    return run
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,13 @@ class Caller:
             record: dict[str, Any] = answer.json()
             return record
 
+    @asynccontextmanager
+    async def speaking(self, **order: object) -> AsyncIterator[tuple[dict[str, Any], "Talk"]]:
+        """Start a session and write to it. Yield its record and the writer's WebSocket."""
+        record = await self.start(**order)
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
+            yield record, talk
+
     async def job(self, job_id: str, **query: object) -> dict[str, Any]:
         async with self.client() as client:
             record: dict[str, Any] = (await client.get(f"/v1/jobs/{job_id}", params=query)).json()
@@ -140,6 +147,11 @@ class Talk:
         assert end is not None, "the connection broke"
         return end.code, end.reason
 
+    async def close(self) -> None:
+        """End the session, and receive all that still comes."""
+        await self.say("close")
+        assert await self.to_the_end() == (1000, "")
+
     def of(self, kind: str) -> list[Frame]:
         return [frame for frame in self.frames if frame["type"] == kind]
 
@@ -190,8 +202,7 @@ async def write_with_drops(url: str, audio: bytes, chance: random.Random, *, dro
                     await drop(talk, chance)
                     continue
                 await talk.send(audio[at:], piece_s=0.5)
-                await talk.say("close")
-                assert await talk.to_the_end() == (1000, "")
+                await talk.close()
                 return
 
 

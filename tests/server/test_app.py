@@ -1,25 +1,19 @@
 """Tests of the app as a whole: health, index, sandbox, uploads, memory, any input, and shutdown."""
 
-import asyncio
 import os
 import re
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipeline.documents.formats import OUTPUT_FORMATS
-from pipeline.words import Chunk
 from server.storage.sqlite import database
 from server.storage.sqlite.open import FILE_NAME
-from tests.server.serving import LIMITS, AppServer, ScriptedBatch, chunk, serve, wav
+from tests.server.serving import serve, wav
 from tests.waiting import until
 
 AUDIO = {"file": ("talk.wav", wav())}
@@ -179,79 +173,7 @@ def test_memory_is_flat_while_200_megabytes_arrive(server):
     assert max(sizes) - sizes[1] < 24 * 1024 * 1024
 
 
-def test_the_sandbox_is_there_with_and_without_its_slash(server: AppServer):
-    answers = [
-        httpx.get(server.base + path, headers={"Accept": "application/json"}) for path in ("/sandbox", "/sandbox/")
-    ]
-    assert [answer.status_code for answer in answers] == [200, 200]
-    assert answers[0].json() == answers[1].json()
-
-
 # --- any input -------------------------------------------------------------------------------------------------------
-
-PATHS = st.sampled_from(
-    ["/", "/v1/jobs", "/v1/jobs/x", "/v1/transcribe", "/v1/keys", "/v1/tokens", "/v1/usage", "/v1/estimate/free",
-     "/v1/webhooks/test", "/sandbox/v1/jobs", "/v1/jobs/%2e%2e/outputs/json", "/v1/jobs/%00/events", "/%ff", "//",
-     "/v1//jobs"]
-)  # fmt: skip
-QUERY = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#"), max_size=40)
-VALUE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=60)
-NAMES = st.sampled_from(
-    ["Authorization", "Content-Type", "Content-Encoding", "X-Forwarded-For", "X-Request-Id", "Origin", "Host", "Prefer",
-     "Idempotency-Key", "Accept", "Accept-Encoding", "Range", "If-None-Match", "Last-Event-ID",
-     "Access-Control-Request-Method"]
-)  # fmt: skip
-
-
-@settings(max_examples=80)
-@given(
-    st.sampled_from(["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"]),
-    PATHS,
-    QUERY,
-    st.dictionaries(NAMES, VALUE, max_size=4),
-    st.binary(max_size=60),
-)
-def test_any_request_gets_a_documented_answer(open_door, method, path, query, headers, body):  # noqa: PLR0917  given() fills them
-    """The client checks every answer against the description. Any other than problem+json must be a success."""
-    raw = [(name.encode(), value.strip().encode("latin-1")) for name, value in headers.items()]
-    response = open_door.request(method, f"{path}?{query}", headers=raw, content=body)
-    assert response.status_code < 500
-    if response.status_code >= 400 and method != "HEAD":
-        assert response.headers["content-type"] == "application/problem+json"
-
-
-@pytest.fixture(scope="module")
-def open_door(tmp_path_factory) -> Iterator[httpx.Client]:
-    """Yield a client of a server with hardly any limits."""
-    limits = replace(LIMITS, keyless=replace(LIMITS.keyless, requests_per_minute=10_000, signups_per_day=10_000))
-    with serve(tmp_path_factory.mktemp("open"), limits=limits) as it, it.new_client("enterprise") as client:
-        yield client
 
 
 # --- shutdown --------------------------------------------------------------------------------------------------------
-
-
-def test_a_job_in_work_is_handed_back_at_shutdown_and_done_by_the_next_server(tmp_path, monkeypatch):
-    reached = threading.Event()
-
-    async def stuck(*_: object) -> AsyncGenerator[Chunk]:
-        yield chunk(0, "so")
-        reached.set()
-        await asyncio.sleep(0.5)
-        yield chunk(1, "my")
-        await asyncio.sleep(60)
-
-    async def resume(_path: object, _options: object, done: tuple[Chunk, ...]) -> AsyncGenerator[Chunk]:
-        yield chunk(len(done), "fellow")
-
-    with serve(tmp_path) as first:
-        first.batch.scripts["work"] = stuck
-        key = first.key()
-        with first.client(key) as client:
-            job_id = client.post("/v1/transcribe", files=AUDIO, data={"prompt": "work", "wait": "0"}).json()["job_id"]
-            assert reached.wait(10)
-    monkeypatch.setattr(ScriptedBatch, "known", {"work": resume})
-    with serve(tmp_path) as second, second.client(key) as client:
-        record = client.get(f"/v1/jobs/{job_id}", params={"wait": 10}).json()
-        assert (record["status"], record["text"], record["attempt"]) == ("completed", "so my fellow", 1)
-        assert client.get("/v1/usage").json()["usage"][0]["used"] == 1

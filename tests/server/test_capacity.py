@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from server.capacity import CAPACITY_FILE, Capacity, capacities_of, measure, write
 from tests.pipeline.conversations import models
 from tests.server.running import Server, run_server
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, open_talk, silence
 
 SPEECH = np.zeros(RATE, np.float32)
@@ -50,7 +48,7 @@ class SlowEngine:
         pass
 
 
-def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> None:
+def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for():
     found = measure(SlowEngine(call_s=0.1, max_batch=8), SPEECH)
     assert 12 <= found.sessions <= 36, (
         "8 windows in 0.1 s and one each half second, at 90 %: 36, less what sleeping overslept"
@@ -58,12 +56,12 @@ def test_sessions_are_as_many_as_one_call_a_second_each_leaves_room_for() -> Non
     assert found.alone_ms >= 100
 
 
-def test_telling_speakers_apart_counts_as_a_part_of_a_session() -> None:
+def test_telling_speakers_apart_counts_as_a_part_of_a_session():
     assert measure(SlowEngine(call_s=0.01, max_batch=1), SPEECH).speakers_load == 0
     assert 0.2 < measure(SlowEngine(call_s=0.01, max_batch=1), SPEECH, models()).speakers_load < 40
 
 
-def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> None:
+def test_what_was_measured_counts_for_the_same_model_only(tmp_path):
     assert capacities_of("whisper", ["base"], tmp_path) == {}, "nothing was measured"
     base, tiny = Capacity("whisper", "base", 7, 1.0, 2.0, 0.2), Capacity("whisper", "tiny.en", 20, 1.0, 2.0)
     write([base, tiny], tmp_path)
@@ -73,12 +71,12 @@ def test_what_was_measured_counts_for_the_same_model_only(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "[3]", '{"sessions": 3}', '[{"engine": "scripted", "more": 1}]'])
-def test_a_note_that_is_none_counts_as_not_measured(tmp_path: Path, text: str) -> None:
+def test_a_note_that_is_none_counts_as_not_measured(tmp_path, text):
     (tmp_path / CAPACITY_FILE).write_text(text)
     assert capacities_of("scripted", ["scripted"], tmp_path) == {}
 
 
-def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path: Path) -> None:
+async def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path):
     said = " ".join(Server(tmp_path, {"WHISPER_MODEL": "tiny.en"}).cli("doctor").split())
     assert "tiny.en, as published" in said
     assert re.search(r'ok engine whisper, model tiny.en \(English only\), heard "The quick brown fox', said)
@@ -89,17 +87,16 @@ def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_pat
     write([Capacity("scripted", "scripted", 1, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted") as server:
         assert "carries 1 live sessions (measured by doctor), " in "\n".join(server.log)
-        one_too_many(server)
+        await one_too_many(server)
 
 
-def test_the_setting_counts_before_what_was_measured(tmp_path: Path) -> None:
+async def test_the_setting_counts_before_what_was_measured(tmp_path):
     write([Capacity("scripted", "scripted", 7, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted", MAX_LIVE_SESSIONS="1") as server:
         assert "carries 1 live sessions (MAX_LIVE_SESSIONS), " in "\n".join(server.log)
-        one_too_many(server)
+        await one_too_many(server)
 
 
-@in_a_loop
 async def one_too_many(server: Server) -> None:
     me = Caller(server, server.new_key())
     first = await me.start()
@@ -111,6 +108,5 @@ async def one_too_many(server: Server) -> None:
         assert "carries 1 live sessions" in refused.json()["detail"]
         assert int(refused.headers["retry-after"]) > 0
         await talk.send(silence(1))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert (await me.start())["status"] == "queued", "there is room again"

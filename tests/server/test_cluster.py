@@ -14,10 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server import __version__
 from server.config import Config, ConfigError
+from tests.processes import free_port
 from tests.server.clustering import Cluster, start_cluster
 from tests.server.postgres import new_cluster, shared_cluster
-from tests.server.running import CLIP, Server, free_port
-from tests.server.storing import in_a_loop
+from tests.server.running import CLIP, Server
 from tests.server.talking import SECOND, Caller, Frame, Talk, durable, open_talk, script_words, silence
 from tests.waiting import eventually, until
 
@@ -52,8 +52,7 @@ async def resume(me: Caller, record: Frame, audio: bytes, *, max_s: float = TAKE
                 if "received_bytes" in ready:
                     took_s = time.monotonic() - began
                     await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
-                    await talk.say("close")
-                    assert await talk.to_the_end() == (1000, "")
+                    await talk.close()
                     return talk, took_s
         await asyncio.sleep(0.3)  # before the next attempt, as a client does
 
@@ -74,7 +73,6 @@ async def read(callers_: list[Caller], record: Frame) -> list[Frame]:
             await asyncio.sleep(0.3)  # before the next attempt
 
 
-@in_a_loop
 async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, key):
     here, there = callers(nodes, key)
     record = await here.start(max_utterance_s=3)
@@ -97,8 +95,7 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
         for _ in range(80):
             await talk.send(silence(0.25), piece_s=0.25)
             await asyncio.sleep(0.1)  # somewhat faster than somebody speaks
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     near, far = [await task for task in watching]
     assert durable(near.frames) == durable(far.frames)
     assert far.of("partial"), "a reader elsewhere sees words that may still change"
@@ -106,7 +103,6 @@ async def test_words_reach_readers_on_another_node_soon_and_partials_too(nodes, 
     assert statistics.median(late) < 0.25
 
 
-@in_a_loop
 async def test_a_writer_that_left_one_node_goes_on_at_the_other(nodes, key):
     here, there = callers(nodes, key)
     record = await here.start(max_utterance_s=3)
@@ -146,7 +142,6 @@ def test_keyless_estimates_are_counted_for_all_nodes_together(nodes):
     assert [httpx.post(url, json=ask, timeout=60).status_code for url in asked] == [200, 200, 200, 429]
 
 
-@in_a_loop
 async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes, key, bucket, tmp_path):
     audio = silence(12)
     here = callers(nodes, key)[0]
@@ -162,8 +157,7 @@ async def test_while_a_newer_node_adds_to_the_tables_an_older_one_works_on(nodes
             job = await client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"wait": "60"})
             assert job.json()["status"] == "completed"
         await talk.send(audio[4 * SECOND :], piece_s=0.25)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     there = Caller(newer, key)
     assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(12))
     resuming = await here.start(max_utterance_s=3)  # begun at the older node, ended at the newer one
@@ -192,10 +186,9 @@ def test_no_password_is_logged(nodes):
     assert "unsaid" not in "\n".join(nodes.log)
 
 
-def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, bucket):
+async def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, bucket):
     audio = silence(15)
-
-    async def main(cluster: Cluster) -> None:
+    with start_cluster(tmp_path, bucket, ENGINE="scripted") as cluster:
         here, there = callers(cluster, cluster.new_key("enterprise"))
         record = await here.start(max_utterance_s=3)
         readers = [asyncio.create_task(read(order, record)) for order in ([here, there], [there])]
@@ -214,15 +207,11 @@ def test_a_node_that_dies_is_replaced_and_no_reader_sees_a_word_twice(tmp_path, 
         assert [frame["word"] for frame in one if frame["type"] == "word"] == script_words(15)
         assert (await there.job(record["job_id"]))["text"] == " ".join(script_words(15))
 
-    with start_cluster(tmp_path, bucket, ENGINE="scripted") as cluster:
-        asyncio.run(main(cluster))
 
-
-def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_back(tmp_path, bucket):
+async def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_back(tmp_path, bucket):
     postgres = new_cluster(free_port())
     audio = silence(20)
-
-    async def main(cluster: Cluster) -> None:
+    with start_cluster(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
         here, there = callers(cluster, cluster.new_key("enterprise"))
         record = await here.start(max_utterance_s=3)
         async with (
@@ -244,9 +233,6 @@ def test_while_the_database_is_away_readers_stay_and_requests_are_told_to_come_b
             assert await reader.to_the_end() == (1000, "")
         assert reader.words == script_words(20)
         assert [frame["seq"] for frame in durable(reader.frames)] == list(range(1, len(durable(reader.frames)) + 1))
-
-    with start_cluster(tmp_path, bucket, postgres=postgres, ENGINE="scripted") as cluster:
-        asyncio.run(main(cluster))
 
 
 async def away(me: Caller) -> None:
@@ -287,7 +273,6 @@ def test_a_node_does_only_what_its_roles_say_and_loads_the_model_only_for_that(t
             pages, ('node="node0",roles="worker"', 'node="node1",roles="api,courier"'), strict=True
         ):
             assert f'scribewire_node_info{{{labels},version="{__version__}"}} 1.0' in page.splitlines()
-        assert answering.process is not None
         assert "ctranslate2" not in Path(f"/proc/{answering.process.pid}/maps").read_text()
         assert any(line.endswith("roles=api,courier") for line in cluster.log if "ready http" in line)
         said = " ".join(answering.cli("doctor").split())
@@ -321,7 +306,6 @@ def test_a_bucket_that_cannot_be_used_stops_the_start_with_a_sentence(tmp_path, 
     server = Server(tmp_path / "data", variables, beyond=bucket.env)
     with pytest.raises(AssertionError):
         server.start()
-    assert server.process is not None
     assert server.process.wait(10) == 2
     assert server.log[-1] == "scribewire: the bucket nowhere does not exist"
 
@@ -342,7 +326,6 @@ def test_a_database_that_is_not_there_stops_the_start_with_a_sentence(tmp_path, 
     server = Server(tmp_path / "data", variables, beyond=bucket.env)
     with pytest.raises(AssertionError):
         server.start()
-    assert server.process is not None
     assert server.process.wait(10) == 2
     assert server.log[-1] == "scribewire: the database does not answer; try again"
     assert "geheim" not in "\n".join(server.log)

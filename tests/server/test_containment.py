@@ -19,9 +19,8 @@ from server.storage.sqlite.open import FILE_NAME
 from tests.processes import few_files
 from tests.server.running import run_server
 from tests.server.serving import serve, wav
-from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, storage_in, submit
 from tests.server.talking import Caller, open_talk, script_words, silence
-from tests.server.working import shop
 from tests.waiting import until
 
 
@@ -29,7 +28,6 @@ def count_of(metrics: Metrics, what: str) -> float:
     return metrics.registry.get_sample_value("scribewire_faults_total", {"what": what}) or 0.0
 
 
-@in_a_loop
 async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
     monkeypatch.setattr(faults, "AGAIN_S", 0.01)
     metrics, runs = Metrics(), 0
@@ -44,7 +42,6 @@ async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
     assert (runs, count_of(metrics, "loop")) == (3, 2.0)
 
 
-@in_a_loop
 async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
     monkeypatch.setattr(faults, "AGAIN_S", 60)
     metrics, stopping = Metrics(), asyncio.Event()
@@ -58,7 +55,6 @@ async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
     assert count_of(metrics, "loop") == 1.0
 
 
-@in_a_loop
 async def test_a_loop_that_a_cancellation_of_something_else_ended_begins_anew_and_its_own_ends_it(monkeypatch):
     monkeypatch.setattr(faults, "AGAIN_S", 0.01)
     metrics, again = Metrics(), asyncio.Event()
@@ -80,7 +76,6 @@ async def test_a_loop_that_a_cancellation_of_something_else_ended_begins_anew_an
     assert count_of(metrics, "loop") == 1.0
 
 
-@in_a_loop
 async def test_an_expired_job_that_cannot_be_deleted_does_not_keep_others(tmp_path, monkeypatch):
     monkeypatch.setattr(housekeeping, "AT_ONCE", 1)
     clock, metrics = ManualClock(), Metrics()
@@ -119,46 +114,42 @@ def make_undeletable(blobs: Path, key: str) -> Path:
     return place
 
 
-@in_a_loop
-async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(tmp_path):
-    async with shop(tmp_path) as it:
-        stuck, free = await it.submit(), await it.submit()
-        for _ in (stuck, free):
-            await it.storage.jobs.finish(await claim(it.storage), completion())
-        await it.storage.blobs.delete(source_key(stuck))
-        link = make_undeletable(tmp_path / "data" / "blobs", source_key(stuck))
-        await it.chores().delete_spent_audio()
-        assert await it.storage.blobs.size(source_key(free)) is None
-        assert await it.storage.jobs.list_with_audio(limit=10) == [stuck]
-        assert count_of(it.metrics, "deleting audio") == 1.0
-        link.unlink()
-        await it.chores().delete_spent_audio()
-        assert await it.storage.jobs.list_with_audio(limit=10) == []
+async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(shop, tmp_path):
+    stuck, free = await shop.submit(), await shop.submit()
+    for _ in (stuck, free):
+        await shop.storage.jobs.finish(await claim(shop.storage), completion())
+    await shop.storage.blobs.delete(source_key(stuck))
+    link = make_undeletable(tmp_path / "data" / "blobs", source_key(stuck))
+    await shop.chores().delete_spent_audio()
+    assert await shop.storage.blobs.size(source_key(free)) is None
+    assert await shop.storage.jobs.list_with_audio(limit=10) == [stuck]
+    assert count_of(shop.metrics, "deleting audio") == 1.0
+    link.unlink()
+    await shop.chores().delete_spent_audio()
+    assert await shop.storage.jobs.list_with_audio(limit=10) == []
 
 
-@in_a_loop
-async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        metrics = Metrics()
-        eraser = Eraser(storage, metrics)
-        stuck, free = [await submit(storage, f"job_{name}") for name in "ab"]
-        link = make_undeletable(tmp_path / "data" / "blobs", stuck)
-        for job_id in (stuck, free):
-            await eraser.delete(job_id, why=ErasureReason.REQUESTED)
-        async with storage.blobs.create(f"{free}/1.txt") as sink:
-            await sink.write(b"late")
-        await eraser.tidy()
-        assert link.is_symlink()
-        assert await storage.blobs.size(f"{free}/1.txt") is None
-        assert count_of(metrics, "erasing") == 1.0
-        await Sweeper(storage, eraser).sweep()
-        assert count_of(metrics, "sweep") == 1.0
-        link.unlink()
-        await eraser.tidy()
-        assert await storage.blobs.prefixes() == []
+async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(sqlite, tmp_path):
+    metrics = Metrics()
+    eraser = Eraser(sqlite, metrics)
+    stuck, free = [await submit(sqlite, f"job_{name}") for name in "ab"]
+    link = make_undeletable(tmp_path / "data" / "blobs", stuck)
+    for job_id in (stuck, free):
+        await eraser.delete(job_id, why=ErasureReason.REQUESTED)
+    async with sqlite.blobs.create(f"{free}/1.txt") as sink:
+        await sink.write(b"late")
+    await eraser.tidy()
+    assert link.is_symlink()
+    assert await sqlite.blobs.size(f"{free}/1.txt") is None
+    assert count_of(metrics, "erasing") == 1.0
+    await Sweeper(sqlite, eraser).sweep()
+    assert count_of(metrics, "sweep") == 1.0
+    link.unlink()
+    await eraser.tidy()
+    assert await sqlite.blobs.prefixes() == []
 
 
-def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path: Path) -> None:
+def test_a_session_whose_files_cannot_be_deleted_ends_alone(tmp_path):
     """It is erased while it is under way, and learns of that by its lost lease."""
     with serve(tmp_path) as server:
         asyncio.run(_end_one_of_two(tmp_path / "data" / "blobs", Caller(server, server.key())))
@@ -176,16 +167,14 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
             assert answer.status_code == 204
         await lost.to_the_end()
         await kept.send(silence(2.0))
-        await kept.say("close")
-        await kept.to_the_end()
+        await kept.close()
     record = await me.job(bystander["job_id"], wait=10)
     assert (record["status"], record["text"].split()) == ("completed", script_words(3.0))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")
-def test_a_server_that_can_open_no_file_says_so_and_continues(tmp_path: Path) -> None:
+def test_a_server_that_can_open_no_file_says_so_and_continues(tmp_path):
     with run_server(tmp_path / "data", ENGINE="scripted") as server:
-        assert server.process is not None
         client = server.client(server.new_key())
         assert client.get("/healthz").is_success
         with few_files(server.process.pid):

@@ -52,7 +52,6 @@ async def welcome(stack: AsyncExitStack, record: dict[str, object]) -> ClientCon
 
 def decoders_bytes(server: Server) -> int:
     """What all processes below the server hold for themselves alone."""
-    assert server.process is not None
     held = 0
     with suppress(OSError):  # one has ended meanwhile
         for pid in process_tree(server.process.pid):
@@ -79,7 +78,7 @@ async def attack(server: Server, rehearsing: httpx.Client, paying: httpx.Client)
     return welcomed, most
 
 
-def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_live_room(server: Server) -> None:
+def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_live_room(server):
     rehearsing = server.client(server.new_key(environment="sandbox"), sandbox=True)
     paying = server.client(server.new_key())
     welcomed, most = asyncio.run(attack(server, rehearsing, paying))
@@ -88,22 +87,19 @@ def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_l
     assert server.client(None).get("/healthz").status_code == 200
 
 
-def test_files_and_raw_audio_go_on_while_containers_have_all_of_their_room(server: Server) -> None:
+async def test_files_and_raw_audio_go_on_while_containers_have_all_of_their_room(server):
     client = server.client(server.new_key())
-
-    async def fill() -> None:
-        async with AsyncExitStack() as stack:
-            kept = [await welcome(stack, record) for record in writers(client, 3)]
-            assert not any(isinstance(one, int) for one in kept)
-            answers = [await asyncio.to_thread(post_audio, record) for record in writers(client, 1)]
-            assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "queue_full")]
-            assert "Retry-After" in answers[0].headers
-            job = await asyncio.to_thread(client.post, "/v1/transcribe", files={"file": wav()})
-            assert (job.status_code, job.json()["status"]) == (200, "completed")
-            raw = client.post("/v1/live", json={}).json()
-            assert isinstance(await welcome(stack, raw), ClientConnection)
 
     def post_audio(record: dict[str, object]) -> httpx.Response:
         return client.post(f"/v1/jobs/{record['job_id']}/audio", content=encode_audio(tone(1.0), "webm", "libopus"))
 
-    asyncio.run(fill())
+    async with AsyncExitStack() as stack:
+        kept = [await welcome(stack, record) for record in writers(client, 3)]
+        assert not any(isinstance(one, int) for one in kept)
+        answers = [await asyncio.to_thread(post_audio, record) for record in writers(client, 1)]
+        assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "queue_full")]
+        assert "Retry-After" in answers[0].headers
+        job = await asyncio.to_thread(client.post, "/v1/transcribe", files={"file": wav()})
+        assert (job.status_code, job.json()["status"]) == (200, "completed")
+        raw = client.post("/v1/live", json={}).json()
+        assert isinstance(await welcome(stack, raw), ClientConnection)

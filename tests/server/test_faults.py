@@ -194,7 +194,6 @@ async def suffer(faulty: FaultyServer, folder: Path) -> list[str]:
             await victim.live_through()
             _, what = faulty.disarm()
             failed += [what] if what else []
-            assert faulty.server.process is not None
             assert faulty.server.process.poll() is None, (what, faulty.server.log[-40:])
             if number % 10 == 1:
                 assert (await bystander.transcribe())["status"] == "completed", what
@@ -206,7 +205,6 @@ async def suffer(faulty: FaultyServer, folder: Path) -> list[str]:
 
 def half_written(server: Server) -> list[str]:
     """The files without a name that the server has open."""
-    assert server.process is not None
     opened = []
     for path in Path(f"/proc/{server.process.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
@@ -215,7 +213,7 @@ def half_written(server: Server) -> list[str]:
 
 
 @pytest.mark.timeout(900 if EVERY else 240)
-def test_no_file_operation_that_fails_under_one_client_harms_another(faulty: FaultyServer, tmp_path: Path) -> None:
+def test_no_file_operation_that_fails_under_one_client_harms_another(faulty, tmp_path):
     failed = asyncio.run(suffer(faulty, tmp_path))
     kinds = {what.split()[0] for what in failed}
     assert kinds.issuperset(KINDS), sorted(kinds)

@@ -13,7 +13,6 @@ from pipeline.recognition.engines.whisper.windows import WindowSizes
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from server import idle_models
 from server.idle_models import IdleModels
-from tests.server.storing import in_a_loop
 
 NOTHING = RecognitionResult((), "en", 1.0, 0.0, 0.0)
 
@@ -54,8 +53,7 @@ async def run_until(idle: IdleModels, condition: Callable[[], bool]) -> None:
         closing.set()
 
 
-@in_a_loop
-async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_at_the_start() -> None:
+async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_at_the_start():
     models = model_set()
     models.pin("first")
     await models.load("second")
@@ -63,8 +61,7 @@ async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_
     models.close()
 
 
-@in_a_loop
-async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_warned_of() -> None:
+async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_warned_of():
     models, measurement = model_set(), Measurement()
     models.pin("first")
     idle = IdleModels(models, unload_s=0, unmeasured=["first"])
@@ -74,8 +71,7 @@ async def test_windows_are_measured_when_there_is_nothing_to_do_and_no_longer_wa
     models.close()
 
 
-@in_a_loop
-async def test_a_measurement_that_fails_is_not_repeated_before_the_next_load() -> None:
+async def test_a_measurement_that_fails_is_not_repeated_before_the_next_load():
     models, measurement = model_set(), Measurement(fails=True)
     models.pin("first")
     idle = IdleModels(models, unload_s=0)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.keyed_limits import MINUTE_MS, KeyedTurns, NoTurn, RateTable, SlidingWindow, Tally, TokenBucket
-from tests.server.storing import in_a_loop
 
 # The sliding window
 
@@ -106,7 +105,6 @@ def test_a_tally_keeps_no_key_that_nobody_holds():
     assert dict(tally) == {}
 
 
-@in_a_loop
 async def test_turns_of_a_key_come_in_order_and_those_of_other_keys_at_once():
     turns, order, go_on = KeyedTurns(), list[str](), asyncio.Event()
 
@@ -125,7 +123,6 @@ async def test_turns_of_a_key_come_in_order_and_those_of_other_keys_at_once():
     assert order == ["first", "other", "second", "third"]
 
 
-@in_a_loop
 async def test_who_waits_too_long_for_a_turn_gets_none():
     turns = KeyedTurns()
     async with turns.turn("a", most=2), turns.turn("a", most=2):

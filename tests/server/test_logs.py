@@ -27,20 +27,20 @@ def record(message: str, *values: object, **fields: object) -> logging.LogRecord
     return made
 
 
-def test_fields_and_messages_stay_on_their_line_and_send_nothing_to_a_terminal() -> None:
+def test_fields_and_messages_stay_on_their_line_and_send_nothing_to_a_terminal():
     forged = "/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é"
     for made in (record("request", path=forged), record("asked for %s", forged)):
         [line] = lines_of(made)
         assert r"/x\n12:00:00.000 info    ready\x1b[2J\r\u2028\u202e\x85é" in line
 
 
-def test_a_value_cannot_pass_for_other_fields_of_its_line() -> None:
+def test_a_value_cannot_pass_for_other_fields_of_its_line():
     [line] = lines_of(record("request", path='/x status=200 account="acct_1" \\', status=404))
     assert line.endswith(r'request path="/x status=200 account=\"acct_1\" \\" status=404')
     assert lines_of(record("request", path="/v1/jobs", said=""))[0].endswith('request path=/v1/jobs said=""')
 
 
-def test_a_line_of_json_is_one_line_that_sends_nothing_to_a_terminal_and_keeps_its_values() -> None:
+def test_a_line_of_json_is_one_line_that_sends_nothing_to_a_terminal_and_keeps_its_values():
     forged = '/x\n\r\x1b[2J\x7f\x85\x9b2J\u2028\u202e\U000e0001é"\\'
     shown = _Json().format(record("request", path=forged))
     assert shown.isprintable()
@@ -49,7 +49,7 @@ def test_a_line_of_json_is_one_line_that_sends_nothing_to_a_terminal_and_keeps_i
 
 
 @pytest.mark.parametrize("char", ["a", '"', "\\", "\x1b", "\x85", "\U000e0001", "ü", "語"])
-def test_a_path_takes_a_bounded_part_of_its_line(char: str) -> None:
+def test_a_path_takes_a_bounded_part_of_its_line(char):
     path = path_for_log("/" + char * 4000)
     shown = [len(style.format(record("", path=path)).encode()) for style in (_Text(), _Json())]
     empty = [len(style.format(record("", path="/")).encode()) - 1 for style in (_Text(), _Json())]
@@ -60,7 +60,7 @@ def test_a_path_takes_a_bounded_part_of_its_line(char: str) -> None:
     assert bytes_in_line("/v1/jobs") == 8
 
 
-def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
+def test_the_text_of_an_exception_cannot_pass_for_a_line():
     made = record("unexpected error")
     error = ValueError("bad\n12:00:00.000 info    ready\x1b[2J")
     made.exc_info = (type(error), error, None)
@@ -71,7 +71,7 @@ def test_the_text_of_an_exception_cannot_pass_for_a_line() -> None:
 
 
 @pytest.mark.parametrize("error", [StorageAway("the database does not answer"), DiskFull("no room")])
-def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
+def test_storage_that_is_away_or_full_is_one_line(error):
     made = record("sweep failed", job="job_1")
     try:
         raise error
@@ -82,13 +82,13 @@ def test_storage_that_is_away_or_full_is_one_line(error: Exception) -> None:
     assert orjson.loads(_Json().format(made))["error"] == str(error)
 
 
-def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server: Server) -> None:
+def test_a_path_with_a_line_break_writes_one_line_into_the_log_of_a_server(server):
     httpx.get(server.base + "/forged%0a12:00:00.000%20info%20%20%20%20ready%1b[2J")
     until(lambda: [line for line in server.log if r'path="/forged\n12:00:00.000 info' in line])
     assert not [line for line in server.log if line.startswith("12:00:00.000") or "\x1b" in line]
 
 
-def test_what_a_client_sends_wrong_writes_the_line_of_its_request_and_no_other(server: Server) -> None:
+def test_what_a_client_sends_wrong_writes_the_line_of_its_request_and_no_other(server):
     headers = {"Content-Type": "multipart/form-data; boundary=x", "Authorization": f"Bearer {server.new_key()}"}
     for body in (b"junk", b"--y\r\n", b"--x\r\n\r\n", b"--x--\r\nepilogue"):
         before = len(server.log)

@@ -28,11 +28,11 @@ def offer(model: str, *languages: str, engine: str = "whisper") -> Offer:
     ("languages", "said"),
     [(["en"], "English only"), (["es"], "es"), (["es", "en", "de"], "de, en, es"), (CODES[:99], "99 languages")],
 )
-def test_few_languages_are_listed_and_many_counted(languages: list[str], said: str) -> None:
+def test_few_languages_are_listed_and_many_counted(languages, said):
     assert offer("base", *languages).language_summary == said
 
 
-def test_a_language_that_is_not_heard_is_refused_with_what_helps() -> None:
+def test_a_language_that_is_not_heard_is_refused_with_what_helps():
     assert offer("tiny.en", "en").refusal("es", "es") == (
         "the model tiny.en hears English (en) only, not 'es'; base hears 99 languages (scribewire models pull base)"
     )
@@ -47,7 +47,7 @@ def test_a_language_that_is_not_heard_is_refused_with_what_helps() -> None:
     assert len(offer("base", "en").refusal("x" * 10_000, "xx")) < 300
 
 
-def test_a_named_model_is_refused_with_the_names_of_those_here_that_can() -> None:
+def test_a_named_model_is_refused_with_the_names_of_those_here_that_can():
     tiny, base, turbo = (
         OfferedModel(name=name, languages=frozenset(codes), translates=name == "base")
         for name, codes in (("tiny.en", ["en"]), ("base", ["en", "es"]), ("turbo", ["en", "es"]))
@@ -69,12 +69,12 @@ def test_a_named_model_is_refused_with_the_names_of_those_here_that_can() -> Non
     ],
     ids=lambda value: value.model if isinstance(value, Offer) else "",
 )
-def test_a_model_that_does_not_translate_says_so_and_which_ones_do(known: Offer, refusal: str | None) -> None:
+def test_a_model_that_does_not_translate_says_so_and_which_ones_do(known, refusal):
     assert known.translation_refusal == refusal
 
 
 @pytest.mark.parametrize("translates", [True, False])
-def test_an_offer_is_read_as_it_was_told_and_that_of_an_older_program_without_translations(*, translates: bool) -> None:
+def test_an_offer_is_read_as_it_was_told_and_that_of_an_older_program_without_translations(*, translates):
     told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}), translates=translates)
     stored = asdict(told) | {"languages": ["de", "en"], "later": 1}
     assert offer_of(orjson.dumps(stored).decode()) == told

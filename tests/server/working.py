@@ -25,7 +25,7 @@ from server.model.orders import Order
 from server.storage.ports import BlobStore
 from server.storage.sql.storage import Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
-from tests.server.storing import ManualClock, new_job, storage_in
+from tests.server.storing import ManualClock, new_job
 from tests.waiting import eventually
 
 PATIENT = WorkerRules()
@@ -125,18 +125,10 @@ class Shop:
 
     async def output(self, job_id: str, name: str) -> bytes:
         artifact = await self.storage.jobs.artifact(job_id, name)
-        assert artifact is not None
         return b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)])
 
     def metric(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
-
-
-@asynccontextmanager
-async def shop(folder: Path, clock: ManualClock | None = None) -> AsyncIterator[Shop]:
-    clock = clock or ManualClock()
-    async with storage_in(folder, clock) as storage:
-        yield Shop(storage, clock, ScriptedBatch(), Metrics())
 
 
 SPOKEN = (("so", "my"), ("fellow", "americans"), (), ("ask", "not"))
@@ -166,14 +158,6 @@ class Gate:
                 yield made
         finally:
             self.left.set()
-
-
-@asynccontextmanager
-async def gated_shop(folder: Path) -> AsyncIterator[tuple[Shop, Gate]]:
-    async with shop(folder) as it:
-        gate = Gate()
-        it.batch.scripts |= {"gate": gate.script, "speak": speak}
-        yield it, gate
 
 
 class BlobsOfDeletedJob:

@@ -10,7 +10,6 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from server.routes.pages import WEB, policy, prefers_html
-from tests.server.running import Server
 from tests.server.serving import serve
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -25,7 +24,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_allow_nothing_from_elsewhere_and_nothing_inline(server: Server, path: str) -> None:
+def test_pages_allow_nothing_from_elsewhere_and_nothing_inline(server, path):
     answer = httpx.get(server.base + path, headers=BROWSER)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -40,7 +39,7 @@ def test_pages_allow_nothing_from_elsewhere_and_nothing_inline(server: Server, p
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in WEB.iterdir()))
-def test_every_file_is_served_with_its_type_and_asked_for_again_by_etag(server: Server, name: str) -> None:
+def test_every_file_is_served_with_its_type_and_asked_for_again_by_etag(server, name):
     answer = httpx.get(f"{server.base}/web/{name}")
     assert answer.headers["content-type"] == TYPES[Path(name).suffix], "nosniff refuses a module of another"
     assert answer.content == (WEB / name).read_bytes()
@@ -52,30 +51,30 @@ def test_every_file_is_served_with_its_type_and_asked_for_again_by_etag(server: 
 
 
 @pytest.mark.parametrize("name", ["no.js", "%2e%2e%2fapp.py", "..%2f..%2fpyproject.toml", ""])
-def test_only_files_of_the_pages_are_served(server: Server, name: str) -> None:
+def test_only_files_of_the_pages_are_served(server, name):
     answer = httpx.get(f"{server.base}/web/{name}")
     assert answer.status_code == 404
     assert answer.json()["code"] == "not_found"
 
 
-def test_the_front_door_knows_people_from_programs(server: Server) -> None:
+def test_the_front_door_knows_people_from_programs(server):
     assert "<!doctype html>" in httpx.get(server.base, headers=BROWSER).text
     for headers in ({}, {"Accept": "application/json"}, {"Accept": "*/*"}):
         assert httpx.get(server.base, headers=headers).json()["docs"] == f"{server.base}/docs"
     assert httpx.get(f"{server.base}/sandbox/", headers=BROWSER).json()["service"] == "scribewire"
 
 
-def test_who_names_both_kinds_gets_what_he_names_first() -> None:
+def test_who_names_both_kinds_gets_what_he_names_first():
     assert prefers_html("text/html, application/json")
     assert not prefers_html("application/json, text/html")
     assert not prefers_html("")
 
 
-def test_the_policy_lets_pages_speak_to_their_own_server_only() -> None:
+def test_the_policy_lets_pages_speak_to_their_own_server_only():
     assert "connect-src 'self' wss://speech.example.org;" in policy("https://speech.example.org/prefix")
 
 
-def test_our_own_pages_open_sockets_whatever_origins_are_named(tmp_path: Path) -> None:
+def test_our_own_pages_open_sockets_whatever_origins_are_named(tmp_path):
     with serve(tmp_path, CORS_ORIGINS="https://app.example") as server, server.new_client() as client:
         record = client.post("/v1/live", json={}).json()
         for origin, answer in ((server.base, "session.started"), ("https://evil.example", "error")):

@@ -24,7 +24,7 @@ def copy(page: Page, said: str) -> str:
     return str(page.until(lambda: page.script("return window.copied"), "a copy"))
 
 
-def test_a_channel_is_made_copied_and_deleted_with_the_keyboard(page: Page, key: str) -> None:
+def test_a_channel_is_made_copied_and_deleted_with_the_keyboard(page, key):
     page.open("#account", key=key)
     page.element("#usage dd")
     page.tab_to("#channel-name")
@@ -53,7 +53,7 @@ def choose_stage(page: Page) -> None:
     page.element("#speak-channel").send_keys("stage")
 
 
-def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: Server, key: str) -> None:
+def test_what_is_spoken_into_a_channel_is_read_at_its_link(page, server, key):
     link = make_stage(server, key)
     page.open("#speak", key=key)
     choose_stage(page)
@@ -76,7 +76,7 @@ def test_what_is_spoken_into_a_channel_is_read_at_its_link(page: Page, server: S
     page.until_text("#speak-standing", "Done", max_s=40)
 
 
-def test_a_channel_stays_chosen_while_the_list_is_loaded_again(page: Page, server: Server, key: str) -> None:
+def test_a_channel_stays_chosen_while_the_list_is_loaded_again(page, server, key):
     link = make_stage(server, key)
     page.open("#speak", key=key)
     choose_stage(page)

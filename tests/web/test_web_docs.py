@@ -2,11 +2,8 @@
 
 import httpx
 
-from tests.server.running import Server
-from tests.web.browsing import Page
 
-
-def test_every_operation_webhook_and_schema_stands_there(page: Page, server: Server) -> None:
+def test_every_operation_webhook_and_schema_stands_there(page, server):
     described = httpx.get(f"{server.base}/openapi.json").json()
     page.open("docs")
     page.element("article")
@@ -22,7 +19,7 @@ def test_every_operation_webhook_and_schema_stands_there(page: Page, server: Ser
     assert "[object" not in page.script("return document.body.textContent")
 
 
-def test_links_between_operations_and_schemas_lead_somewhere(page: Page) -> None:
+def test_links_between_operations_and_schemas_lead_somewhere(page):
     page.open("docs")
     page.element("article")
     broken = page.script("""
@@ -32,7 +29,7 @@ def test_links_between_operations_and_schemas_lead_somewhere(page: Page) -> None
     assert broken == []
 
 
-def test_search_leaves_what_has_every_word(page: Page) -> None:
+def test_search_leaves_what_has_every_word(page):
     page.open("docs")
     page.element("article")
     page.element("#search").send_keys("ingest_busy audio")

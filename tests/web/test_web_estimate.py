@@ -2,7 +2,6 @@
 
 import httpx
 
-from tests.server.running import Server
 from tests.web.browsing import Page
 
 
@@ -12,7 +11,7 @@ def ask(page: Page, prompt: str = "Summarise this meeting.", *, turns: int = 1) 
     page.click("#estimate-form button")
 
 
-def test_every_model_has_a_bar_from_low_to_high_cheapest_first(page: Page, key: str) -> None:
+def test_every_model_has_a_bar_from_low_to_high_cheapest_first(page, key):
     page.open("#estimate", key=key)
     ask(page, turns=5)
     page.element("#estimate-rows li")
@@ -34,7 +33,7 @@ def test_every_model_has_a_bar_from_low_to_high_cheapest_first(page: Page, key: 
     assert page.all("#estimate-assumptions li")
 
 
-def test_without_a_key_there_are_some_estimates_and_then_a_clear_word(page: Page) -> None:
+def test_without_a_key_there_are_some_estimates_and_then_a_clear_word(page):
     page.open("#estimate")
     for left in (2, 1, 0):
         ask(page)
@@ -45,7 +44,7 @@ def test_without_a_key_there_are_some_estimates_and_then_a_clear_word(page: Page
     assert [message for message in page.console() if "429" not in message] == []
 
 
-def test_the_account_shows_limits_and_use_and_forgets_its_key(page: Page, server: Server) -> None:
+def test_the_account_shows_limits_and_use_and_forgets_its_key(page, server):
     made = httpx.post(f"{server.base}/v1/keys", json={}).json()["key"]
     page.open("#account", key=made)
     page.until_text("#usage", "0 of 5 used")
@@ -57,7 +56,7 @@ def test_the_account_shows_limits_and_use_and_forgets_its_key(page: Page, server
     assert page.script("return localStorage.length") == 0
 
 
-def test_a_pasted_key_is_tried_before_it_is_kept(page: Page, key: str) -> None:
+def test_a_pasted_key_is_tried_before_it_is_kept(page, key):
     page.open("#account")
     page.click("#key-get")
     page.element("#key-input").send_keys(key[:-1] + ("a" if key[-1] != "a" else "b") + "\n")
@@ -68,7 +67,7 @@ def test_a_pasted_key_is_tried_before_it_is_kept(page: Page, key: str) -> None:
     assert [message for message in page.console() if "401" not in message] == []
 
 
-def test_a_new_key_comes_with_its_webhook_secret_once(page: Page) -> None:
+def test_a_new_key_comes_with_its_webhook_secret_once(page):
     page.open("#account")
     page.click("#key-get")
     page.click("#key-create")

@@ -22,7 +22,7 @@ def upload(page: Page, *files: Path) -> None:
     page.all("#file")[0].send_keys("\n".join(map(str, files)))
 
 
-def test_an_upload_becomes_a_transcript_whose_words_play(page: Page, key: str) -> None:
+def test_an_upload_becomes_a_transcript_whose_words_play(page, key):
     page.open("#files", key=key)
     upload(page, CLIP)
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
@@ -42,7 +42,7 @@ def test_an_upload_becomes_a_transcript_whose_words_play(page: Page, key: str) -
     page.until_text(".caption", "One simple engine")
 
 
-def test_what_becomes_of_the_text_is_chosen_in_a_folded_group(page: Page, key: str) -> None:
+def test_what_becomes_of_the_text_is_chosen_in_a_folded_group(page, key):
     page.open("#files", key=key)
     page.script("""
       const place = document.querySelector("#files-order");
@@ -66,7 +66,7 @@ def test_what_becomes_of_the_text_is_chosen_in_a_folded_group(page: Page, key: s
     }
 
 
-def test_a_warning_says_what_to_do_and_leads_to_the_choice_of_the_track(page: Page, key: str, tmp_path: Path) -> None:
+def test_a_warning_says_what_to_do_and_leads_to_the_choice_of_the_track(page, key, tmp_path):
     clips = [soundfile.read(SPEECH / "espeak" / name, dtype="float32")[0] for name in ("en_02.flac", "en_00.flac")]
     film = tmp_path / "film.mov"
     film.write_bytes(tracks_in("mov", *(Sound(clip, codec="pcm_s16le", rate=16_000) for clip in clips)))
@@ -83,7 +83,7 @@ def test_a_warning_says_what_to_do_and_leads_to_the_choice_of_the_track(page: Pa
     assert not page.all("#job-warnings li")
 
 
-def test_every_download_is_what_it_says(page: Page, key: str) -> None:
+def test_every_download_is_what_it_says(page, key):
     page.open("#files", key=key)
     upload(page, CLIP)
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
@@ -95,7 +95,7 @@ def test_every_download_is_what_it_says(page: Page, key: str) -> None:
     assert '"schema":"service_v1"' in bodies["JSON"]
 
 
-def test_arrows_lead_through_the_words(page: Page, key: str) -> None:
+def test_arrows_lead_through_the_words(page, key):
     page.open("#files", key=key)
     upload(page, CLIP)
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
@@ -106,7 +106,7 @@ def test_arrows_lead_through_the_words(page: Page, key: str) -> None:
     page.until(lambda: page.script("return document.querySelector('video').currentTime > 0.5"), "sound from there")
 
 
-def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str, tmp_path: Path) -> None:
+def test_a_running_job_shows_its_words_and_can_be_canceled(page, key, tmp_path):
     talk = tmp_path / "talk.flac"
     talk.write_bytes(long_recording(12))
     page.open("#files", key=key)
@@ -117,7 +117,7 @@ def test_a_running_job_shows_its_words_and_can_be_canceled(page: Page, key: str,
     page.until_text("#job-problem", "canceled", max_s=60)
 
 
-def test_a_live_session_of_elsewhere_can_be_finished_with_its_words(page: Page, server: Server, key: str) -> None:
+def test_a_live_session_of_elsewhere_can_be_finished_with_its_words(page, server, key):
     samples, rate = soundfile.read(CLIP, dtype="int16")
     with server.client(key) as client:
         job_id = client.post("/v1/live", json={"sample_rate": rate}).json()["job_id"]
@@ -131,7 +131,7 @@ def test_a_live_session_of_elsewhere_can_be_finished_with_its_words(page: Page, 
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
 
 
-def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
+def test_several_files_become_jobs_of_the_list(page, key):
     page.open("#files", key=key)
     upload(page, SPEECH / "espeak" / "en_04.flac", SPEECH / "espeak" / "en_00.flac")
     page.until_text("#jobs", r"en_00.flac.*en_04.flac")
@@ -140,7 +140,7 @@ def test_several_files_become_jobs_of_the_list(page: Page, key: str) -> None:
     page.element(".player")  # the page still has its file
 
 
-def test_a_file_that_is_refused_stays_in_sight_and_stops_no_other(page: Page, key: str, tmp_path: Path) -> None:
+def test_a_file_that_is_refused_stays_in_sight_and_stops_no_other(page, key, tmp_path):
     (tmp_path / "notes.mp3").write_text("no sound here\n" * 50)
     page.open("#files", key=key)
     upload(page, SPEECH / "espeak" / "en_01.flac", tmp_path / "notes.mp3", SPEECH / "espeak" / "en_02.flac")
@@ -153,7 +153,7 @@ def test_a_file_that_is_refused_stays_in_sight_and_stops_no_other(page: Page, ke
     page.console()  # the refusal is reported there as well
 
 
-def test_jobs_in_work_are_a_queue_with_their_progress(page: Page, key: str, tmp_path: Path) -> None:
+def test_jobs_in_work_are_a_queue_with_their_progress(page, key, tmp_path):
     talks = [tmp_path / f"talk {number}.flac" for number in range(3)]
     for talk in talks:
         talk.write_bytes(long_recording(12))
@@ -172,7 +172,7 @@ def test_jobs_in_work_are_a_queue_with_their_progress(page: Page, key: str, tmp_
     assert not page.all("#queue-title")[0].is_displayed()
 
 
-def test_the_words_of_a_transcript_are_found(page: Page, key: str) -> None:
+def test_the_words_of_a_transcript_are_found(page, key):
     page.open("#files", key=key)
     upload(page, CLIP)
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
@@ -206,14 +206,14 @@ def call(server: Server, key: str) -> str:
         )
 
 
-def test_a_transcript_says_who_speaks(page: Page, call: str, key: str) -> None:
+def test_a_transcript_says_who_speaks(page, call, key):
     page.open(f"#job/{call}", key=key)
     shown = page.until_text("#job-view .transcript", f"S1 .*{re.escape(SAID)}.*S2 .*{re.escape(SAID)}", max_s=40)
     assert shown.count(SAID) == 2
     assert page.nameless() == []
 
 
-def test_a_speaker_gets_a_name_that_this_browser_keeps(page: Page, call: str, key: str) -> None:
+def test_a_speaker_gets_a_name_that_this_browser_keeps(page, call, key):
     page.open(f"#job/{call}", key=key)
     page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=40)
     page.tab_to("#job-speakers input")
@@ -231,9 +231,7 @@ def test_a_speaker_gets_a_name_that_this_browser_keeps(page: Page, call: str, ke
 
 
 @pytest.mark.parametrize("name", ["constructor", "x" * 64])  # every object of JavaScript has a constructor
-def test_a_known_person_on_both_channels_has_paragraphs_of_each(
-    page: Page, server: Server, key: str, name: str
-) -> None:
+def test_a_known_person_on_both_channels_has_paragraphs_of_each(page, server, key, name):
     samples, rate = soundfile.read(CLIP, dtype="int16")
     later = np.zeros(rate, np.int16)
     sound = io.BytesIO()
@@ -262,7 +260,7 @@ def elsewhere() -> Iterator[str]:
         yield address
 
 
-def test_an_address_is_fetched_and_its_sound_can_be_added(page: Page, key: str, elsewhere: str) -> None:
+def test_an_address_is_fetched_and_its_sound_can_be_added(page, key, elsewhere):
     page.open("#files", key=key)
     page.element("#url").send_keys(f"{elsewhere}/{CLIP.name}\n")
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
@@ -273,7 +271,7 @@ def test_an_address_is_fetched_and_its_sound_can_be_added(page: Page, key: str, 
     page.until(lambda: page.element("#prompt").get_attribute("value") == SAID, "the transcript as a prompt")
 
 
-def test_what_is_no_audio_is_said_in_a_sentence(page: Page, key: str, tmp_path: Path) -> None:
+def test_what_is_no_audio_is_said_in_a_sentence(page, key, tmp_path):
     (tmp_path / "notes.mp3").write_text("no sound here\n" * 50)
     page.open("#files", key=key)
     upload(page, tmp_path / "notes.mp3")
@@ -281,7 +279,7 @@ def test_what_is_no_audio_is_said_in_a_sentence(page: Page, key: str, tmp_path: 
     assert [message for message in page.console() if "415" not in message] == []
 
 
-def test_a_deleted_job_is_gone_from_the_list(page: Page, key: str) -> None:
+def test_a_deleted_job_is_gone_from_the_list(page, key):
     page.open("#files", key=key)
     upload(page, SPEECH / "espeak" / "en_03.flac")
     page.until_text("#job-view .transcript", "Eleven yellow", max_s=40)
@@ -290,7 +288,7 @@ def test_a_deleted_job_is_gone_from_the_list(page: Page, key: str) -> None:
     page.until(lambda: page.all("#jobs li") and "en_03.flac" not in page.text("#jobs"), "list without it")
 
 
-def test_words_from_a_transcript_are_never_markup(page: Page, key: str) -> None:
+def test_words_from_a_transcript_are_never_markup(page, key):
     """The name of a file is also text of the user, and is shown with the transcript."""
     page.open("#files", key=key)
     name = "<img src=x onerror=alert(1)>.flac"

@@ -29,7 +29,7 @@ def open_view(page: Page, view: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_control_has_a_name_and_every_text_enough_contrast(page: Page, key: str, view: str) -> None:
+def test_every_control_has_a_name_and_every_text_enough_contrast(page, key, view):
     page.look(still=True)
     open_view(page, view, key)
     assert page.nameless() == []
@@ -42,13 +42,13 @@ def test_every_control_has_a_name_and_every_text_enough_contrast(page: Page, key
     assert page.sideways() <= 0
 
 
-def test_the_contrast_check_sees_pale_text(page: Page) -> None:
+def test_the_contrast_check_sees_pale_text(page):
     page.open("#speak")
     page.script("document.querySelector('.lead').style.color = '#999'")
     assert any("lead" in found for found in page.pale())
 
 
-def test_the_key_dialog_is_named_and_readable(page: Page) -> None:
+def test_the_key_dialog_is_named_and_readable(page):
     page.look(still=True)
     page.open("#speak")
     page.click("#speak-toggle")
@@ -61,7 +61,7 @@ def has_title(page: Page, name: str) -> bool:
     return bool(page.driver.title == f"{name} · Scribewire")
 
 
-def test_each_view_has_an_address_a_title_and_the_keyboard(page: Page) -> None:
+def test_each_view_has_an_address_a_title_and_the_keyboard(page):
     page.open()
     for name in ("Files", "Estimate", "Account", "Speak"):
         page.all(f"nav a[href='#{name.lower()}']")[0].click()
@@ -72,7 +72,7 @@ def test_each_view_has_an_address_a_title_and_the_keyboard(page: Page) -> None:
     page.until(lambda: page.driver.title.startswith("Account"), "the view before")
 
 
-def test_scripts_and_styles_that_others_bring_in_do_not_run(page: Page) -> None:
+def test_scripts_and_styles_that_others_bring_in_do_not_run(page):
     page.open("#speak")
     page.script("""
       const script = document.createElement("script");

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from selenium.webdriver import Chrome
 
 from tests.server.running import Server, run_server
 from tests.server.serving import serve
@@ -26,16 +24,14 @@ def placeholder(page: Page, view: str) -> str:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_model_of_several_languages_is_told_with_them(page: Page, view: str) -> None:
+def test_a_model_of_several_languages_is_told_with_them(page, view):
     page.open(f"#{view}")
     page.until_text(f"#{view}-view .hears", "^Heard by tiny-whisper in English, French, German, and Spanish.$")
     assert placeholder(page, view) == "detected"
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_the_bundled_model_is_told_with_the_command_for_a_bigger_one(
-    bundled_server: Server, browser: Chrome, view: str
-) -> None:
+def test_the_bundled_model_is_told_with_the_command_for_a_bigger_one(bundled_server, browser, view):
     page = Page(browser, bundled_server.base)
     page.open(f"#{view}")
     line = f"#{view}-view .hears"
@@ -43,9 +39,7 @@ def test_the_bundled_model_is_told_with_the_command_for_a_bigger_one(
     assert placeholder(page, view) == "English"
 
 
-def test_a_server_that_cannot_tell_speakers_apart_says_what_helps(
-    browser: Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_tell_speakers_apart_says_what_helps(browser, tmp_path, monkeypatch):
     with serve(tmp_path) as server:
         page = Page(browser, server.base)
         page.open("#speak")
@@ -60,7 +54,7 @@ def test_a_server_that_cannot_tell_speakers_apart_says_what_helps(
         browser.get("about:blank")
 
 
-def test_a_language_that_the_model_does_not_hear_is_told_in_its_words(bundled_server: Server, browser: Chrome) -> None:
+def test_a_language_that_the_model_does_not_hear_is_told_in_its_words(bundled_server, browser):
     page = Page(browser, bundled_server.base)
     page.open("#files", key=bundled_server.new_key())
     page.click("#files-view summary")

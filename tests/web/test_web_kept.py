@@ -1,7 +1,5 @@
 """Tests of kept.js: bytes that the server asks for again are those that were recorded."""
 
-from tests.web.browsing import Page
-
 STORY = """
 const { KeptAudio } = await import("./web/kept.js");
 let seed = 7;
@@ -30,6 +28,6 @@ return "kept";
 """
 
 
-def test_what_is_not_forgotten_is_read_as_it_was_recorded(page: Page) -> None:
+def test_what_is_not_forgotten_is_read_as_it_was_recorded(page):
     page.open("#speak")
     assert page.script(f"return (async () => {{ {STORY} }})()") == "kept"

@@ -7,7 +7,6 @@ import pytest
 
 from tests.server.running import CLIP, Server
 from tests.server.serving import serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, open_talk, silence
 from tests.web.browsing import Page
 
@@ -26,7 +25,7 @@ def look(page: Page, name: str) -> str:
     return str(page.script("return getComputedStyle(document.querySelector('#captions .final'))[arguments[0]]", name))
 
 
-def test_an_overlay_is_the_last_lines_on_nothing(page: Page, link: str) -> None:
+def test_an_overlay_is_the_last_lines_on_nothing(page, link):
     page.open(link % "overlay=1&lines=2&size=40&color=ffee00&align=left&hide=0")
     page.until_text("#captions", r"\w+ \w+")
     assert page.script("return getComputedStyle(document.body).backgroundColor") == "rgba(0, 0, 0, 0)"
@@ -45,7 +44,7 @@ def test_an_overlay_is_the_last_lines_on_nothing(page: Page, link: str) -> None:
     assert last["bottom"] <= box["bottom"] + 2
 
 
-def test_an_overlay_is_empty_once_nobody_has_spoken_for_a_while(page: Page, link: str) -> None:
+def test_an_overlay_is_empty_once_nobody_has_spoken_for_a_while(page, link):
     page.open(link % "overlay=1&hide=1")
     page.until_text("#captions", r"\w+ \w+")
     page.until(lambda: look(page, "visibility") == "hidden", "an empty overlay")
@@ -62,18 +61,18 @@ def test_an_overlay_is_empty_once_nobody_has_spoken_for_a_while(page: Page, link
         ("overlay=yes", "overlay must be 1."),
     ],
 )
-def test_an_address_that_cannot_be_meant_says_what_is_wrong(page: Page, link: str, query: str, said: str) -> None:
+def test_an_address_that_cannot_be_meant_says_what_is_wrong(page, link, query, said):
     page.open(link % query)
     page.until_text("#captions", re.escape(said))
 
 
-def test_without_the_parameter_the_page_has_its_header(page: Page, link: str) -> None:
+def test_without_the_parameter_the_page_has_its_header(page, link):
     page.open(link % "")
     page.until_text("#captions", r"\w+ \w+")
     assert page.all("header")[0].is_displayed()
 
 
-def test_a_channel_shows_each_session_that_names_it(page: Page, server: Server, key: str) -> None:
+def test_a_channel_shows_each_session_that_names_it(page, server, key):
     with server.client(key) as client:
         channel = client.post("/v1/channels", json={"name": "main stage"}).json()
         page.open(channel["page_url"].removeprefix(f"{server.base}/").replace("#", "?overlay=1&hide=0#"))
@@ -100,7 +99,6 @@ new MutationObserver(() => shown.push(document.querySelector("#captions").textCo
 """
 
 
-@in_a_loop
 async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_before(tmp_path, browser):
     script = "My card is 4242 9371 8888 1117 thank you. The damn fox has twenty five dogs, okay?".split()  # noqa: SIM905
     with serve(tmp_path, script=script) as server:
@@ -113,8 +111,7 @@ async def test_an_overlay_shows_the_text_as_it_was_ordered_and_nothing_else_befo
         page.script(REMEMBER)
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(0.4 * len(script)), piece_s=0.2)
-            await talk.say("close")
-            await talk.to_the_end()
+            await talk.close()
         await asyncio.to_thread(page.until_text, "#captions", r"25 dogs, okay\?")
         shown = page.script("return shown")
         assert shown[-1] == "My card is [CARD] thanks. The d*** fox has 25 dogs, okay?"

@@ -1,16 +1,15 @@
 """Tests of speaking into the page: a microphone that the browser takes for a real one, and words of the model."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx
-from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.live.rules import LiveRules
-from tests.server.running import Server, free_port, run_server
+from tests.processes import free_port
+from tests.server.running import run_server
 from tests.server.serving import serve
 from tests.waiting import until
 from tests.web.browsing import MICROPHONE, SAID, Page
@@ -31,7 +30,7 @@ def start(page: Page) -> None:
     page.until_text("#speak-standing", "Listening")
 
 
-def test_what_is_said_stands_there_as_final_words_with_its_lag(page: Page, key: str) -> None:
+def test_what_is_said_stands_there_as_final_words_with_its_lag(page, key):
     page.open("#speak", key=key)
     page.script("""
       window.partials = 0;
@@ -50,7 +49,7 @@ def test_what_is_said_stands_there_as_final_words_with_its_lag(page: Page, key: 
     assert [link.text for link in page.all("#job-downloads a")] == ["JSON", "SRT", "VTT", "TXT"]
 
 
-def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once(page: Page, server: Server) -> None:
+def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once(page, server):
     with server.client(None) as client:
         free = client.post("/v1/keys").json()["key"]  # its plan has one session at a time
     page.open("#speak", key=free)
@@ -68,7 +67,7 @@ def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once
     page.until_text("#job-view .transcript", re.escape(SAID))
 
 
-def test_a_session_ends_with_its_tab(page: Page, server: Server, key: str) -> None:
+def test_a_session_ends_with_its_tab(page, server, key):
     page.driver.switch_to.new_window("tab")
     try:
         page.open("#speak", key=key)
@@ -85,12 +84,11 @@ def test_a_session_ends_with_its_tab(page: Page, server: Server, key: str) -> No
         page.until(lambda: newest() == "completed", "end of the session", last=newest)
 
 
-def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str) -> None:
+def test_who_has_the_live_link_reads_along_and_nothing_else(page, key):
     page.open("#speak", key=key)
     start(page)
     page.click("#speak-share")
     link = page.element("#speak-link").get_attribute("value")
-    assert link is not None
     driver, speaker = page.driver, page.driver.current_window_handle
     driver.switch_to.new_window("tab")
     reader = driver.current_window_handle
@@ -112,7 +110,7 @@ def test_who_has_the_live_link_reads_along_and_nothing_else(page: Page, key: str
         driver.switch_to.window(speaker)
 
 
-def test_speakers_have_signs_and_names_that_stay_with_the_transcript(page: Page, key: str) -> None:
+def test_speakers_have_signs_and_names_that_stay_with_the_transcript(page, key):
     page.open("#speak", key=key)
     page.click("#speak-view summary")
     page.click("#speak-order .diarize")
@@ -132,7 +130,7 @@ def test_speakers_have_signs_and_names_that_stay_with_the_transcript(page: Page,
     assert {label.text for label in page.all("#job-view .transcript .speaker")} == {"Ann"}, "one voice is one speaker"
 
 
-def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page: Page) -> None:
+def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page):
     page.open()
     page.press(Keys.TAB, Keys.ENTER)  # past the views
     page.until(lambda: page.script("return document.activeElement.id") == "speak-title", "focus in the content")
@@ -152,7 +150,7 @@ def test_the_keyboard_alone_leads_from_an_empty_browser_to_final_words(page: Pag
     page.until_text("#job-view .transcript", "One simple")
 
 
-def test_who_dismisses_the_key_is_not_told_of_an_error(page: Page) -> None:
+def test_who_dismisses_the_key_is_not_told_of_an_error(page):
     page.open("#speak")
     page.click("#speak-toggle")
     page.click("#key-close")
@@ -164,7 +162,7 @@ def test_who_dismisses_the_key_is_not_told_of_an_error(page: Page) -> None:
     assert page.all("#speak-problem")[0].is_displayed() is False
 
 
-def test_without_permission_for_the_microphone_the_page_says_what_to_do(page: Page, key: str) -> None:
+def test_without_permission_for_the_microphone_the_page_says_what_to_do(page, key):
     page.open("#speak", key=key)
     setting = {"permission": {"name": "microphone"}, "setting": "denied", "origin": page.base}
     page.driver.execute_cdp_cmd("Browser.setPermission", setting)
@@ -209,7 +207,7 @@ return { count: again.length, equal: again.every((byte, at) => byte === last.sen
 """
 
 
-def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
+def test_a_killed_server_costs_no_word(browser, tmp_path):
     """The scripted engine says words at fixed times, so audio that is lost or sent twice would show."""
     with run_server(tmp_path, ENGINE="scripted", PORT=str(free_port())) as server:
         page = Page(browser, server.base)
@@ -235,7 +233,7 @@ def test_a_killed_server_costs_no_word(browser: Chrome, tmp_path: Path) -> None:
         browser.get("about:blank")
 
 
-def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser: Chrome, tmp_path: Path) -> None:
+def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser, tmp_path):
     impatient = LiveRules(writerless_s=0.5, look_s=0.1)
     with serve(tmp_path, live=impatient) as server, cable(server.base) as line:
         page = Page(browser, line.base)
@@ -264,7 +262,6 @@ def test_a_session_that_the_server_ended_meanwhile_goes_on_in_a_new_one(browser:
 def record_of(page: Page, base: str, link: str) -> dict[str, Any]:
     """Return the record of the job that *link* names, asked for with the key of the page."""
     job = re.search(r"job_\w+", link)
-    assert job is not None
     own = {"Authorization": f"Bearer {page.script('return localStorage.getItem(`scribewire.key`)')}"}
     record: dict[str, Any] = httpx.get(f"{base}/v1/jobs/{job[0]}", headers=own).json()
     return record

@@ -40,9 +40,7 @@ def partial(text: str) -> dict[str, object]:
     ],
     ids=["with spaces", "without spaces", "heard otherwise"],
 )  # fmt: skip
-def test_what_is_still_open_stays_where_it_is_when_a_word_becomes_final(
-    page: Page, events: list[dict[str, object]], shown: list[list[str]]
-) -> None:
+def test_what_is_still_open_stays_where_it_is_when_a_word_becomes_final(page, events, shown):
     page.open("#speak")
     assert page.script(f"return (async (...arguments) => {{ {SHOWN} }})(arguments[0])", events) == shown
 
@@ -78,7 +76,7 @@ def paragraphs(page: Page, events: list[dict[str, object]]) -> list[list[list[st
     return shown
 
 
-def test_paragraphs_have_one_speaker_each_and_revisions_move_words_between_them(page: Page) -> None:
+def test_paragraphs_have_one_speaker_each_and_revisions_move_words_between_them(page):
     shown = paragraphs(
         page,
         [
@@ -102,7 +100,7 @@ def test_paragraphs_have_one_speaker_each_and_revisions_move_words_between_them(
     assert shown[9] == [["0", "S1: Well hello there. Hi. Good"], ["0", "S1: to see"]]
 
 
-def test_a_speaker_looks_the_same_whoever_is_seen_first(page: Page) -> None:
+def test_a_speaker_looks_the_same_whoever_is_seen_first(page):
     speakers = ["S3", "Ann", "S1", "S2"]
     marks = []
     for order in (speakers, speakers[::-1]):
@@ -111,7 +109,7 @@ def test_a_speaker_looks_the_same_whoever_is_seen_first(page: Page) -> None:
     assert marks[0] == marks[1] == {"S1": "0", "S2": "1", "S3": "2", "Ann": "9"}
 
 
-def test_words_that_were_taken_off_the_page_do_not_come_back_with_a_revision(page: Page) -> None:
+def test_words_that_were_taken_off_the_page_do_not_come_back_with_a_revision(page):
     page.open("#speak")
     left = page.script(
         """return (async (events) => {
@@ -170,7 +168,7 @@ def read_languages(page: Page, events: list[dict[str, object]]) -> list[list[lis
     return shown
 
 
-def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page: Page) -> None:
+def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page):
     shown = read_languages(page, mixed_events(MIXED))
     assert shown[0] == [["en", "ltr", "none"]], "one language needs no name"
     assert shown[-2] == [
@@ -179,12 +177,12 @@ def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page: P
     assert shown[-1][1] == ["ar", "auto", "Ann: مرحبا بكم في البرنامج 2026."]
 
 
-def test_a_session_whose_language_is_known_names_none(page: Page) -> None:
+def test_a_session_whose_language_is_known_names_none(page):
     shown = read_languages(page, [{"type": "word", "index": 0, "word": "שלום", "start": 0.1, "end": 0.4}])
     assert shown[0] == [["", "rtl", "none"]]
 
 
-def test_several_languages_in_the_field_are_those_that_may_be_found(page: Page) -> None:
+def test_several_languages_in_the_field_are_those_that_may_be_found(page):
     page.open("#speak")
     asked = page.script(
         """return (async () => {

@@ -22,6 +22,9 @@ class SharedReads(Generic[T]):
         if self._reading is None:
             self._keys = set()
             self._reading = asyncio.create_task(self._read_soon(), name="shared read")
+            self._reading.add_done_callback(
+                lambda read: read.cancelled() or read.exception()
+            )  # its askers may have left
         self._keys.add(key)
         return (await asyncio.shield(self._reading)).get(key)
 

@@ -6,7 +6,7 @@ import hmac
 from urllib.parse import parse_qs
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from server.accounts.signed import (
@@ -19,11 +19,10 @@ from server.accounts.signed import (
     read_cursor,
 )
 from server.model.accounts import SigningKeys
-from server.model.errors import Refused, WrongScope
+from server.model.errors import Refused
 
 OLD = SigningKeys({"1": b"first secret"}, "1")
 KEYS = SigningKeys({"1": b"first secret", "2": b"second secret"}, "2")
-OTHERS = SigningKeys({"1": b"another secret", "2": b"one more"}, "2")
 JOB = "job_01JD4W2M8Q7Z5K3N9V6B1XTRGH"
 PATH = f"/v1/jobs/{JOB}/outputs/srt"
 NOW = 1_795_174_200
@@ -54,16 +53,6 @@ def test_a_token_is_believed_for_its_job_and_scope_until_it_expires(scope):
     check(made, scope=scope, now_s=NOW + 599.999)
     with pytest.raises(Refused, match="has expired"):
         check(made, scope=scope, now_s=NOW + 600)
-
-
-def test_a_token_of_another_job_is_refused():
-    with pytest.raises(Refused, match="another job"):
-        check(token(), job_id=JOB[:-1] + "0")
-
-
-def test_a_token_of_the_other_direction_is_refused():
-    with pytest.raises(WrongScope):
-        check(token(), scope=Scope.INGEST)
 
 
 def test_an_older_signing_key_is_believed_while_it_is_kept():
@@ -167,15 +156,6 @@ def test_a_cursor_gives_back_its_row_to_its_owner(created_at):
     assert read_cursor(KEYS, cursor, owner="acct_1 production") == (created_at, JOB)
 
 
-@pytest.mark.parametrize(
-    ("keys", "owner"), [(KEYS, "acct_2 production"), (KEYS, "acct_1 sandbox"), (OTHERS, "acct_1 production")]
-)
-def test_a_foreign_cursor_is_invalid(keys, owner):
-    cursor = make_cursor(KEYS, owner="acct_1 production", created_at=NOW, job_id=JOB)
-    with pytest.raises(Refused, match="invalid_cursor"):
-        read_cursor(keys, cursor, owner=owner)
-
-
 @given(ANY_TEXT)
 def test_any_other_text_is_an_invalid_cursor(text):
     with pytest.raises(Refused, match="invalid_cursor"):
@@ -206,12 +186,3 @@ def test_a_key_ring_without_its_current_key_or_with_a_strange_id_is_refused(secr
 
 def test_secrets_are_not_printed():
     assert "secret" not in repr(KEYS)
-
-
-@given(st.binary(min_size=1, max_size=40), st.binary(min_size=1, max_size=40))
-def test_only_the_secret_that_signed_verifies(one, other):
-    assume(one.rstrip(b"\0") != other.rstrip(b"\0"))  # HMAC pads short keys with zeros
-    made = make_token(SigningKeys({"1": one}, "1"), job_id=JOB, scope=Scope.EVENTS, expires_s=NOW + 1)
-    check(made, keys=SigningKeys({"1": one}, "1"))
-    with pytest.raises(Refused, match="this is no"):
-        check(made, keys=SigningKeys({"1": other}, "1"))

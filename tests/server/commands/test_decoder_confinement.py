@@ -2,7 +2,6 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -27,13 +26,11 @@ asyncio.run = uvloop.run = run
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_servers_and_workers_close_their_memory(command: str, tmp_path: Path) -> None:
+def test_servers_and_workers_close_their_memory(command, tmp_path):
     assert output_of(COMMAND.format(command=command), str(tmp_path)) == "0"
 
 
-def test_a_system_without_filters_is_named_in_the_log_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_system_without_filters_is_named_in_the_log_once(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(seccomp, "missing_support", lambda: "plan9 has no seccomp")
     settings = config(DATA_DIR=str(tmp_path), ENGINE="scripted")
     with ThreadPoolExecutor(2) as threads, open_engines(settings, threads):

@@ -1,9 +1,8 @@
 """Tests of `scribewire inspect`: what would be heard of a recording."""
 
 import json
+import os
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,16 +10,16 @@ import soundfile
 
 from pipeline.audio import RATE
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
+from tests.server.commanding import run_command
 
 VOICE = read(SPEECH / "human" / "LJ001-0002.flac")
 
 
 def inspect(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "server", "inspect", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_command("inspect", *map(str, words), environ=os.environ)
 
 
-def test_it_tells_which_track_is_heard_and_on_which_somebody_speaks(tmp_path: Path) -> None:
+def test_it_tells_which_track_is_heard_and_on_which_somebody_speaks(tmp_path):
     path = tmp_path / "screen.mkv"
     tracks = (Sound(np.zeros(len(VOICE), np.float32)), Sound(VOICE, title="Microphone"), Sound(VOICE, title="Guest"))
     path.write_bytes(tracks_in("matroska", *tracks))
@@ -37,7 +36,7 @@ def test_it_tells_which_track_is_heard_and_on_which_somebody_speaks(tmp_path: Pa
     assert "  track 1: aac, 48000 Hz, mono, nobody speaks" in said.stdout
 
 
-def test_it_tells_the_level_the_copies_and_what_would_be_left_out(tmp_path: Path) -> None:
+def test_it_tells_the_level_the_copies_and_what_would_be_left_out(tmp_path):
     path = tmp_path / "quiet.wav"
     quiet = np.tile(VOICE * 10 ** (-50 / 20), 3)
     soundfile.write(path, np.stack((quiet, quiet), axis=1), RATE, subtype="FLOAT")
@@ -51,7 +50,7 @@ def test_it_tells_the_level_the_copies_and_what_would_be_left_out(tmp_path: Path
 
 
 @pytest.mark.parametrize(("content", "says"), [(None, "existing file"), (b"x" * 999, "no audio container")])
-def test_what_cannot_be_inspected_is_one_sentence(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_what_cannot_be_inspected_is_one_sentence(tmp_path, content, says):
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)

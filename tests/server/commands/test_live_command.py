@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from pipeline.audio import RATE
 from pipeline.ingest.pcm import PcmDecoder
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.commands.live import ENCODING, encode, print_events
 from tests.server.running import ROOT, SPEECH, Server, environment
-from tests.server.storing import in_a_loop
 from tests.waiting import until
 
 SILENCE = f"""#!{sys.executable}
@@ -29,7 +27,7 @@ while sys.stdout.buffer.write(bytes(3200)):
 """A recording program whose microphone is silent."""
 
 
-def test_a_quiet_recording_reaches_the_server_as_it_is() -> None:
+def test_a_quiet_recording_reaches_the_server_as_it_is():
     sound = np.random.default_rng(7).uniform(-2e-3, 2e-3, RATE).astype(np.float32)
     assert np.array_equal(PcmDecoder(ENCODING, rate=RATE, channels=1).decode(encode(sound)), sound)
 
@@ -45,10 +43,7 @@ async def conversation(*final: tuple[int, int, str]) -> AsyncIterator[dict[str, 
     yield {"type": "job.completed"}
 
 
-@in_a_loop
-async def test_whoever_reads_lines_with_another_speaker_is_given_the_right_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+async def test_whoever_reads_lines_with_another_speaker_is_given_the_right_ones(capsys):
     assert not await print_events(conversation((0, 3, "S1")))
     assert capsys.readouterr().out == "S1: Is it?\nS1: It is.\n"
     assert await print_events(conversation((0, 1, "S1"), (2, 3, "S2")))
@@ -86,7 +81,7 @@ def newest_job(server: Server) -> dict[str, Any]:
         return until(look)
 
 
-def test_ctrl_c_ends_the_microphone_and_every_word_is_printed(small_server: Server, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_microphone_and_every_word_is_printed(small_server, tmp_path):
     recorder = tmp_path / "arecord"
     recorder.write_text(SILENCE)
     recorder.chmod(0o755)
@@ -100,7 +95,7 @@ def test_ctrl_c_ends_the_microphone_and_every_word_is_printed(small_server: Serv
     assert words == [SCRIPT[number % len(SCRIPT)] for number in range(len(words))]
 
 
-def test_a_session_that_somebody_cancels_ends_the_command_at_once(small_server: Server, tmp_path: Path) -> None:
+def test_a_session_that_somebody_cancels_ends_the_command_at_once(small_server, tmp_path):
     with live_command(small_server, SPEECH / "human" / "two_cities.flac", folder=tmp_path) as command:
         job = newest_job(small_server)
         key = (small_server.data_dir / "operator-key").read_text().strip()

@@ -14,7 +14,8 @@ from pipeline.weights import PUBLISHED
 from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub
-from tests.server.running import CLIP, ROOT, SPEECH, Server, environment, run_server, until_over
+from tests.server.commanding import run_command
+from tests.server.running import CLIP, ROOT, SPEECH, environment, run_server, until_over
 from tests.waiting import until
 
 NOBODY = "http://127.0.0.1:1"
@@ -28,7 +29,7 @@ MINE = "somebody/whisper-of-mine"
 def run_models(*words: str, cache: Path, address: str = NOBODY, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run `scribewire models` with *words*, with this cache and this hub."""
     settings = {"ENGINE": "auto", "WHISPER_MODEL": "auto", "DEVICE": "cpu", **variables}
-    return subprocess.run(
+    return subprocess.run(  # huggingface_hub reads its variables when it is imported
         [sys.executable, "-m", "server", "models", *words],
         cwd=ROOT, env=environment(cache, **settings) | hub_variables(cache, address), capture_output=True, timeout=60,
         text=True, check=False,
@@ -46,7 +47,7 @@ def rows(printed: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in marked if line and line[0] in (*PUBLISHED, MINE)}
 
 
-def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path: Path) -> None:
+def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path):
     done = run_models(cache=tmp_path)
     assert done.returncode == 0, done.stderr
     listed = rows(done.stdout)
@@ -62,13 +63,13 @@ def test_the_list_has_every_name_with_its_facts_and_marks_what_is_used(tmp_path:
     assert done.stdout.endswith("Speakers are told apart by their voices.\n")
 
 
-def test_the_list_says_what_to_install_where_speakers_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_says_what_to_install_where_speakers_are_not_told_apart(monkeypatch):
     assert speaker_summary() == "told apart by their voices"
     monkeypatch.setattr(models, "SEGMENTATION", PackagedFile("no-such-package", "x.onnx", "", INSTALL))
     assert "scripts/setup speakers" in speaker_summary()
 
 
-def test_the_list_follows_the_settings(tmp_path: Path) -> None:
+def test_the_list_follows_the_settings(tmp_path):
     named = run_models(cache=tmp_path, WHISPER_MODEL="small").stdout
     assert rows(named)["small"] == ["484", "MB", "99", "all", "*"]
     assert "(SCRIBEWIRE_WHISPER_MODEL=small). small will be downloaded when the server starts." in named
@@ -92,7 +93,7 @@ def test_the_list_follows_the_settings(tmp_path: Path) -> None:
         assert not [row for row in rows(done.stdout).values() if "*" in row]
 
 
-def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pulled_model_is_listed_and_heard_with(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     with hub({MINE: FILES}) as address:
         done = run_models("pull", MINE, cache=cache, address=address)
@@ -118,7 +119,7 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path: Path, monkeypatch: py
         assert {"en", "es"} <= set(state["languages"])
 
 
-def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp_path: Path) -> None:
+def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp_path):
     with hub({PUBLISHED["medium"].repository: FILES}) as address:
         done = run_models("pull", "medium", cache=tmp_path, address=address)
     assert (done.returncode, done.stdout.count("is in")) == (2, 0)
@@ -126,7 +127,7 @@ def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp
     assert rows(run_models(cache=tmp_path).stdout)["medium"] == ["1.5", "GB", "99"]
 
 
-def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
+def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path):
     done = run_models("pull", "tiny.en", cache=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "tiny.en is bundled.")
 
@@ -138,7 +139,7 @@ def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path: Path) -> None:
         ("bass", "there is no folder and no Whisper model called"),
     ],
 )
-def test_what_cannot_be_pulled_is_one_sentence(tmp_path: Path, name: str, said: str) -> None:
+def test_what_cannot_be_pulled_is_one_sentence(tmp_path, name, said):
     done = run_models("pull", name, cache=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     [sentence] = done.stderr.splitlines()
@@ -146,7 +147,7 @@ def test_what_cannot_be_pulled_is_one_sentence(tmp_path: Path, name: str, said: 
     assert said in sentence
 
 
-def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_server: Server) -> None:
+def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_server):
     [ready] = [line for line in bundled_server.log if "ready http" in line]
     assert 'engine=whisper model=tiny.en languages="English only" speakers=' in ready
     assert 'heard="The quick brown fox' in ready
@@ -160,7 +161,7 @@ def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_s
         assert all(row["languages"] == ["en"] for row in listed)
 
 
-def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_server: Server) -> None:
+def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_server):
     said = "the model tiny.en hears English (en) only, not 'es'; base hears 99 languages (scribewire models pull base)"
     with bundled_server.client(bundled_server.new_key()) as client:
         files = {"file": ("a.flac", CLIP.read_bytes())}
@@ -178,26 +179,19 @@ def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_s
             "code": "invalid_parameter",
         }  # fmt: skip
         assert client.post("/v1/transcribe", files=files, data={"language": "EN"}).json()["text"]
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "transcribe", str(CLIP), "--language", "es"],
-        cwd=ROOT, env=environment(bundled_server.data_dir, **bundled_server.variables), capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    here = environment(bundled_server.data_dir, **bundled_server.variables)
+    done = run_command("transcribe", str(CLIP), "--language", "es", environ=here)
     assert (done.returncode, done.stderr) == (2, f"scribewire: --language cannot be used: {said}\n")
 
 
 @pytest.mark.parametrize("wanted", ["/no/such/whisper", "tests/speech/tiny-whisper,es=/no/such/whisper"])
-def test_a_model_that_is_named_and_missing_stops_the_start(tmp_path: Path, wanted: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "serve"],
-        cwd=ROOT, env=environment(tmp_path, ENGINE="auto", WHISPER_MODEL=wanted), capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+def test_a_model_that_is_named_and_missing_stops_the_start(tmp_path, wanted):
+    done = run_command("serve", environ=environment(tmp_path, ENGINE="auto", WHISPER_MODEL=wanted))
     assert done.returncode == 2
     assert "there is no folder and no Whisper model called '/no/such/whisper'" in done.stderr
 
 
-def test_requests_may_name_any_model_of_the_set(tmp_path: Path) -> None:
+def test_requests_may_name_any_model_of_the_set(tmp_path):
     with run_server(tmp_path, ENGINE="auto", WHISPER_MODEL="tests/speech/tiny-whisper,en=tiny.en") as server:
         [ready] = [line for line in server.log if "ready http" in line]
         assert 'model=tiny-whisper,en=tiny.en languages="de, en, es, fr"' in ready

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, suppress
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -24,8 +23,7 @@ from server.http.streamed import Streamed
 from tests.processes import output_of
 from tests.server.http.test_operation import app_of, at
 from tests.server.running import run_server
-from tests.server.sockets import start_server
-from tests.server.storing import in_a_loop
+from tests.server.sockets import open_wire, start_server
 from tests.waiting import eventually, until
 
 BUSY = """
@@ -52,7 +50,7 @@ asyncio.run(main())
 READERS = 150
 
 
-def test_a_signal_is_heard_by_a_busy_loop_with_many_wake_ups() -> None:
+def test_a_signal_is_heard_by_a_busy_loop_with_many_wake_ups():
     assert output_of(BUSY) == "heard True"
 
 
@@ -74,7 +72,7 @@ def read(sockets: list[socket.socket], *, max_s: float) -> dict[socket.socket, b
 
 
 @pytest.mark.parametrize("kind", ["events", "stream"])
-def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> None:
+def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind):
     closed: list[tuple[int | None, str | None]] = []
     with run_server(tmp_path, ENGINE="scripted") as server, ExitStack() as stack:
         key = server.new_key("enterprise")
@@ -103,7 +101,6 @@ def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> 
         writing.start()
         with server.client(key) as client:
             until(lambda: client.get(f"/v1/jobs/{record['job_id']}").json()["live"]["received_bytes"])
-        assert server.process is not None
         began = time.monotonic()
         os.kill(server.process.pid, signal.SIGTERM)
         last = read(readers, max_s=30)
@@ -121,8 +118,7 @@ def test_readers_and_a_writer_are_told_when_the_server_stops(tmp_path, kind) -> 
     assert not [line for line in server.log if " error " in line or "Traceback" in line]
 
 
-@in_a_loop
-async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) -> None:
+async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog):
     reading = asyncio.Event()
 
     async def take(request: Request, _caller: object) -> Response:
@@ -132,8 +128,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     app = app_of(at("POST", take))
     async with start_server(app) as (server, url):
         server.config.timeout_graceful_shutdown = 1
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        reader, writer = await open_wire(url)
         writer.write(b"POST /things HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n" + bytes(2_000_000))
         await reading.wait()
         server.should_exit = True
@@ -146,8 +141,7 @@ async def test_who_still_sends_a_body_when_the_time_is_over_is_told_why(caplog) 
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-@in_a_loop
-async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_off_without_a_traceback(caplog) -> None:
+async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_off_without_a_traceback(caplog):
     async def endless() -> AsyncGenerator[bytes]:
         while True:
             yield bytes(65_536)
@@ -157,8 +151,7 @@ async def test_an_answer_that_is_still_being_sent_when_the_time_is_over_is_cut_o
 
     async with start_server(app_of(at("GET", give))) as (server, url):
         server.config.timeout_graceful_shutdown = 1
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        reader, writer = await open_wire(url)
         writer.write(b"GET /things HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         server.should_exit = True

@@ -84,7 +84,7 @@ def used(client: httpx.Client, name: str) -> int:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_clip_becomes_words_and_files_behind_links_that_end(server: Server, pro: httpx.Client) -> None:
+def test_a_clip_becomes_words_and_files_behind_links_that_end(server, pro):
     answer = post(pro, CLIP.read_bytes(), output_formats="json,srt,vtt,txt", word_timestamps="true")
     record = answer.json()
     assert (answer.status_code, record["status"], record["schema"]) == (200, "completed", "service_v1")
@@ -105,7 +105,7 @@ def refusal(answer: httpx.Response) -> httpx.Response | None:
     return answer if answer.is_client_error else None
 
 
-def test_statuses_only_move_along_and_progress_never_falls(pro: httpx.Client) -> None:
+def test_statuses_only_move_along_and_progress_never_falls(pro):
     long = SPEECH / "espeak" / "en_long.flac"
     seen = [post(pro, long.read_bytes(), wait="0").json()]
 
@@ -133,7 +133,7 @@ def silent_video() -> bytes:
     return out.getvalue()
 
 
-def test_what_is_no_audio_is_refused_reaches_nobody_and_costs_nothing(server: Server) -> None:
+def test_what_is_no_audio_is_refused_reaches_nobody_and_costs_nothing(server):
     client = server.client(server.new_key("free"))
     check_problem(post(client, b"This is a text, not a recording.\n" * 50), 415, "unsupported_audio_format")
     check_problem(post(client, CLIP.read_bytes()[:60]), 422, "invalid_audio")
@@ -148,7 +148,7 @@ def test_what_is_no_audio_is_refused_reaches_nobody_and_costs_nothing(server: Se
     assert used(client, "transcriptions") == 0
 
 
-def test_more_minutes_than_the_plan_takes_are_refused_whatever_the_header_says(server: Server) -> None:
+def test_more_minutes_than_the_plan_takes_are_refused_whatever_the_header_says(server):
     client = server.client(server.new_key("free"))
     silence = bytearray(encode(np.zeros(8000 * 31 * 60, np.int16), 8000, "FLAC"))
     assert check_problem(post(client, bytes(silence)), 413, "audio_too_long")["limit"] == 1800
@@ -157,7 +157,7 @@ def test_more_minutes_than_the_plan_takes_are_refused_whatever_the_header_says(s
     assert (record["status"], record["error"]["code"]) == ("failed", "audio_too_long")
 
 
-def test_files_that_are_cut_off_or_very_quiet_are_heard_and_warned_of(pro: httpx.Client) -> None:
+def test_files_that_are_cut_off_or_very_quiet_are_heard_and_warned_of(pro):
     answer = post(pro, encode(np.zeros(16_000, np.int16), 16_000)[: 44 + 16_000])
     cut = answer.json()
     assert answer.headers["scribewire-warning"].startswith('audio_truncated;message="the recording ends 16000 bytes')
@@ -175,7 +175,7 @@ def test_files_that_are_cut_off_or_very_quiet_are_heard_and_warned_of(pro: httpx
     assert re.search(r"speech is at -\d\d dBFS", warning["message"])
 
 
-def test_an_address_is_fetched_and_its_faults_are_named(small_server: Server, hook: Receiver) -> None:
+def test_an_address_is_fetched_and_its_faults_are_named(small_server, hook):
     def host(got: ReceivedRequest) -> tuple[int, dict[str, str], bytes]:
         if got.path == "/inside":
             return 302, {"Location": "http://10.0.0.1:1/"}, b""
@@ -200,7 +200,7 @@ def test_an_address_is_fetched_and_its_faults_are_named(small_server: Server, ho
     assert used(client, "transcriptions") == 3
 
 
-def test_with_default_settings_addresses_that_lead_inside_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_with_default_settings_addresses_that_lead_inside_are_refused(tmp_path_factory):
     folder = tmp_path_factory.mktemp("strict")
     with run_server(folder, ENGINE="scripted", EGRESS_ALLOW_CIDRS="", ALLOW_HTTP_SOURCES="0") as strict:
         client = strict.client(strict.new_key("pro"))
@@ -214,7 +214,7 @@ def test_with_default_settings_addresses_that_lead_inside_are_refused(tmp_path_f
             check_problem(post(client, webhook_url=url), 422, "url_not_allowed")
 
 
-def test_both_sides_of_a_call_are_one_transcript_that_names_them(pro: httpx.Client, call: bytes) -> None:
+def test_both_sides_of_a_call_are_one_transcript_that_names_them(pro, call):
     before = used(pro, "audio_seconds")
     job = post(pro, call, channels="separate", output_formats="json,srt,vtt", word_timestamps="true").json()
     document, srt, vtt = (httpx.get(job["formats"][name]) for name in ("json", "srt", "vtt"))
@@ -235,7 +235,7 @@ def test_both_sides_of_a_call_are_one_transcript_that_names_them(pro: httpx.Clie
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_slow_job_can_be_waited_for_followed_canceled_and_deleted(small_server: Server) -> None:
+def test_a_slow_job_can_be_waited_for_followed_canceled_and_deleted(small_server):
     client = small_server.client(small_server.new_key("free", environment="sandbox"), sandbox=True)
     answer = client.post(
         "/v1/transcribe",
@@ -261,7 +261,7 @@ def test_a_slow_job_can_be_waited_for_followed_canceled_and_deleted(small_server
 # --- accounts --------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_that_the_operator_revokes_from_another_process_stops_at_once(small_server: Server) -> None:
+def test_a_key_that_the_operator_revokes_from_another_process_stops_at_once(small_server):
     made = json.loads(small_server.cli("keys", "create"))
     client = small_server.client(made["key"])
     assert [client.get("/v1/usage").status_code for _ in range(3)] == [200] * 3
@@ -269,14 +269,14 @@ def test_a_key_that_the_operator_revokes_from_another_process_stops_at_once(smal
     check_problem(client.get("/v1/usage"), 401, "invalid_key")
 
 
-def test_a_transcript_can_be_priced(scripted: httpx.Client) -> None:
+def test_a_transcript_can_be_priced(scripted):
     query = {"models": "gpt-5-mini,claude-haiku-5-5", "agent_turns": 2}
     answer = scripted.get(f"/v1/jobs/{post(scripted).json()['job_id']}/estimate", params=query)
     assert (answer.status_code, len(answer.json()["ranking"])) == (200, 2)
     assert len(scripted.get("/v1/estimate/models").json()["data"]) >= 24
 
 
-def test_no_log_line_holds_a_key_a_token_a_signature_or_a_prompt(small_server: Server, scripted: httpx.Client) -> None:
+def test_no_log_line_holds_a_key_a_token_a_signature_or_a_prompt(small_server, scripted):
     record = post(scripted, prompt="a hint that nobody logs").json()
     httpx.get(record["formats"]["json"])
     scripted.post("/v1/estimate", json={"prompt": "a prompt that nobody logs"})
@@ -290,9 +290,7 @@ def test_no_log_line_holds_a_key_a_token_a_signature_or_a_prompt(small_server: S
 # --- webhooks --------------------------------------------------------------------------------------------------------
 
 
-def test_a_webhook_is_signed_tried_again_with_the_same_id_and_sent_once_more_by_hand(
-    small_server: Server, hook: Receiver
-) -> None:
+def test_a_webhook_is_signed_tried_again_with_the_same_id_and_sent_once_more_by_hand(small_server, hook):
     made = json.loads(small_server.cli("keys", "create", "--plan", "pro"))
     client = small_server.client(made["key"])
     new = client.post("/v1/webhook-secret/rotate", json={"overlap_seconds": 3600}).json()["webhook_secret"]
@@ -324,7 +322,7 @@ def cue_text(subtitles: object) -> str:
     return " ".join(lines).removeprefix("WEBVTT ")
 
 
-def test_openais_client_gets_the_same_text_in_every_format(newcomer: openai.OpenAI) -> None:
+def test_openais_client_gets_the_same_text_in_every_format(newcomer):
     create = newcomer.audio.transcriptions.create
     text = create(file=CLIP, model="whisper-1").text
     assert len(text.split()) > 10
@@ -347,7 +345,7 @@ def test_openais_client_gets_the_same_text_in_every_format(newcomer: openai.Open
     assert [event.text for event in events if event.type == "transcript.text.done"] == [text]
 
 
-def test_openais_client_gets_its_own_errors(server: Server, newcomer: openai.OpenAI) -> None:
+def test_openais_client_gets_its_own_errors(server, newcomer):
     with (
         openai.OpenAI(api_key="sw_live_wrong", base_url=server.base + "/v1", max_retries=0) as stranger,
         pytest.raises(openai.AuthenticationError),
@@ -362,7 +360,7 @@ def test_openais_client_gets_its_own_errors(server: Server, newcomer: openai.Ope
             free.audio.transcriptions.create(file=SMALL, model="whisper-1")
 
 
-def test_openais_client_reads_who_spoke_on_which_channel(newcomer: openai.OpenAI, call: bytes) -> None:
+def test_openais_client_reads_who_spoke_on_which_channel(newcomer, call):
     asked = {"file": ("call.wav", call), "model": "whisper-1", "response_format": "diarized_json"}
     separate = {"channels": "separate"}
     create = newcomer.audio.transcriptions.create

@@ -1,7 +1,6 @@
 """Files of raw audio, without a header, at every door that takes files, with the model of the installation."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -45,7 +44,7 @@ def post(client: httpx.Client, audio: bytes, **fields: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("encoding", RAW)
-def test_raw_audio_is_decoded_as_declared(client: httpx.Client, encoding: str) -> None:
+def test_raw_audio_is_decoded_as_declared(client, encoding):
     audio, declared = RAW[encoding]
     job = post(client, audio, **declared).json()
     assert "modern" in job["text"]
@@ -53,7 +52,7 @@ def test_raw_audio_is_decoded_as_declared(client: httpx.Client, encoding: str) -
     assert job["warnings"] == []
 
 
-def test_every_door_takes_raw_audio(client: httpx.Client, bundled_server: Server, tmp_path: Path) -> None:
+def test_every_door_takes_raw_audio(client, bundled_server, tmp_path):
     audio, declared = RAW["mulaw"]
     text = post(client, audio, **declared).json()["text"]
     heard = client.post("/v1/listen", params={**declared, "punctuate": "true"}, content=audio).json()
@@ -77,7 +76,7 @@ def test_every_door_takes_raw_audio(client: httpx.Client, bundled_server: Server
     assert "modern" in output_of(program, "transcribe", str(file), *flags, ENGINE="auto", WHISPER_MODEL="tiny.en")
 
 
-def test_a_file_with_a_header_is_believed_whatever_is_declared(client: httpx.Client) -> None:
+def test_a_file_with_a_header_is_believed_whatever_is_declared(client):
     job = post(client, WAV, encoding="pcm_s16le", sample_rate="16000").json()
     assert "modern" in job["text"]
     assert job["duration"] == pytest.approx(len(CLIP) / 16_000, abs=0.01)
@@ -96,9 +95,7 @@ def test_a_file_with_a_header_is_believed_whatever_is_declared(client: httpx.Cli
         ({"encoding": "mulaw", "sample_rate": "8000", "track": "2"}, "track", "conflict"),
     ],
 )
-def test_one_member_without_the_other_is_refused(
-    client: httpx.Client, declared: dict[str, str], param: str, code: str
-) -> None:
+def test_one_member_without_the_other_is_refused(client, declared, param, code):
     answer = post(client, RAW["mulaw"][0], **declared)
     assert answer.status_code == 422
     assert [(fault["param"], fault["code"]) for fault in answer.json()["errors"]] == [(param, code)]

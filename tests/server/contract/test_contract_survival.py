@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -43,7 +42,7 @@ def the_same(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(240)
-def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_same(tmp_path: Path) -> None:
+def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_same(tmp_path):
     audio = long_recording(4)
     server = Server(tmp_path / "data").start()
     key = server.new_key("pro")
@@ -71,7 +70,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
             server.stop()
 
 
-def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp_path: Path) -> None:
+def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp_path):
     audio = long_recording(4)
     server = Server(tmp_path / "data").start()
     key = server.new_key("pro")
@@ -88,7 +87,7 @@ def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp
         server.stop()
 
 
-def test_a_second_server_on_the_same_folder_is_refused_with_one_sentence(tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_folder_is_refused_with_one_sentence(tmp_path):
     first = Server(tmp_path / "data", {"ENGINE": "scripted"}).start()
     second = Server(tmp_path / "data", {"ENGINE": "scripted"})
     try:
@@ -118,7 +117,7 @@ def documents(client: httpx.Client, job_id: str) -> dict[str, Any]:
     return {**own, "vtt": vtt.text}
 
 
-def test_a_job_whose_worker_is_killed_gets_the_same_speakers_from_another_worker(tmp_path: Path) -> None:
+def test_a_job_whose_worker_is_killed_gets_the_same_speakers_from_another_worker(tmp_path):
     recording = io.BytesIO()
     soundfile.write(recording, np.tile(conversation(*THREE)[0], 10), RATE, format="FLAC")
     speakers = {"diarize": "true", "output_formats": "json,vtt"}

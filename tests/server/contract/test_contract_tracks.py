@@ -15,7 +15,6 @@ from server.client import Client
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
 from tests.server.receiving import receiver
 from tests.server.running import Server
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, open_talk
 
 CLIP, OTHER = (read(SPEECH / "human" / name) for name in ("LJ001-0002.flac", "LJ001-0004.flac"))
@@ -36,7 +35,7 @@ def used_s(client: httpx.Client) -> int:
     return next(row["used"] for row in client.get("/v1/usage").json()["usage"] if row["name"] == "audio_seconds")
 
 
-def test_the_track_with_speech_is_heard_and_others_are_named(client: httpx.Client) -> None:
+def test_the_track_with_speech_is_heard_and_others_are_named(client):
     silent_first = post(client, tracks_in("matroska", Sound(np.zeros(len(CLIP), np.float32)), Sound(CLIP))).json()
     assert "modern" in silent_first["text"]
     assert silent_first["warnings"] == []
@@ -45,7 +44,7 @@ def test_the_track_with_speech_is_heard_and_others_are_named(client: httpx.Clien
     assert [warning["code"] for warning in usual["warnings"]] == ["other_tracks"]
 
 
-def test_separate_tracks_have_their_speakers_and_count_as_recordings(client: httpx.Client) -> None:
+def test_separate_tracks_have_their_speakers_and_count_as_recordings(client):
     before = used_s(client)
     both = post(client, TWO, track="separate", word_timestamps="true").json()
     assert {(word["channel"], word["speaker"]) for word in both["words"]} == {(0, "S1"), (1, "S2")}
@@ -53,7 +52,7 @@ def test_separate_tracks_have_their_speakers_and_count_as_recordings(client: htt
     assert both["warnings"] == []
 
 
-def test_channels_that_hold_the_same_are_heard_and_counted_once(client: httpx.Client) -> None:
+def test_channels_that_hold_the_same_are_heard_and_counted_once(client):
     before = used_s(client)
     sound = io.BytesIO()
     soundfile.write(sound, np.stack((CLIP, -0.9 * CLIP), axis=1), RATE, format="WAV")
@@ -64,8 +63,7 @@ def test_channels_that_hold_the_same_are_heard_and_counted_once(client: httpx.Cl
     assert used_s(client) - before == pytest.approx(job["duration"], abs=1)
 
 
-@in_a_loop
-async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.Client, bundled_server: Server) -> None:
+async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client, bundled_server):
     before = used_s(client)
     sides = np.stack((CLIP, 0.9 * CLIP), axis=1)
     sound = (np.concatenate((sides, np.zeros((RATE, 2)))) * 32767).astype("<i2").tobytes()
@@ -79,8 +77,7 @@ async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client: httpx.
     assert used_s(client) - before == pytest.approx(record["duration"], abs=1)
 
 
-@in_a_loop
-async def test_the_tracks_of_a_live_container_are_chosen_mixed_and_separated(bundled_server: Server) -> None:
+async def test_the_tracks_of_a_live_container_are_chosen_mixed_and_separated(bundled_server):
     me = Caller(bundled_server, bundled_server.new_key("pro"))
     silent = Sound(np.zeros(len(CLIP), np.float32))
     said = {}
@@ -114,7 +111,7 @@ async def test_the_tracks_of_a_live_container_are_chosen_mixed_and_separated(bun
         assert "block books" in said[track, False].lower()
 
 
-def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.Client, bundled_server: Server) -> None:
+def test_every_door_takes_a_track_and_names_one_that_is_not_there(client, bundled_server):
     second = post(client, TWO, track="2").json()["text"]
     assert "modern" not in second
     heard = client.post("/v1/listen", params={"track": 2, "punctuate": "true"}, content=TWO).json()
@@ -142,7 +139,7 @@ def test_every_door_takes_a_track_and_names_one_that_is_not_there(client: httpx.
         ({"track": "mix", "channels": "separate"}, "conflict"),
     ],
 )
-def test_a_wrong_track_is_refused_by_its_name(client: httpx.Client, fields: dict[str, str], code: str) -> None:
+def test_a_wrong_track_is_refused_by_its_name(client, fields, code):
     answer = post(client, TWO, **fields)
     assert answer.status_code == 422
     [fault] = answer.json()["errors"]
@@ -150,7 +147,7 @@ def test_a_wrong_track_is_refused_by_its_name(client: httpx.Client, fields: dict
 
 
 @pytest.mark.parametrize("wrong", [{"track": 2}, {"track": "mix", "encoding": "container", "channels": "separate"}])
-def test_a_live_session_refuses_tracks_that_it_cannot_hear(client: httpx.Client, wrong: dict[str, object]) -> None:
+def test_a_live_session_refuses_tracks_that_it_cannot_hear(client, wrong):
     answer = client.post("/v1/live", json=wrong)
     assert answer.status_code == 422
     assert [fault["param"] for fault in answer.json()["errors"]] == ["track"]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 import soundfile
 from deepgram import AsyncDeepgramClient, DeepgramClient
@@ -27,7 +26,6 @@ from server.model.orders import Order
 from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server
 from tests.server.serving import LIMITS, AppServer, serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, Talk, script_words, silence
 
 JFK = SPEECH / "human" / "jfk.flac"
@@ -58,15 +56,6 @@ def pcm() -> bytes:
     return bytes(samples.tobytes())
 
 
-def mulaw() -> bytes:
-    """Return the sentence as a telephone has it, at 8 kHz."""
-    samples, _ = soundfile.read(JFK, dtype="float32")
-    halves = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    levels = np.sign(halves) * np.log1p(255 * np.abs(halves)) / np.log(256)
-    code = np.minimum(np.abs(levels) * 128, 127).astype(np.uint8)
-    return bytes((~(code | np.where(levels < 0, 0x80, 0).astype(np.uint8)) & 0xFF).astype(np.uint8).tobytes())
-
-
 def transcript_of(message: dict[str, Any]) -> str:
     return str(message["channel"]["alternatives"][0]["transcript"])
 
@@ -83,7 +72,6 @@ async def open_talk(server: Server | AppServer, key: str, **query: str) -> Async
 # --- the real package and the real model ------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_finalize(bundled_server):
     client = AsyncDeepgramClient(api_key=bundled_server.new_key(), environment=environment(bundled_server))
     final: list[str] = []
@@ -112,19 +100,6 @@ async def test_the_deepgram_package_hears_a_sentence_and_gets_the_answer_to_fina
     assert "Americans" in " ".join(final)
 
 
-@in_a_loop
-async def test_telephone_audio_is_heard(bundled_server):
-    async with open_talk(bundled_server, bundled_server.new_key(), encoding="mulaw", sample_rate="8000") as talk:
-        audio = mulaw()
-        for at in range(0, len(audio), 400):
-            await talk.socket.send(audio[at : at + 400])
-        await talk.say("CloseStream")
-        await talk.until("Metadata")
-    text = " ".join(transcript_of(message) for message in talk.of("Results") if message["is_final"])
-    assert "country" in text
-    assert text == text.lower()  # punctuate was not asked for
-
-
 def test_the_deepgram_package_sends_a_file(bundled_server):
     with httpx.Client(timeout=60) as http:
         client = DeepgramClient(
@@ -149,7 +124,6 @@ def test_the_deepgram_package_sends_a_file(bundled_server):
 # --- the shapes of the protocol, with a scripted engine ---------------------------------------------------------------
 
 
-@in_a_loop
 async def test_livekits_query_is_taken_and_its_messages_have_what_it_indexes(live_server):
     async with open_talk(live_server, live_server.key(), **LIVEKIT) as talk:
         assert talk.socket.response.headers["dg-request-id"].startswith("job_")
@@ -182,7 +156,6 @@ def final_results(talk: Talk) -> list[dict[str, Any]]:
     return finals
 
 
-@in_a_loop
 async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_server):
     async with open_talk(live_server, live_server.key()) as talk:
         await talk.say("Finalize")
@@ -200,7 +173,6 @@ async def test_each_finalize_is_answered_once_even_if_nothing_was_said(live_serv
     assert transcript_of(final_results(talk)[-1]) == "sandbox speaking"
 
 
-@in_a_loop
 async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(live_server):
     me = live_server.key()
     async with open_talk(live_server, me, punctuate="true", interim_results="true") as talk:
@@ -232,7 +204,6 @@ async def test_finals_join_to_the_transcript_and_come_before_the_speaker_pauses(
         ({"replace": "fox"}, "replace: must be heard:wanted"),
     ],
 )
-@in_a_loop
 async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, told):
     with pytest.raises(InvalidStatus) as refused:
         async with open_talk(live_server, live_server.key(), **query):
@@ -243,7 +214,6 @@ async def test_a_wrong_parameter_is_told_in_the_handshake(live_server, query, to
     assert json.loads(answer.body)["request_id"] == answer.headers["dg-request-id"]
 
 
-@in_a_loop
 async def test_options_that_make_no_difference_are_told_in_the_handshake_and_those_that_are_off_are_not(live_server):
     query = {"topics": "true", "tag": "grün", "numerals": "false", "no_delay": "true", "model": "nova-3"}
     me = live_server.key()
@@ -255,7 +225,6 @@ async def test_options_that_make_no_difference_are_told_in_the_handshake_and_tho
         assert talk.socket.response.headers["scribewire-warning"] == 'unknown_parameter;param="filler_words"'
 
 
-@in_a_loop
 async def test_credentials_are_taken_from_a_subprotocol_and_wrong_ones_refused(live_server):
     address = f"ws{live_server.base.removeprefix('http')}/v1/listen?model=nova-3"
     offered = ["token", live_server.key(), "x-deepgram-session-id", "1"]
@@ -268,7 +237,6 @@ async def test_credentials_are_taken_from_a_subprotocol_and_wrong_ones_refused(l
     assert refused.value.status_code == 401
 
 
-@in_a_loop
 async def test_what_is_no_audio_and_what_is_no_message_are_told_apart(live_server):
     async with open_talk(live_server, live_server.key()) as talk:
         await talk.socket.send("no JSON")
@@ -290,7 +258,6 @@ async def test_what_is_no_audio_and_what_is_no_message_are_told_apart(live_serve
     assert closed.value.rcvd.code == 1008
 
 
-@in_a_loop
 async def test_a_client_that_falls_silent_is_told_so(tmp_path):
     with serve(tmp_path, live=replace(HASTY, idle_s=0.5)) as server:
         async with open_talk(server, server.key()) as talk:
@@ -300,7 +267,6 @@ async def test_a_client_that_falls_silent_is_told_so(tmp_path):
     assert "NET-0001" in closed.value.rcvd.reason
 
 
-@in_a_loop
 async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
     plan = replace(LIMITS.plans["free"], transcriptions_per_month=1)
     with serve(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
@@ -315,7 +281,6 @@ async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
     assert "transcriptions" in refused.value.response.headers["dg-error"]
 
 
-@in_a_loop
 async def test_a_client_that_comes_back_at_once_need_not_wait_for_the_session_that_it_left(live_server):
     me = live_server.key("free")  # which may have one live session
     async with open_talk(live_server, me) as talk:
@@ -328,7 +293,6 @@ async def test_a_client_that_comes_back_at_once_need_not_wait_for_the_session_th
         await again.until("Metadata")
 
 
-@in_a_loop
 async def test_the_deepgram_package_gets_the_results_of_each_channel(live_server):
     client = AsyncDeepgramClient(api_key=live_server.key(), environment=environment(live_server))
     finals: dict[tuple[float, ...], list[str]] = {(0, 2): [], (1, 2): []}

@@ -23,7 +23,6 @@ from tests.server.deepgram_client import environment
 from tests.server.receiving import receiver
 from tests.server.records.test_records import JOB
 from tests.server.serving import wav
-from tests.server.storing import in_a_loop
 from tests.server.talking import silence
 
 
@@ -128,7 +127,6 @@ def test_the_callback_of_a_job_that_failed_is_told_why():
     assert failure(JOB)["err_code"] == "OUTPUT_NOT_FOUND"
 
 
-@in_a_loop
 async def test_a_grant_opens_listen_for_its_time_and_nothing_else(live_server):
     server = environment(live_server)
     async with httpx.AsyncClient(timeout=30) as http:

@@ -12,7 +12,6 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.server.serving import AppServer, wav
-from tests.server.storing import in_a_loop
 
 SILENCE = "A" * 64_000  # a second of PCM, as base64
 MEMBER_BYTES = 10_000
@@ -40,7 +39,6 @@ async def answer(socket: Any) -> dict[str, Any]:
     return message
 
 
-@in_a_loop
 async def test_messages_that_no_client_means_are_refused_and_the_socket_goes_on(live_server):
     transcription = '{"transcription":{"languages":[%s],"x":%s}}'
     messages = (
@@ -61,7 +59,6 @@ async def test_messages_that_no_client_means_are_refused_and_the_socket_goes_on(
             assert error["error"]["code"] in ("invalid_message", "invalid_json", "invalid_parameter"), message[:80]
 
 
-@in_a_loop
 async def test_a_session_does_not_grow_with_every_update(live_server):
     async with realtime(live_server, live_server.key()) as socket:
         told = []
@@ -72,7 +69,6 @@ async def test_a_session_does_not_grow_with_every_update(live_server):
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime?intent=transcription", "/v1/listen"])
-@in_a_loop
 async def test_a_message_of_a_million_values_is_not_parsed(live_server, path):
     values = f'"x":[{"[]," * 1_000_000}1]'
     message = '{"type":"Configure",%s}' if "listen" in path else '{"type":"input_audio_buffer.clear",%s}'
@@ -85,7 +81,6 @@ async def test_a_message_of_a_million_values_is_not_parsed(live_server, path):
     assert said["type"].lower() == "error"
 
 
-@in_a_loop
 async def test_a_socket_that_was_open_before_its_key_was_revoked_opens_no_session_after_it(live_server):
     me = live_server.key()
     async with realtime(live_server, me) as socket:
@@ -120,7 +115,6 @@ def test_a_realtime_session_that_is_to_redact_is_refused(live_server, session):
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "session.redact")
 
 
-@in_a_loop
 async def test_a_realtime_session_is_refused_redaction_in_its_query_too(live_server):
     address = f"{live_server.base.replace('http', 'ws', 1)}/v1/realtime?intent=transcription&redact=pci"
     with pytest.raises(InvalidStatus) as refused:

@@ -11,7 +11,6 @@ from websockets.asyncio.client import connect
 from server.dialects.registered import DIALECTS
 from tests.server.receiving import receiver
 from tests.server.serving import serve, wav
-from tests.server.storing import in_a_loop
 from tests.server.toy.dialect import TOY
 
 
@@ -48,7 +47,6 @@ def test_its_callbacks_are_written_by_it_from_what_the_job_remembers(client):
     assert client.get(f"/v1/jobs/{accepted.json()['number']}").json()["status"] == "completed"
 
 
-@in_a_loop
 async def test_its_sockets_are_live_sessions(server):
     address = f"ws{server.base.removeprefix('http')}/v1/toy"
     key = server.key(environment="production")

@@ -15,7 +15,6 @@ from server.dialects.openai.items import ItemNames, Items
 from tests.server.realtime_client import COMPLETED, PIPECAT, RATE, SILENCE, append, connect_client, open_talk
 from tests.server.running import SPEECH
 from tests.server.serving import serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY
 from tests.waiting import eventually
 
@@ -63,7 +62,6 @@ async def next_item(connection: AsyncRealtimeConnection) -> tuple[str, str]:
 # --- the real package and the real model ------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_the_openai_package_commits_and_gets_deltas_that_add_up_to_the_transcript(bundled_server):
     audio = speech()
     async with connect_client(bundled_server, bundled_server.new_key()) as connection:
@@ -94,7 +92,6 @@ async def test_the_openai_package_commits_and_gets_deltas_that_add_up_to_the_tra
     assert "ask not what your country can do for you" in transcript.lower()  # the model may end a sentence before it
 
 
-@in_a_loop
 async def test_livekit_gets_its_items_without_a_commit(bundled_server):
     async with open_talk(bundled_server, bundled_server.new_key(), model="gpt-4o-mini-transcribe") as talk:
         await talk.socket.send(json.dumps(LIVEKIT))
@@ -120,7 +117,6 @@ async def test_livekit_gets_its_items_without_a_commit(bundled_server):
 # --- the shapes of the protocol, with a scripted engine ---------------------------------------------------------------
 
 
-@in_a_loop
 async def test_pipecat_commits_twice_without_an_error(live_server):
     me = live_server.key()
     async with open_talk(live_server, me) as talk:
@@ -142,7 +138,6 @@ async def test_pipecat_commits_twice_without_an_error(live_server):
             assert len(client.get("/v1/jobs").json()["data"]) == 1
 
 
-@in_a_loop
 async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_once(live_server):
     async with open_talk(live_server, live_server.key()) as talk:
         await talk.configure(PIPECAT)
@@ -159,7 +154,6 @@ async def test_each_commit_gets_the_words_before_it_though_the_next_follows_at_o
     assert deltas == {event["item_id"]: event["transcript"] for event in done}
 
 
-@in_a_loop
 async def test_a_commit_of_nothing_is_openais_error_and_the_socket_goes_on(live_server):
     async with open_talk(live_server, live_server.key()) as talk:
         await talk.configure(PIPECAT)
@@ -177,7 +171,6 @@ async def test_a_commit_of_nothing_is_openais_error_and_the_socket_goes_on(live_
         assert (await talk.until(COMPLETED))["transcript"]
 
 
-@in_a_loop
 async def test_what_is_cleared_is_not_told(live_server):
     async with open_talk(live_server, live_server.key()) as talk:
         await talk.configure(PIPECAT)
@@ -195,11 +188,10 @@ async def test_what_is_cleared_is_not_told(live_server):
         assert later == {done["item_id"]}
 
 
-@in_a_loop
 async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session_ended(tmp_path):
     idle = replace(HASTY, idle_s=0.4, writerless_s=0.4)
     with serve(tmp_path, live=idle) as server:
-        me = server.key("free")  # which may have one live session
+        me = server.key("free", requests_per_minute=1000)  # which may have one live session
         async with open_talk(server, me) as talk:
             await talk.configure(PIPECAT)
             with server.client(me) as client:
@@ -215,7 +207,6 @@ async def test_an_idle_socket_costs_no_session_and_takes_audio_after_its_session
         assert "error" not in talk.kinds()
 
 
-@in_a_loop
 async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
     async with open_talk(live_server, live_server.key("free")) as talk:  # which may have one live session
         await talk.configure(PIPECAT)
@@ -245,7 +236,6 @@ async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
         ({"turn_detection": {"type": "semantic_vad", "eagerness": "very"}}, "invalid_parameter"),
     ],
 )
-@in_a_loop
 async def test_what_cannot_be_done_is_refused_and_nothing_changes(live_server, inputs, code):
     async with open_talk(live_server, live_server.key()) as talk:
         before = (await talk.configure(PIPECAT))["session"]

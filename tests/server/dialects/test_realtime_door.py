@@ -17,10 +17,8 @@ from server.dialects.openai.realtime import STOPPING_S, close_code
 from server.http.problems import Problem
 from tests.server.realtime_client import PIPECAT, SILENCE, append, connect_client, open_talk, url
 from tests.server.serving import LIMITS, serve
-from tests.server.storing import in_a_loop
 
 
-@in_a_loop
 async def test_a_client_secret_opens_one_door_with_its_session(live_server):
     me = live_server.key()
     async with openai.AsyncOpenAI(base_url=live_server.base + "/v1", api_key=me) as client:
@@ -54,7 +52,6 @@ def test_a_session_that_is_no_object_makes_no_client_secret(live_server):
         assert own.post("/v1/realtime/client_secrets", json={"session": None}).status_code == 200
 
 
-@in_a_loop
 async def test_a_browser_sends_its_key_as_a_subprotocol(live_server):
     offered = ["realtime", f"openai-insecure-api-key.{live_server.key()}"]
     async with connect(url(live_server, model="whisper-1"), subprotocols=offered, proxy=None) as socket:
@@ -72,7 +69,6 @@ async def test_a_browser_sends_its_key_as_a_subprotocol(live_server):
         ({}, {"OpenAI-Beta": "realtime=v1"}, 422),
     ],
 )
-@in_a_loop
 async def test_a_handshake_that_leads_nowhere_is_refused_in_openais_shape(live_server, query, headers, status):
     given = {"Authorization": f"Bearer {live_server.key()}", **headers}
     with pytest.raises(InvalidStatus) as refused:
@@ -83,7 +79,6 @@ async def test_a_handshake_that_leads_nowhere_is_refused_in_openais_shape(live_s
     assert set(json.loads(answer.body)["error"]) == {"message", "type", "param", "code"}
 
 
-@in_a_loop
 async def test_over_quota_the_client_is_told_and_not_invited_to_come_back(tmp_path):
     plan = replace(LIMITS.plans["free"], transcriptions_per_month=1)
     with serve(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
@@ -100,7 +95,6 @@ async def test_over_quota_the_client_is_told_and_not_invited_to_come_back(tmp_pa
     assert closed.value.rcvd.code in (1008, 1013)
 
 
-@in_a_loop
 async def test_sockets_of_an_account_are_bounded_also_while_they_are_idle(live_server):
     me = live_server.key("free")  # one session: 20 + 2 sockets
     async with AsyncExitStack() as open_sockets:
@@ -120,7 +114,6 @@ def test_close_codes_say_whether_to_come_back():
     assert [close_code(Problem(code, "")) for code in codes] == [1008, 1013, 1013, 1001, 1011]
 
 
-@in_a_loop
 async def test_who_comes_while_the_server_stops_is_sent_away_when_nobody_listens_any_more(tmp_path):
     """Pipecat gives up for good after three sockets in a row that were closed soon after they opened."""
     with serve(tmp_path) as server:

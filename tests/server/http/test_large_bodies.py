@@ -13,7 +13,6 @@ from server.http.problems import Problem
 from server.model.errors import ConcurrencyLimited, Refused
 from server.storage.sqlite.files import FileBlobs
 from tests.server.http.test_bodies import MULTIPART, cut, form, part, request
-from tests.server.storing import in_a_loop
 
 SHORT_S = 0.05
 
@@ -24,8 +23,7 @@ async def arrives(bodies: LargeBodies, account: str, stack: AsyncExitStack) -> P
     return place
 
 
-@in_a_loop
-async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch):
     monkeypatch.setattr(large_bodies, "WAIT_S", SHORT_S)
     bodies = LargeBodies()
     async with AsyncExitStack() as first, AsyncExitStack() as others:
@@ -38,8 +36,7 @@ async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch: pyt
         await arrives(bodies, "one", others)
 
 
-@in_a_loop
-async def test_who_takes_long_to_send_gives_way_and_a_whole_body_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_takes_long_to_send_gives_way_and_a_whole_body_does_not(monkeypatch):
     monkeypatch.setattr(large_bodies, "PLACES", 2)
     bodies = LargeBodies()
     whole, entered = asyncio.Event(), asyncio.Event()
@@ -72,8 +69,7 @@ async def test_who_takes_long_to_send_gives_way_and_a_whole_body_does_not(monkey
     await waiting
 
 
-@in_a_loop
-async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_path, monkeypatch) -> None:
+async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_path, monkeypatch):
     monkeypatch.setattr(large_bodies, "WAIT_S", SHORT_S)
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     recordings = [part("known_speaker_references", bytes(MAX_FORM_BYTES // 2 + 1)) for _ in range(2)]
@@ -88,8 +84,7 @@ async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_p
                         raise AssertionError("there was no place")
 
 
-@in_a_loop
-async def test_fields_of_a_form_are_bounded_together(tmp_path) -> None:
+async def test_fields_of_a_form_are_bounded_together(tmp_path):
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     body = form(*[part("known_speaker_references", bytes(6_000_000)) for _ in range(3)])
     with pytest.raises(Refused) as caught:
@@ -99,20 +94,19 @@ async def test_fields_of_a_form_are_bounded_together(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("item", [b"[]", b"{}", b"1", b"[[[]]]", b'""', b'"\\"",[1]'])
-def test_a_json_body_of_very_many_values_is_not_parsed(item: bytes) -> None:
+def test_a_json_body_of_very_many_values_is_not_parsed(item):
     with pytest.raises(Refused) as caught:
         parse_json(b'{"a":[' + b",".join([item] * (MAX_VALUES + 2)) + b"]}")
     assert caught.value.code == "invalid_json"
 
 
 @pytest.mark.parametrize("text", ["a,b[{", '"quoted", \\"twice\\", ', "\\,"])
-def test_text_with_very_many_commas_is_one_value(text: str) -> None:
+def test_text_with_very_many_commas_is_one_value(text):
     prompt = {"prompt": text * MAX_VALUES}
     assert parse_json(orjson.dumps(prompt)) == prompt
 
 
-@in_a_loop
-async def test_a_form_of_very_many_escapes_is_refused(tmp_path) -> None:
+async def test_a_form_of_very_many_escapes_is_refused(tmp_path):
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     body, content_type = b"prompt=" + b"%41" * (MAX_ESCAPES + 1), "application/x-www-form-urlencoded"
     with pytest.raises(Refused) as caught:

@@ -58,14 +58,8 @@ PROMISED = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("served")) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def document(server):
-    return server.description.document
+def document(live_server):
+    return live_server.description.document
 
 
 def operations(document):
@@ -142,9 +136,9 @@ def test_every_schema_is_one(document):
         Draft202012Validator.check_schema(schema)
 
 
-def test_what_is_described_is_what_is_served(server, document):
+def test_what_is_described_is_what_is_served(live_server, document):
     """The Allow header of every described path names exactly its described methods."""
-    with server.client() as client:
+    with live_server.client() as client:
         for path, methods in document["paths"].items():
             allow = set(client.options(re.sub(r"{\w+}", "x", path)).headers["allow"].lower().split(", "))
             described = {method for method in methods if method in METHODS}
@@ -152,13 +146,13 @@ def test_what_is_described_is_what_is_served(server, document):
 
 
 @pytest.mark.parametrize("path", ["/v1", "//", "/healthz/", "/v1/jobs//outputs/srt"])
-def test_other_paths_are_nobodys(server, path):
-    with server.client() as client:
-        assert client.get(f"{server.base}{path}").status_code == 404
+def test_other_paths_are_nobodys(live_server, path):
+    with live_server.client() as client:
+        assert client.get(f"{live_server.base}{path}").status_code == 404
 
 
-def test_it_is_public_and_costs_nothing(server):
-    with server.client() as client:
+def test_it_is_public_and_costs_nothing(live_server):
+    with live_server.client() as client:
         for _ in range(31):  # one more than a plan allows in a minute
             response = client.head("/openapi.json")
             assert response.status_code == 200

@@ -1,8 +1,6 @@
 """Tests of problems.py: the table of errors, challenges, and every exception of the project as a Problem."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from pipeline import errors as pipeline_errors
@@ -29,16 +27,9 @@ def test_every_code_has_a_known_status_a_title_and_a_challenge_where_a_key_is_wa
         assert challenge.startswith('Bearer realm="api"') is (status == 401 or code == "insufficient_scope")
 
 
-def test_a_missing_key_is_challenged_without_an_error_attribute():
-    assert Problem("missing_credentials", "x").headers["WWW-Authenticate"] == 'Bearer realm="api"'
-    assert 'error="invalid_token"' in Problem("invalid_key", "x").headers["WWW-Authenticate"]
-    assert 'error="insufficient_scope"' in Problem("insufficient_scope", "x").headers["WWW-Authenticate"]
-
-
 def test_a_problem_has_the_members_of_rfc_9457_and_ours():
     problem = invalid([FieldError("a/b~c", "unknown_value", "no"), FieldError("wait", "invalid_type", "never")])
     answer = problem_of(problem)
-    assert answer is not None
     assert to_builtins(answer.body(instance="/v1/transcribe", request_id="req_1")) == {
         "type": "https://scribewire.dev/problems/invalid_parameter",
         "title": "Invalid parameter",
@@ -73,7 +64,6 @@ def test_a_problem_has_the_members_of_rfc_9457_and_ours():
 )
 def test_each_error_of_the_project_has_its_code(error, code, status):
     problem = problem_of(error)
-    assert problem is not None
     assert (problem.code, problem.status) == (code, status)
     if status in (429, 503) or code == "idempotency_in_progress":
         assert int(problem.headers["Retry-After"]) >= 1
@@ -82,7 +72,6 @@ def test_each_error_of_the_project_has_its_code(error, code, status):
 def test_a_used_up_quota_says_how_much_of_what_and_until_when():
     resets_at = now_ms() + 90_500
     problem = problem_of(storage.QuotaExceeded("transcriptions", limit=5, used=5, resets_at=resets_at))
-    assert problem is not None
     assert problem.headers["x-should-retry"] == "false"
     assert 90 <= int(problem.headers["Retry-After"]) <= 91
     assert problem.members == {
@@ -97,7 +86,6 @@ def test_a_used_up_quota_says_how_much_of_what_and_until_when():
 
 def test_audio_that_is_too_long_says_both_lengths():
     problem = problem_of(AudioTooLong("x", limit_s=1800, actual_s=1860.5))
-    assert problem is not None
     assert (problem.status, problem.members) == (413, {"limit": 1800, "actual": 1860.5})
 
 
@@ -110,11 +98,3 @@ def test_every_job_error_code_of_the_pipeline_is_documented():
     raised = {kind.code for kind in vars(pipeline_errors).values() if isinstance(kind, type)}
     at_the_door = {"audio_too_fast", "invalid_parameter", "queue_full"}  # jobs end with none of these
     assert raised - at_the_door <= set(JOB_CODES)
-
-
-@settings(max_examples=50)
-@given(st.text(min_size=1), st.text())
-def test_a_pointer_never_hides_a_slash_of_a_name(param, message):
-    pointer = FieldError(param, "x", message).path
-    assert pointer[1:].replace("~1", "/").replace("~0", "~") == param
-    assert "/" not in pointer[1:]

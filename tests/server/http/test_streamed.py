@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from server.http.streamed import Streamed
-from tests.server.storing import in_a_loop
 
 SCOPE = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.3"}}
 
@@ -34,7 +33,6 @@ class Source:
 
 
 @pytest.mark.usefixtures("_no_garbage_collection")
-@in_a_loop
 async def test_the_source_is_closed_when_a_client_leaves_in_the_middle():
     source, sent = Source(1000), []
     answered = asyncio.Event()

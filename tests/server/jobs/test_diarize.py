@@ -12,19 +12,13 @@ import pytest
 
 from server.model.errors import StorageError
 from server.model.offers import DIARIZING_MODEL
-from tests.server.serving import AppServer, serve, wav
+from tests.server.serving import AppServer, wav
 from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
-    with serve(tmp_path_factory.mktemp("speakers")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def sandbox(server: AppServer) -> Iterator[httpx.Client]:
-    with server.new_client(sandbox=True) as client:
+def sandbox(live_server: AppServer) -> Iterator[httpx.Client]:
+    with live_server.new_client(sandbox=True) as client:
         yield client
 
 
@@ -39,7 +33,7 @@ def events(client: httpx.Client, job_id: str) -> list[tuple[str, dict[str, Any]]
     return [(block["event"], json.loads(block["data"])) for block in blocks if "event" in block]
 
 
-def test_the_record_the_documents_and_the_events_agree_on_every_speaker(sandbox: httpx.Client) -> None:
+def test_the_record_the_documents_and_the_events_agree_on_every_speaker(sandbox):
     record = ask(sandbox).json()
     assert [one["speaker"] for one in record["speakers"]] == ["S1", "S2"]
     document = httpx.get(record["formats"]["json"]).json()
@@ -62,7 +56,7 @@ def test_the_record_the_documents_and_the_events_agree_on_every_speaker(sandbox:
     assert sandbox.get(f"/v1/jobs/{record['job_id']}").json()["speakers"] == record["speakers"]
 
 
-def test_without_word_times_the_segments_alone_have_speakers(sandbox: httpx.Client) -> None:
+def test_without_word_times_the_segments_alone_have_speakers(sandbox):
     record = ask(sandbox, word_timestamps="false").json()
     assert "words" not in record
     document = httpx.get(record["formats"]["json"]).json()
@@ -70,20 +64,20 @@ def test_without_word_times_the_segments_alone_have_speakers(sandbox: httpx.Clie
     assert "speakers.revised" not in [name for name, _ in events(sandbox, record["job_id"])]
 
 
-def test_a_job_in_which_nobody_speaks_has_nobody(sandbox: httpx.Client) -> None:
+def test_a_job_in_which_nobody_speaks_has_nobody(sandbox):
     record = ask(sandbox, sandbox_scenario="empty").json()
     assert record["speakers"] == []
     assert httpx.get(record["formats"]["json"]).json()["turns"] == []
     assert [data["words"] for name, data in events(sandbox, record["job_id"]) if name == "speakers.revised"] == [[]]
 
 
-def test_a_job_that_does_not_ask_for_speakers_has_none(sandbox: httpx.Client) -> None:
+def test_a_job_that_does_not_ask_for_speakers_has_none(sandbox):
     record = ask(sandbox, diarize="false").json()
     assert "speakers" not in record
     assert "turns" not in httpx.get(record["formats"]["json"]).json()
 
 
-def test_speakers_are_erased_with_the_words(sandbox: httpx.Client) -> None:
+def test_speakers_are_erased_with_the_words(sandbox):
     answer = ask(sandbox, retention="none").json()
     assert [one["speaker"] for one in answer["speakers"]] == ["S1", "S2"]
     erased = until(lambda: (r := sandbox.get(f"/v1/jobs/{answer['job_id']}").json())["erased_at"] and r)
@@ -98,22 +92,22 @@ def test_speakers_are_erased_with_the_words(sandbox: httpx.Client) -> None:
         ({"max_speakers": "11"}, "max_speakers"),
     ],
 )
-def test_members_are_checked(sandbox: httpx.Client, members: dict[str, str], param: str) -> None:
+def test_members_are_checked(sandbox, members, param):
     answer = ask(sandbox, **members)
     assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
-def test_a_limit_of_speakers_without_labels_is_warned_of(sandbox: httpx.Client) -> None:
+def test_a_limit_of_speakers_without_labels_is_warned_of(sandbox):
     ignored = [{"code": "ignored_parameter", "param": "max_speakers"}]
     assert ask(sandbox, diarize="false", max_speakers="2").json()["warnings"] == ignored
     assert ask(sandbox, max_speakers="2").json()["warnings"] == []
     assert sandbox.post("/v1/live", json={"max_speakers": 2}).json()["warnings"] == ignored
 
 
-def test_a_server_without_the_models_says_what_to_install(server: AppServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    offers = server.service.parts.offers
+def test_a_server_without_the_models_says_what_to_install(live_server, monkeypatch):
+    offers = live_server.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
-    with server.new_client() as client:
+    with live_server.new_client() as client:
         for answer in (ask(client), client.post("/v1/live", json={"diarize": True})):
             assert answer.status_code == 422
             assert answer.json()["errors"][0]["param"] == "diarize"
@@ -122,9 +116,9 @@ def test_a_server_without_the_models_says_what_to_install(server: AppServer, mon
 
 
 @pytest.fixture(scope="module")
-def openai_client(server: AppServer) -> Iterator[openai.OpenAI]:
-    key = server.key("pro", "sandbox")
-    with openai.OpenAI(api_key=key, base_url=server.base + "/sandbox/v1", max_retries=0) as client:
+def openai_client(live_server: AppServer) -> Iterator[openai.OpenAI]:
+    key = live_server.key("pro", "sandbox")
+    with openai.OpenAI(api_key=key, base_url=live_server.base + "/sandbox/v1", max_retries=0) as client:
         yield client
 
 
@@ -132,7 +126,7 @@ def openai_answer(client: openai.OpenAI, model: str, **members: Any) -> Any:
     return client.audio.transcriptions.create(file=("a.wav", wav(40)), model=model, **members)
 
 
-def test_openais_clients_get_segments_with_letters(openai_client: openai.OpenAI) -> None:
+def test_openais_clients_get_segments_with_letters(openai_client):
     answer = openai_answer(openai_client, DIARIZING_MODEL, response_format="diarized_json")
     assert [segment.speaker for segment in answer.segments][:3] == ["A", "B", "A"]
     assert " ".join(segment.text for segment in answer.segments) == answer.text
@@ -142,7 +136,7 @@ def test_openais_clients_get_segments_with_letters(openai_client: openai.OpenAI)
     assert "".join(one.delta for one in streamed if one.type == "transcript.text.delta") == answer.text
 
 
-def test_the_diarizing_model_labels_every_format_of_openais(openai_client: openai.OpenAI) -> None:
+def test_the_diarizing_model_labels_every_format_of_openais(openai_client):
     assert "\nS2: " in openai_answer(openai_client, DIARIZING_MODEL, response_format="srt")
     verbose = openai_answer(
         openai_client, DIARIZING_MODEL, response_format="verbose_json", timestamp_granularities=["word", "segment"]
@@ -153,21 +147,19 @@ def test_the_diarizing_model_labels_every_format_of_openais(openai_client: opena
     assert "S2" not in openai_answer(openai_client, "whisper-1", response_format="srt")
 
 
-def test_the_diarizing_model_is_refused_where_its_models_are_missing(
-    server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offers = server.service.parts.offers
+def test_the_diarizing_model_is_refused_where_its_models_are_missing(live_server, monkeypatch):
+    offers = live_server.service.parts.offers
     monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
     with (
-        openai.OpenAI(api_key=server.key(), base_url=server.base + "/v1", max_retries=0) as client,
+        openai.OpenAI(api_key=live_server.key(), base_url=live_server.base + "/v1", max_retries=0) as client,
         pytest.raises(openai.UnprocessableEntityError, match="scripts/setup speakers"),
     ):
         openai_answer(client, DIARIZING_MODEL)
 
 
-def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(server: AppServer) -> None:
-    key = server.key("pro", "sandbox")
-    with httpx.Client(base_url=server.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
+def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(live_server):
+    key = live_server.key("pro", "sandbox")
+    with httpx.Client(base_url=live_server.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:
         query = {"diarize": "true", "utterances": "true", "paragraphs": "true", "punctuate": "true"}
         results = client.post("/v1/listen", params=query, content=wav(40), timeout=60).json()["results"]
         said = results["channels"][0]["alternatives"][0]
@@ -218,36 +210,33 @@ TWO = {"known_speaker_names": ["Ann", "Bob"], "known_speaker_references": [REFER
         ({**TWO, "max_speakers": 1}, "max_speakers"),
     ],
 )
-def test_known_speakers_are_checked(sandbox: httpx.Client, members: dict[str, Any], param: str) -> None:
+def test_known_speakers_are_checked(sandbox, members, param):
     file = sandbox.post("/v1/transcribe", json={"url": "https://example.org/a.wav", "diarize": True, **members})
     live = sandbox.post("/v1/live", json={"diarize": True, **members})
     for answer in (file, live):
         assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
-def test_empty_lists_of_known_speakers_name_nobody(sandbox: httpx.Client) -> None:
+def test_empty_lists_of_known_speakers_name_nobody(sandbox):
     nobody = {"known_speaker_names": [], "known_speaker_references": []}
     for diarize in (True, False):
         assert sandbox.post("/v1/live", json={**nobody, "diarize": diarize}).status_code == 201
 
 
 @pytest.mark.parametrize("brackets", ["", "[]"])
-def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audio(
-    server: AppServer, brackets: str
-) -> None:
+def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audio(live_server, brackets):
     form = {
         "diarize": "true",
         f"known_speaker_names{brackets}": ["Ann", "Bob"],
         f"known_speaker_references{brackets}": [REFERENCE, data_url(wav(9))],
     }
-    with server.new_client() as client:
+    with live_server.new_client() as client:
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
     assert not answer.json()["warnings"]
-    speakers = server.batch.options[-1].speakers
-    assert speakers is not None
+    speakers = live_server.batch.options[-1].speakers
     assert list(speakers.known) == ["Ann", "Bob"]
-    until(lambda: not server.wait(is_stored(server, f"{answer.json()['job_id']}/voices/known")))
+    until(lambda: not live_server.wait(is_stored(live_server, f"{answer.json()['job_id']}/voices/known")))
 
 
 @pytest.mark.parametrize(
@@ -257,9 +246,7 @@ def test_known_speakers_are_repeated_parts_and_their_recordings_go_with_the_audi
         f" DATA:Audio/WAV; codecs=1;BASE64,{base64.b64encode(wav()).decode().rstrip('=')}\r\n",
     ],
 )
-def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_script(
-    server: AppServer, url: str
-) -> None:
+def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_script(live_server, url):
     japanese = "\u5c71\u7530\u3000\u592a\u90ce"  # with an ideographic space
     name = "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"  # Alireza in Persian has a zero-width non-joiner
     form = {
@@ -267,16 +254,15 @@ def test_references_are_read_as_browsers_read_data_urls_and_names_may_be_of_any_
         "known_speaker_names": ["1", name, japanese],
         "known_speaker_references": [data_url(wav(9)), url, data_url(wav(8))],
     }
-    with server.new_client() as client:
+    with live_server.new_client() as client:
         answer = client.post("/v1/transcribe", files={"file": wav()}, data=form)
     assert answer.status_code == 200, answer.text
-    speakers = server.batch.options[-1].speakers
-    assert speakers is not None
+    speakers = live_server.batch.options[-1].speakers
     assert list(speakers.known) == ["1", name, japanese]
 
 
 @pytest.mark.parametrize("path", ["/v1/transcribe", "/v1/live"])
-def test_a_repeated_key_with_the_recording_of_another_voice_is_refused(sandbox: httpx.Client, path: str) -> None:
+def test_a_repeated_key_with_the_recording_of_another_voice_is_refused(sandbox, path):
     source = {"url": "https://example.org/a.wav"} if path == "/v1/transcribe" else {}
     people = ANN, ANN, {**ANN, "known_speaker_references": [data_url(wav(9))]}
     first, again, other = (

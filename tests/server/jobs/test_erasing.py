@@ -20,7 +20,7 @@ from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server
 from tests.server.serving import AppServer, chunk, serve, wav
-from tests.server.storing import HOUR, LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, LEASE_S, claim, completion, submit
 from tests.server.talking import Caller, open_talk, silence
 from tests.waiting import until
 
@@ -113,63 +113,51 @@ def test_deleting_a_job_while_it_is_transcribed_leaves_no_byte_either(server, fo
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
+async def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, force):
     me = Caller(server, server.key())
 
-    @in_a_loop
-    async def talk() -> None:
-        record = await me.start(metadata={"k": WRITTEN}, record=True)
-        async with open_talk(me.socket(record), me.headers) as it:
-            await it.send(silence(4.0))
-            await it.until("word")
-            await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
-            if not force:
-                await it.say("close")
-                await it.to_the_end()
-            async with me.client() as client:
-                answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
-                assert answer.status_code == 204
-        await asyncio.to_thread(is_erased, folder, WRITTEN, '"word":')
-
-    talk()
+    record = await me.start(metadata={"k": WRITTEN}, record=True)
+    async with open_talk(me.socket(record), me.headers) as it:
+        await it.send(silence(4.0))
+        await it.until("word")
+        await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
+        if not force:
+            await it.close()
+        async with me.client() as client:
+            answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
+            assert answer.status_code == 204
+    await asyncio.to_thread(is_erased, folder, WRITTEN, '"word":')
 
 
-@in_a_loop
-async def test_expiry_leaves_no_byte_and_is_written_down(tmp_path):
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage:
-        sweeper = Sweeper(storage, Eraser(storage, Metrics()))
-        order = Order(prompt=WRITTEN, metadata={"k": WRITTEN}, webhook_url=f"https://h.example/{WRITTEN}")
-        old = await submit(storage, order=order)
-        lease = await claim(storage)
-        word = NewEvent("word", b'{"word":"%s"}' % SPOKEN.encode())
-        body = SPOKEN.encode() * 1000
-        await storage.jobs.checkpoint(lease, index=0, body=body, events=[word], progress=0.1, lease_s=LEASE_S)
-        async with storage.blobs.create(f"{old}/1.txt") as sink:
-            await sink.write(SPOKEN.encode())
-        await storage.jobs.finish(lease, completion())
-        clock.advance(ms=HOUR + 1)
-        assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN)
-        await sweeper.sweep()
-        await sweeper.eraser.tidy()
-        assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN) == []
-        assert [(line.job_id, line.why) for line in await storage.upkeep.erasures(limit=9)] == [
-            (old, ErasureReason.EXPIRED)
-        ]
+async def test_expiry_leaves_no_byte_and_is_written_down(sqlite, clock, tmp_path):
+    sweeper = Sweeper(sqlite, Eraser(sqlite, Metrics()))
+    order = Order(prompt=WRITTEN, metadata={"k": WRITTEN}, webhook_url=f"https://h.example/{WRITTEN}")
+    old = await submit(sqlite, order=order)
+    lease = await claim(sqlite)
+    word = NewEvent("word", b'{"word":"%s"}' % SPOKEN.encode())
+    body = SPOKEN.encode() * 1000
+    await sqlite.jobs.checkpoint(lease, index=0, body=body, events=[word], progress=0.1, lease_s=LEASE_S)
+    async with sqlite.blobs.create(f"{old}/1.txt") as sink:
+        await sink.write(SPOKEN.encode())
+    await sqlite.jobs.finish(lease, completion())
+    clock.advance(ms=HOUR + 1)
+    assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN)
+    await sweeper.sweep()
+    await sweeper.eraser.tidy()
+    assert await asyncio.to_thread(traces, tmp_path, SPOKEN, WRITTEN) == []
+    assert [(line.job_id, line.why) for line in await sqlite.upkeep.erasures(limit=9)] == [(old, ErasureReason.EXPIRED)]
 
 
-@in_a_loop
-async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        sweeper = Sweeper(storage, Eraser(storage, Metrics()))
-        late, later = await submit(storage), await submit(storage)
-        for job_id in (late, later):
-            await sweeper.eraser.delete(job_id, why=ErasureReason.REQUESTED)
-        async with storage.blobs.create(f"{late}/1.txt") as sink:
-            await sink.write(SPOKEN.encode())
-        await sweeper.eraser.tidy()
-        assert await storage.blobs.prefixes() == []
-        async with storage.blobs.create(f"{later}/1.txt") as sink:
-            await sink.write(SPOKEN.encode())
-        await sweeper.sweep()  # it need not wait for a day, as a request could still make a job of unknown bytes
-        assert await storage.blobs.prefixes() == []
+async def test_what_a_worker_stores_after_a_deletion_is_deleted_too(sqlite):
+    sweeper = Sweeper(sqlite, Eraser(sqlite, Metrics()))
+    late, later = await submit(sqlite), await submit(sqlite)
+    for job_id in (late, later):
+        await sweeper.eraser.delete(job_id, why=ErasureReason.REQUESTED)
+    async with sqlite.blobs.create(f"{late}/1.txt") as sink:
+        await sink.write(SPOKEN.encode())
+    await sweeper.eraser.tidy()
+    assert await sqlite.blobs.prefixes() == []
+    async with sqlite.blobs.create(f"{later}/1.txt") as sink:
+        await sink.write(SPOKEN.encode())
+    await sweeper.sweep()  # it need not wait for a day, as a request could still make a job of unknown bytes
+    assert await sqlite.blobs.prefixes() == []

@@ -3,15 +3,13 @@
 import asyncio
 import os
 
-import pytest
-
 from server.clock import now_ms
 from server.jobs import housekeeping as module
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import ORPHAN_MS, Chore, Housekeeping, Sweeper
 from server.metrics import Metrics
 from server.model.errors import StorageError
-from tests.server.storing import HOUR, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import HOUR, ManualClock, claim, completion, storage_in, submit
 
 
 async def blob(storage, key: str) -> None:
@@ -29,35 +27,30 @@ def set_age(folder, prefix: str, *, ms: int) -> None:
     os.utime(folder / "data" / "blobs" / prefix, (at, at))
 
 
-@in_a_loop
-async def test_expired_jobs_go_with_their_bytes_and_others_stay(tmp_path):
+async def test_expired_jobs_go_with_their_bytes_and_others_stay(sqlite, clock):
+    old, young, waiting = await submit(sqlite), await submit(sqlite), await submit(sqlite)
+    for job_id in (old, young):
+        await blob(sqlite, f"{job_id}/1.json")
+    await sqlite.jobs.finish(await claim(sqlite), completion())
+    clock.advance(ms=HOUR // 2)
+    await sqlite.jobs.finish(await claim(sqlite), completion())
+    clock.advance(ms=HOUR // 2 + 1)
+    await sweeper_of(sqlite).sweep()
+    assert await sqlite.jobs.get(old) is None
+    assert [prefix for prefix, _ in await sqlite.blobs.prefixes()] == [young]
+    assert await sqlite.jobs.get(young) is not None
+    assert await sqlite.jobs.get(waiting) is not None
+
+
+async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path, monkeypatch):
     clock = ManualClock()
+    monkeypatch.setattr(module, "AT_ONCE", 2)
     async with storage_in(tmp_path, clock) as storage:
-        old, young, waiting = await submit(storage), await submit(storage), await submit(storage)
-        for job_id in (old, young):
-            await blob(storage, f"{job_id}/1.json")
-        await storage.jobs.finish(await claim(storage), completion())
-        clock.advance(ms=HOUR // 2)
-        await storage.jobs.finish(await claim(storage), completion())
-        clock.advance(ms=HOUR // 2 + 1)
+        for _ in range(5):
+            await storage.jobs.finish(await _claim_new_job(storage), completion())
+        clock.advance(ms=HOUR + 1)
         await sweeper_of(storage).sweep()
-        assert await storage.jobs.get(old) is None
-        assert [prefix for prefix, _ in await storage.blobs.prefixes()] == [young]
-        assert await storage.jobs.get(young) is not None
-        assert await storage.jobs.get(waiting) is not None
-
-
-@in_a_loop
-async def test_more_than_one_page_of_expired_jobs_goes_in_one_sweep(tmp_path):
-    clock = ManualClock()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "AT_ONCE", 2)
-        async with storage_in(tmp_path, clock) as storage:
-            for _ in range(5):
-                await storage.jobs.finish(await _claim_new_job(storage), completion())
-            clock.advance(ms=HOUR + 1)
-            await sweeper_of(storage).sweep()
-            assert await storage.jobs.list_expired(limit=10) == []
+        assert await storage.jobs.list_expired(limit=10) == []
 
 
 async def _claim_new_job(storage):
@@ -65,32 +58,27 @@ async def _claim_new_job(storage):
     return await claim(storage)
 
 
-@in_a_loop
-async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        for prefix in (job_id, "job_orphan", "job_uploading"):
-            await blob(storage, f"{prefix}/source")
-        for prefix in (job_id, "job_orphan"):
-            set_age(tmp_path, prefix, ms=ORPHAN_MS + 60_000)
-        set_age(tmp_path, "job_uploading", ms=ORPHAN_MS - 60_000)
-        await sweeper_of(storage).sweep()
-        assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
+async def test_bytes_without_a_job_go_once_nobody_can_be_about_to_make_it(sqlite, tmp_path):
+    job_id = await submit(sqlite)
+    for prefix in (job_id, "job_orphan", "job_uploading"):
+        await blob(sqlite, f"{prefix}/source")
+    for prefix in (job_id, "job_orphan"):
+        set_age(tmp_path, prefix, ms=ORPHAN_MS + 60_000)
+    set_age(tmp_path, "job_uploading", ms=ORPHAN_MS - 60_000)
+    await sweeper_of(sqlite).sweep()
+    assert sorted(prefix for prefix, _ in await sqlite.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 
-@in_a_loop
-async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_next(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        for prefix in (job_id, "job_orphan", "job_uploading"):
-            await blob(storage, f"{prefix}/source")
-        for prefix in (job_id, "job_orphan"):
-            set_age(tmp_path, prefix, ms=60_000)
-        await Sweeper(storage, Eraser(storage, Metrics()), alone_since=now_ms() - 30_000).sweep()
-        assert sorted(prefix for prefix, _ in await storage.blobs.prefixes()) == sorted([job_id, "job_uploading"])
+async def test_bytes_that_a_killed_server_left_go_with_the_first_sweep_of_the_next(sqlite, tmp_path):
+    job_id = await submit(sqlite)
+    for prefix in (job_id, "job_orphan", "job_uploading"):
+        await blob(sqlite, f"{prefix}/source")
+    for prefix in (job_id, "job_orphan"):
+        set_age(tmp_path, prefix, ms=60_000)
+    await Sweeper(sqlite, Eraser(sqlite, Metrics()), alone_since=now_ms() - 30_000).sweep()
+    assert sorted(prefix for prefix, _ in await sqlite.blobs.prefixes()) == sorted([job_id, "job_uploading"])
 
 
-@in_a_loop
 async def test_a_chore_that_failed_is_done_again_and_nobody_elses_chore_is_done():
     done = []
 
@@ -111,7 +99,6 @@ async def test_a_chore_that_failed_is_done_again_and_nobody_elses_chore_is_done(
     assert metrics.registry.get_sample_value("scribewire_faults_total", {"what": "sweep"}) == 1.0
 
 
-@in_a_loop
 async def test_stopping_does_not_wait_for_the_next_time_of_a_chore():
     async def rest() -> None: ...
 

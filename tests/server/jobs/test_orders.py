@@ -45,7 +45,6 @@ def refusal_of(**options: object) -> Refused:
 def status(refusal: Refused) -> int:
     """Return its HTTP status."""
     problem = problem_of(refusal)
-    assert problem is not None
     return problem.status
 
 
@@ -245,7 +244,7 @@ def test_any_json_is_an_order_or_a_422(fields, sandbox):
     assert refusal is None or status(refusal) == 422
 
 
-def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it() -> None:
+def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it():
     able = replace(OFFER, translates=True)
     for task in TASKS:
         asked = parse_order({"task": [task], "language": ["de"]}, offer=able, sandbox=False, has_file=True)
@@ -254,7 +253,7 @@ def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it() -> No
     assert [(fault.param, fault.message) for fault in refusal.errors] == [("task", OFFER.translation_refusal)]
 
 
-def test_a_live_session_translates_where_the_model_can() -> None:
+def test_a_live_session_translates_where_the_model_can():
     able = replace(OFFER, translates=True)
     assert parse_live_order({"task": ["translate"]}, offer=able).order.task == "translate"
     with pytest.raises(Refused) as refusal:

@@ -15,8 +15,7 @@ from server.jobs.probing import MAX_AT_ONCE, MAX_LEARNING, REQUESTS_PER_BAD_FILE
 from server.model.errors import Refused
 from server.model.orders import Order
 from tests.pipeline.sounds import one_byte_packets
-from tests.server.serving import LIMITS, AppServer, isolation, wav
-from tests.server.storing import in_a_loop
+from tests.server.serving import LIMITS, isolation, wav
 
 FREE = LIMITS.plan("free", {}, sandbox=False)
 
@@ -32,7 +31,6 @@ class Folder:
         yield self.path / blob
 
 
-@in_a_loop
 async def test_one_account_cannot_take_every_seat(tmp_path):
     endless = tmp_path / "endless"
     os.mkfifo(endless)
@@ -61,7 +59,7 @@ def post(client: httpx.Client, content: bytes) -> httpx.Response:
     return client.post("/v1/transcribe", params={"wait": 0}, files={"file": ("sound", content)})
 
 
-def test_files_that_cannot_be_decoded_count_more_than_requests(live_server: AppServer) -> None:
+def test_files_that_cannot_be_decoded_count_more_than_requests(live_server):
     with live_server.new_client("free") as client, live_server.new_client("free") as neighbour:
         for content, status in ((one_byte_packets(2000), 422), (b"a letter", 415)):
             for _ in range(FREE.requests_per_minute // 6):
@@ -74,7 +72,7 @@ def test_files_that_cannot_be_decoded_count_more_than_requests(live_server: AppS
         assert post(neighbour, wav()).status_code == 202
 
 
-def test_good_files_do_not_count_as_bad_ones(live_server: AppServer) -> None:
+def test_good_files_do_not_count_as_bad_ones(live_server):
     with live_server.new_client("pro", requests_per_minute=6) as client:
         for _ in range(4):
             assert post(client, wav()).status_code == 202
@@ -82,7 +80,6 @@ def test_good_files_do_not_count_as_bad_ones(live_server: AppServer) -> None:
             assert post(client, b"a letter").status_code == 415
 
 
-@in_a_loop
 async def test_a_failure_of_the_server_is_not_counted_against_the_account(tmp_path):
     strict = LIMITS.plan("free", {"requests_per_minute": 3}, sandbox=False)
     os.mkfifo(tmp_path / "slow")
@@ -116,7 +113,6 @@ class Hearing:
         raise UnusableReference("Ann", "it has no voice")
 
 
-@in_a_loop
 async def test_recordings_of_people_are_listened_to_a_few_at_a_time_and_count_when_they_are_bad(tmp_path):
     prober, hearing = Prober(isolation(), Folder(tmp_path)), Hearing()
     most = FREE.requests_per_minute // REQUESTS_PER_BAD_FILE

@@ -35,7 +35,6 @@ from tests.server.storing import (
     claim,
     completion,
     failure,
-    in_a_loop,
     storage_in,
     submit,
     types_of,
@@ -201,39 +200,34 @@ def test_everybody_who_waits_for_the_end_gets_the_results(server, client):
 
 
 @pytest.mark.parametrize("by", ["writer", "reader", "poll"])
-def test_a_live_session_hands_over_its_words_and_keeps_none(server, folder, by):
+async def test_a_live_session_hands_over_its_words_and_keeps_none(server, folder, by):
     me = Caller(server, server.key())
 
-    @in_a_loop
-    async def talk() -> None:
-        record = await me.start(retention="none", metadata={"k": "v"})
-        async with open_talk(me.socket(record), me.headers) as it:
-            await it.send(silence(4.0))
-            if by == "writer":
-                await it.say("close")
-                await it.to_the_end()
-                last = it.frames[-1]["data"]
-                assert it.words == script_words(4.0)
-            else:
-                await it.until("word")
-        if by != "writer":
-            async with me.client() as client:
-                await client.post(f"/v1/jobs/{record['job_id']}/finish")
-        if by == "reader":
-            last = (await me.events(record["job_id"]))[-1][2]["data"]
-        elif by == "poll":
-            last = await me.job(record["job_id"], wait=20)
-        assert last["text"].startswith("This is the sandbox")
-        assert orjson.loads(last["outputs"]["json"])["text"] == last["text"]
-        async with asyncio.timeout(20):
-            while (await me.job(record["job_id"]))["erased_at"] is None:  # noqa: ASYNC110  over HTTP
-                await asyncio.sleep(0.05)
-        shown = await me.job(record["job_id"])
-        assert (shown["text"], shown["formats"], shown["metadata"]) == (None, {}, {"k": "v"})
-        assert not shown.keys() & {"words", "outputs"}
-        await asyncio.to_thread(until, lambda: not traces(folder, '"word":"This"'))
-
-    talk()
+    record = await me.start(retention="none", metadata={"k": "v"})
+    async with open_talk(me.socket(record), me.headers) as it:
+        await it.send(silence(4.0))
+        if by == "writer":
+            await it.close()
+            last = it.frames[-1]["data"]
+            assert it.words == script_words(4.0)
+        else:
+            await it.until("word")
+    if by != "writer":
+        async with me.client() as client:
+            await client.post(f"/v1/jobs/{record['job_id']}/finish")
+    if by == "reader":
+        last = (await me.events(record["job_id"]))[-1][2]["data"]
+    elif by == "poll":
+        last = await me.job(record["job_id"], wait=20)
+    assert last["text"].startswith("This is the sandbox")
+    assert orjson.loads(last["outputs"]["json"])["text"] == last["text"]
+    async with asyncio.timeout(20):
+        while (await me.job(record["job_id"]))["erased_at"] is None:  # noqa: ASYNC110  over HTTP
+            await asyncio.sleep(0.05)
+    shown = await me.job(record["job_id"])
+    assert (shown["text"], shown["formats"], shown["metadata"]) == (None, {}, {"k": "v"})
+    assert not shown.keys() & {"words", "outputs"}
+    await asyncio.to_thread(until, lambda: not traces(folder, '"word":"This"'))
 
 
 def test_a_recording_cannot_be_ordered_and_not_kept(server, client):
@@ -287,18 +281,14 @@ def test_openais_clients_can_order_so_too(client, folder, shape):
     assert (estimate.status_code, estimate.json()["code"]) == (404, "output_not_found")
 
 
-def test_the_python_client_returns_the_record_and_the_files_in_it(server, tmp_path):
+async def test_the_python_client_returns_the_record_and_the_files_in_it(server, tmp_path):
     file = tmp_path / "a.wav"
     file.write_bytes(wav())
 
-    @in_a_loop
-    async def use() -> None:
-        async with Client(server.base, server.key()) as client:
-            record = await client.transcribe(file, output_formats=["srt"], prompt=HINT, retention="none")
-            assert SPOKEN.encode() in await client.output(record, "srt")
-            assert (await client.job(record["job_id"]))["text"] is None
-
-    use()
+    async with Client(server.base, server.key()) as client:
+        record = await client.transcribe(file, output_formats=["srt"], prompt=HINT, retention="none")
+        assert SPOKEN.encode() in await client.output(record, "srt")
+        assert (await client.job(record["job_id"]))["text"] is None
 
 
 # --- in the store -------------------------------------------------------------------------------------------------
@@ -314,68 +304,56 @@ async def end_job(storage: Storage, outcome: Outcome, **order: Any) -> str:
     return job_id
 
 
-@in_a_loop
-async def test_results_are_erased_once_they_were_handed_over(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await end_job(storage, completion())
-        assert await storage.jobs.list_to_erase(limit=9) == []
-        assert await storage.jobs.erase_outputs(job_id) is None
-        await storage.jobs.note_answered(job_id)
-        clock.advance(s=1)
-        await storage.jobs.note_answered(job_id)
-        [job] = await storage.jobs.list_to_erase(limit=9)
-        assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
-        assert await storage.jobs.erase_outputs(job_id) == job_id
-        job = await storage.jobs.get(job_id)
-        assert job is not None
-        assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
-        assert await storage.jobs.chunks(job_id) == []
-        assert await storage.jobs.artifact(job_id, "json") is None
-        assert "word" not in await types_of(storage, job_id)
-        assert (await types_of(storage, job_id))[-1] == "job.completed"
-        assert await storage.jobs.list_to_erase(limit=9) == []
-        assert await storage.jobs.erase_outputs(job_id) is None
-        told = Erasure(job_id=job_id, at=clock.now, what=ErasedPart.OUTPUTS, why=ErasureReason.NOT_KEPT)
-        assert await storage.upkeep.erasures(limit=9) == [told]
+async def test_results_are_erased_once_they_were_handed_over(storage, clock):
+    job_id = await end_job(storage, completion())
+    assert await storage.jobs.list_to_erase(limit=9) == []
+    assert await storage.jobs.erase_outputs(job_id) is None
+    await storage.jobs.note_answered(job_id)
+    clock.advance(s=1)
+    await storage.jobs.note_answered(job_id)
+    [job] = await storage.jobs.list_to_erase(limit=9)
+    assert (job.id, job.text, job.answered_at, job.erased_at) == (job_id, "hello", NOON, None)
+    assert await storage.jobs.erase_outputs(job_id) == job_id
+    job = await storage.jobs.get(job_id)
+    assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
+    assert await storage.jobs.chunks(job_id) == []
+    assert await storage.jobs.artifact(job_id, "json") is None
+    assert "word" not in await types_of(storage, job_id)
+    assert (await types_of(storage, job_id))[-1] == "job.completed"
+    assert await storage.jobs.list_to_erase(limit=9) == []
+    assert await storage.jobs.erase_outputs(job_id) is None
+    told = Erasure(job_id=job_id, at=clock.now, what=ErasedPart.OUTPUTS, why=ErasureReason.NOT_KEPT)
+    assert await storage.upkeep.erasures(limit=9) == [told]
 
 
-@in_a_loop
-async def test_a_pending_webhook_keeps_results_until_it_is_over(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage, completion(), webhook_url=HOOK, webhook_events=("job.completed",))
-        await storage.jobs.note_answered(job_id)
-        assert await storage.jobs.erase_outputs(job_id) is None
-        [row] = await storage.outbox.of_job(job_id)
-        tried = Attempt(n=1, at=NOON, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
-        await storage.outbox.record(row.id, tried, state="failed")
-        assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
+async def test_a_pending_webhook_keeps_results_until_it_is_over(storage):
+    job_id = await end_job(storage, completion(), webhook_url=HOOK, webhook_events=("job.completed",))
+    await storage.jobs.note_answered(job_id)
+    assert await storage.jobs.erase_outputs(job_id) is None
+    [row] = await storage.outbox.of_job(job_id)
+    tried = Attempt(n=1, at=NOON, status_code=500, duration_ms=1, error="no", next_attempt_at=None)
+    await storage.outbox.record(row.id, tried, state="failed")
+    assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
 
 
-@in_a_loop
-async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage, failure())
-        assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
-        await storage.jobs.erase_outputs(job_id)
-        assert "word" not in await types_of(storage, job_id)
+async def test_a_job_that_did_not_complete_has_nothing_to_hand_over(storage):
+    job_id = await end_job(storage, failure())
+    assert [job.id for job in await storage.jobs.list_to_erase(limit=9)] == [job_id]
+    await storage.jobs.erase_outputs(job_id)
+    assert "word" not in await types_of(storage, job_id)
 
 
-@in_a_loop
-async def test_results_that_are_kept_are_never_erased_so(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        await storage.jobs.note_answered(job_id)
-        await storage.jobs.finish(await claim(storage), completion())
-        await storage.jobs.note_answered(job_id)
-        assert await storage.jobs.list_to_erase(limit=9) == []
-        assert await storage.jobs.erase_outputs(job_id) is None
-        job = await storage.jobs.get(job_id)
-        assert job is not None
-        assert (job.text, job.answered_at) == ("hello", None)
+async def test_results_that_are_kept_are_never_erased_so(storage):
+    job_id = await submit(storage)
+    await storage.jobs.note_answered(job_id)
+    await storage.jobs.finish(await claim(storage), completion())
+    await storage.jobs.note_answered(job_id)
+    assert await storage.jobs.list_to_erase(limit=9) == []
+    assert await storage.jobs.erase_outputs(job_id) is None
+    job = await storage.jobs.get(job_id)
+    assert (job.text, job.answered_at) == ("hello", None)
 
 
-@in_a_loop
 async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path):
     clock = ManualClock(now_ms())
     async with storage_in(tmp_path, clock) as storage:
@@ -384,7 +362,6 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
             await eraser.note_answered(job_id)
             await eraser.tidy()
             job = await storage.jobs.get(job_id)
-            assert job is not None
             assert job.erased_after_delivery
             assert job.shows_results(clock.now - 1)
             assert not job.shows_results(clock.now)
@@ -393,7 +370,6 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
                 patch.setattr(erasing, "HELD_MS", -1)
                 await eraser.tidy()
         job = await storage.jobs.get(job_id)
-        assert job is not None
         assert job.text is None
 
 

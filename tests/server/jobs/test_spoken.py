@@ -1,6 +1,6 @@
 """Tests of how every door understands the members about languages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import orjson
@@ -57,12 +57,11 @@ def by_deepgram_live(fields: Fields, offer: Offer) -> Order:
 
 DOORS = [by_form, by_live, by_openai, by_realtime, by_deepgram, by_deepgram_live]
 every_door = pytest.mark.parametrize("door", DOORS)
-Door = Callable[[Fields, Offer], Order]
 
 
 @every_door
 @pytest.mark.parametrize("name", [None, "auto", "multi", "Multi", ""])
-def test_no_name_auto_and_multi_are_one_thing(door: Door, name: str | None) -> None:
+def test_no_name_auto_and_multi_are_one_thing(door, name):
     order = door({} if name is None else {"language": [name]}, OFFER)
     assert (order.language, order.languages) == (None, ())
     assert order == door({}, OFFER)
@@ -70,14 +69,14 @@ def test_no_name_auto_and_multi_are_one_thing(door: Door, name: str | None) -> N
 
 @every_door
 @pytest.mark.parametrize(("name", "code"), [("de", "de"), ("en-US", "en"), ("German", "de"), ("fra", "fr")])
-def test_a_name_is_the_language_of_all_that_is_said(door: Door, name: str, code: str) -> None:
+def test_a_name_is_the_language_of_all_that_is_said(door, name, code):
     order = door({"language": [name]}, OFFER)
     assert (order.language, order.languages) == (code, ())
 
 
 @every_door
 @pytest.mark.parametrize("given", [["fr-CA,en"], ["fr", "en"], ['["french", "en-GB"]']])
-def test_a_list_with_commas_repeated_or_as_json_says_what_may_be_found(door: Door, given: list[object]) -> None:
+def test_a_list_with_commas_repeated_or_as_json_says_what_may_be_found(door, given):
     order = door({"languages": given}, OFFER)
     assert (order.language, order.languages) == (None, ("fr", "en"))
     alone = door({"languages": ["fr"]}, OFFER)
@@ -86,7 +85,7 @@ def test_a_list_with_commas_repeated_or_as_json_says_what_may_be_found(door: Doo
 
 @every_door
 @pytest.mark.parametrize("member", ["language", "languages"])
-def test_a_language_that_nobody_hears_or_knows_is_refused_before_any_audio(door: Door, member: str) -> None:
+def test_a_language_that_nobody_hears_or_knows_is_refused_before_any_audio(door, member):
     for name, said in (("yue", "the model base hears de, en, fr, zh, not 'yue'"), ("germna", "nearest is german (de)")):
         with pytest.raises(Refused) as refusal:
             door({member: [name]}, OFFER)
@@ -96,14 +95,14 @@ def test_a_language_that_nobody_hears_or_knows_is_refused_before_any_audio(door:
 
 
 @every_door
-def test_a_language_that_is_not_in_the_list_is_refused(door: Door) -> None:
+def test_a_language_that_is_not_in_the_list_is_refused(door):
     with pytest.raises(Refused) as refusal:
         door({"language": ["de"], "languages": ["en", "fr"]}, OFFER)
     assert [(fault.param, fault.code) for fault in refusal.value.errors] == [("language", "conflict")]
 
 
 @every_door
-def test_a_chinese_name_settles_the_script_of_the_text(door: Door) -> None:
+def test_a_chinese_name_settles_the_script_of_the_text(door):
     for name, script in (("zh-CN", "Hans"), ("zh-Hant-TW", "Hant"), ("zh", None)):
         order = door({"language": [name]}, OFFER)
         assert (order.language, order.text.script) == ("zh", script)
@@ -112,13 +111,13 @@ def test_a_chinese_name_settles_the_script_of_the_text(door: Door) -> None:
 
 
 @every_door
-def test_the_one_language_of_a_server_needs_no_search(door: Door) -> None:
+def test_the_one_language_of_a_server_needs_no_search(door):
     english = replace(OFFER, languages=frozenset({"en"}))
     assert [door(fields, english).language for fields in ({}, {"language": ["multi"]})] == ["en", "en"]
 
 
 @pytest.mark.parametrize("door", [by_deepgram, by_deepgram_live])
-def test_deepgrams_names_for_the_list_are_understood(door: Door) -> None:
+def test_deepgrams_names_for_the_list_are_understood(door):
     for fields in ({"detect_language": ["en", "de"]}, {"language_hint": ["en", "de"]}):
         assert door(fields, OFFER).languages == ("en", "de")
     assert door({"detect_language": ["true"]}, OFFER) == door({}, OFFER)
@@ -127,7 +126,7 @@ def test_deepgrams_names_for_the_list_are_understood(door: Door) -> None:
     assert [fault.param for fault in refusal.value.errors] == ["language_hint"]
 
 
-def test_a_new_language_of_a_realtime_session_takes_the_place_of_its_list() -> None:
+def test_a_new_language_of_a_realtime_session_takes_the_place_of_its_list():
     config = TranscriptionConfig()
     for asked, spoken in (({"languages": ["en", "de"]}, (None, ("en", "de"))), ({"language": "fr"}, ("fr", ()))):
         config = config.with_changes({"audio": {"input": {"transcription": asked}}}, OFFER)
@@ -146,7 +145,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=3), st.lists(JSON, max_size=3))
-def test_anything_at_all_is_understood_or_a_422_that_names_the_member(one: list[object], several: list[object]) -> None:
+def test_anything_at_all_is_understood_or_a_422_that_names_the_member(one, several):
     for fields in ({"language": one, "languages": several}, {"languages": [orjson.dumps(several).decode()]}):
         members = Members(fields)
         spoken = spoken_languages(members, OFFER)

@@ -3,22 +3,15 @@
 import asyncio
 
 from server.jobs.waiter import JobWaiter
-from tests.server.storing import in_a_loop, storage_in, submit
+from tests.server.storing import submit
 
 MOST_S = 30
 
 
-async def job_of(storage, job_id):
-    job = await storage.jobs.get(job_id)
-    assert job is not None
-    return job
-
-
-@in_a_loop
-async def test_a_job_deleted_meanwhile_is_answered_as_it_was_last(tmp_path):
-    async with storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
-        job = await job_of(storage, await submit(storage))
-        held = tasks.create_task(JobWaiter(storage.jobs, asyncio.Event()).wait_for_end(job, wait_s=60))
+async def test_a_job_deleted_meanwhile_is_answered_as_it_was_last(sqlite):
+    async with asyncio.TaskGroup() as tasks:
+        job = await sqlite.jobs.get(await submit(sqlite))
+        held = tasks.create_task(JobWaiter(sqlite.jobs, asyncio.Event()).wait_for_end(job, wait_s=60))
         await asyncio.sleep(0.05)
-        await storage.jobs.delete(job.id)
+        await sqlite.jobs.delete(job.id)
         assert await asyncio.wait_for(held, MOST_S) == job

@@ -18,62 +18,56 @@ from server.model.leases import Lease
 from server.model.orders import Order
 from server.storage.sql.storage import Storage
 from tests.server.serving import chunk
-from tests.server.storing import in_a_loop, quota
-from tests.server.working import MOST_S, PATIENT, Shop, gated_shop, shop, speak
+from tests.server.storing import quota
+from tests.server.working import MOST_S, PATIENT, Shop, speak
 
 # --- done --------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
-async def test_a_job_is_transcribed_written_and_told_in_order(tmp_path):
-    async with shop(tmp_path) as it:
-        it.batch.scripts["speak"] = speak
-        order = Order(output_formats=("json", "srt"), word_timestamps=True)
-        job_id = await it.submit("speak", order=order, seconds=4.0)
-        async with it.run_workers():
-            job = await it.wait_for_end(job_id)
-            await it.audio_gone(job_id)
-        assert (job.state, job.text, job.language, job.duration_s) == (
-            State.COMPLETED,
-            "so my fellow americans ask not",
-            "en",
-            4.0,
-        )
-        assert (await it.output(job_id, "srt")).startswith(b"1\n00:00:00,000 --> ")
-        assert len(orjson.loads(await it.output(job_id, "json"))["words"]) == 6
-        told = await it.events(job_id)
-        assert [kind for kind, _ in told if kind != "job.progress"] == [
-            "job.status", "job.status", "word", "word", "segment", "word", "word", "segment", "word", "word",
-            "segment", "job.completed",
-        ]  # fmt: skip
-        progress = [body["progress"] for kind, body in told if kind == "job.progress"]
-        assert progress == sorted(progress)
-        assert progress[0] == 0.25
-        assert progress[-1] < 1.0
-        assert it.metric("scribewire_jobs_ended_total", state="completed", error="") == 1
-        assert it.metric("scribewire_audio_seconds_total", environment="production") == 4.0
+async def test_a_job_is_transcribed_written_and_told_in_order(shop):
+    shop.batch.scripts["speak"] = speak
+    order = Order(output_formats=("json", "srt"), word_timestamps=True)
+    job_id = await shop.submit("speak", order=order, seconds=4.0)
+    async with shop.run_workers():
+        job = await shop.wait_for_end(job_id)
+        await shop.audio_gone(job_id)
+    assert (job.state, job.text, job.language, job.duration_s) == (
+        State.COMPLETED,
+        "so my fellow americans ask not",
+        "en",
+        4.0,
+    )
+    assert (await shop.output(job_id, "srt")).startswith(b"1\n00:00:00,000 --> ")
+    assert len(orjson.loads(await shop.output(job_id, "json"))["words"]) == 6
+    told = await shop.events(job_id)
+    assert [kind for kind, _ in told if kind != "job.progress"] == [
+        "job.status", "job.status", "word", "word", "segment", "word", "word", "segment", "word", "word",
+        "segment", "job.completed",
+    ]  # fmt: skip
+    progress = [body["progress"] for kind, body in told if kind == "job.progress"]
+    assert progress == sorted(progress)
+    assert progress[0] == 0.25
+    assert progress[-1] < 1.0
+    assert shop.metric("scribewire_jobs_ended_total", state="completed", error="") == 1
+    assert shop.metric("scribewire_audio_seconds_total", environment="production") == 4.0
 
 
-@in_a_loop
-async def test_the_decoder_is_told_the_plans_longest_file(tmp_path):
-    async with shop(tmp_path) as it:
-        account, _ = await open_account(it.storage.accounts, plan="pro", environment="production", name=None)
-        job_id = await it.submit(account=account.id, order=Order(language="de"))
-        async with it.run_workers():
-            await it.wait_for_end(job_id)
-        [options] = it.batch.options
-        assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
+async def test_the_decoder_is_told_the_plans_longest_file(shop):
+    account, _ = await open_account(shop.storage.accounts, plan="pro", environment="production", name=None)
+    job_id = await shop.submit(account=account.id, order=Order(language="de"))
+    async with shop.run_workers():
+        await shop.wait_for_end(job_id)
+    [options] = shop.batch.options
+    assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
 
 
-@in_a_loop
-async def test_many_jobs_and_workers_do_every_job_once(tmp_path):
-    async with shop(tmp_path) as it:
-        jobs = [await it.submit() for _ in range(12)]
-        async with it.run_workers(count=3):
-            ended = [await it.wait_for_end(job_id) for job_id in jobs]
-        assert {job.state for job in ended} == {State.COMPLETED}
-        assert [job.attempt for job in ended] == [1] * 12
-        assert len(it.batch.options) == 12
+async def test_many_jobs_and_workers_do_every_job_once(shop):
+    jobs = [await shop.submit() for _ in range(12)]
+    async with shop.run_workers(count=3):
+        ended = [await shop.wait_for_end(job_id) for job_id in jobs]
+    assert {job.state for job in ended} == {State.COMPLETED}
+    assert [job.attempt for job in ended] == [1] * 12
+    assert len(shop.batch.options) == 12
 
 
 def test_words_and_segments_are_numbered_on_over_chunks():
@@ -98,149 +92,127 @@ def test_without_word_timestamps_only_segments_are_told():
 # --- crashes and leases ------------------------------------------------------------------------------------------
 
 
-@in_a_loop
-async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        order = Order(output_formats=("srt", "txt"), word_timestamps=True)
-        broken = await it.submit("gate", order=order, seconds=4.0)
-        async with it.run_dying_workers():
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-        assert len(await it.storage.jobs.chunks(broken)) == 1
-        gate.open.set()
-        it.clock.advance(s=31)
-        whole = await it.submit("speak", order=order, seconds=4.0)
-        async with it.run_workers():
-            after, plain = await it.wait_for_end(broken), await it.wait_for_end(whole)
-        assert gate.resumed_behind == [0, 1]
-        assert (after.attempt, plain.attempt) == (2, 1)
-        assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
-        for name in order.output_formats:
-            assert await it.output(broken, name) == await it.output(whole, name)
-        spoken = [[told for told in await it.events(job) if told[0] in ("word", "segment")] for job in (broken, whole)]
-        assert spoken[0] == spoken[1]
+async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(shop, gate):
+    order = Order(output_formats=("srt", "txt"), word_timestamps=True)
+    broken = await shop.submit("gate", order=order, seconds=4.0)
+    async with shop.run_dying_workers():
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+    assert len(await shop.storage.jobs.chunks(broken)) == 1
+    gate.open.set()
+    shop.clock.advance(s=31)
+    whole = await shop.submit("speak", order=order, seconds=4.0)
+    async with shop.run_workers():
+        after, plain = await shop.wait_for_end(broken), await shop.wait_for_end(whole)
+    assert gate.resumed_behind == [0, 1]
+    assert (after.attempt, plain.attempt) == (2, 1)
+    assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
+    for name in order.output_formats:
+        assert await shop.output(broken, name) == await shop.output(whole, name)
+    spoken = [[told for told in await shop.events(job) if told[0] in ("word", "segment")] for job in (broken, whole)]
+    assert spoken[0] == spoken[1]
 
 
 async def take_over(it: Shop) -> Lease:
     """Let another worker claim the job after the lease of the first has ended."""
     it.clock.advance(s=31)
     assert await it.storage.jobs.reap(limit=10) == 1
-    lease = await it.storage.jobs.claim("other", environments=["production"], lease_s=30.0)
-    assert lease is not None
-    return lease
+    return await it.storage.jobs.claim("other", environments=["production"], lease_s=30.0)
 
 
-@in_a_loop
-async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.closing.set()  # it has one job and will not claim another
-            lease = await take_over(it)
-            before = await it.events(job_id)
-            await asyncio.wait_for(gate.left.wait(), MOST_S)
-        assert await it.events(job_id) == before
-        assert len(await it.storage.jobs.chunks(job_id)) == 1
-        job = await it.storage.jobs.get(job_id)
-        assert job is not None
-        assert (job.state, job.epoch) == (State.PROCESSING, lease.epoch)
-        assert await it.storage.blobs.size(f"{job_id}/source") is not None
-        assert it.metric("scribewire_leases_lost_total") == 1
+async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers(replace(PATIENT, handback_s=60.0), every_s=60.0) as workers:
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        workers.closing.set()  # it has one job and will not claim another
+        lease = await take_over(shop)
+        before = await shop.events(job_id)
+        await asyncio.wait_for(gate.left.wait(), MOST_S)
+    assert await shop.events(job_id) == before
+    assert len(await shop.storage.jobs.chunks(job_id)) == 1
+    job = await shop.storage.jobs.get(job_id)
+    assert (job.state, job.epoch) == (State.PROCESSING, lease.epoch)
+    assert await shop.storage.blobs.size(f"{job_id}/source") is not None
+    assert shop.metric("scribewire_leases_lost_total") == 1
 
 
-@in_a_loop
-async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers(replace(PATIENT, lease_s=0.2, renew_s=60.0), every_s=60.0) as workers:
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.closing.set()
-            await asyncio.sleep(0.25)
-            gate.open.set()  # the store's clock stands still, so it would accept the chunk
-            await asyncio.wait_for(gate.left.wait(), MOST_S)
-        assert len(await it.storage.jobs.chunks(job_id)) == 1
+async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers(replace(PATIENT, lease_s=0.2, renew_s=60.0), every_s=60.0) as workers:
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        workers.closing.set()
+        await asyncio.sleep(0.25)
+        gate.open.set()  # the store's clock stands still, so it would accept the chunk
+        await asyncio.wait_for(gate.left.wait(), MOST_S)
+    assert len(await shop.storage.jobs.chunks(job_id)) == 1
 
 
-@in_a_loop
-async def test_a_lease_is_renewed_while_a_chunk_takes_long(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers(replace(PATIENT, lease_s=0.3, renew_s=0.1)):
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            await asyncio.sleep(0.5)
-            gate.open.set()
-            assert (await it.wait_for_end(job_id)).attempt == 1
+async def test_a_lease_is_renewed_while_a_chunk_takes_long(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers(replace(PATIENT, lease_s=0.3, renew_s=0.1)):
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        await asyncio.sleep(0.5)
+        gate.open.set()
+        assert (await shop.wait_for_end(job_id)).attempt == 1
 
 
-@in_a_loop
-async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers(replace(PATIENT, renew_s=0.05, stall_s=0.1)):
-            await asyncio.wait_for(gate.left.wait(), MOST_S)
-            gate.open.set()
-            it.clock.advance(s=31)
-            job = await it.wait_for_end(job_id)
-        assert (job.state, job.attempt, gate.resumed_behind) == (State.COMPLETED, 2, [0, 1])
+async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers(replace(PATIENT, renew_s=0.05, stall_s=0.1)):
+        await asyncio.wait_for(gate.left.wait(), MOST_S)
+        gate.open.set()
+        shop.clock.advance(s=31)
+        job = await shop.wait_for_end(job_id)
+    assert (job.state, job.attempt, gate.resumed_behind) == (State.COMPLETED, 2, [0, 1])
 
 
 # --- stopped from outside ------------------------------------------------------------------------------------------
 
 
-@in_a_loop
-async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate", quotas=(quota(),))
-        async with it.run_workers():
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            asked = await it.storage.jobs.cancel(job_id)
-            assert asked is not None
-            assert asked.state is State.PROCESSING
-            assert (await it.wait_for_end(job_id)).state is State.CANCELED
-        assert gate.left.is_set()
-        assert [kind for kind, _ in await it.events(job_id)][-1] == "job.canceled"
-        assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
+async def test_a_cancel_is_seen_without_waiting_for_chunk_or_renewal(shop, gate):
+    job_id = await shop.submit("gate", quotas=(quota(),))
+    async with shop.run_workers():
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        asked = await shop.storage.jobs.cancel(job_id)
+        assert asked.state is State.PROCESSING
+        assert (await shop.wait_for_end(job_id)).state is State.CANCELED
+    assert gate.left.is_set()
+    assert [kind for kind, _ in await shop.events(job_id)][-1] == "job.canceled"
+    assert await shop.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
 
 
-@in_a_loop
-async def test_deleting_a_job_in_work_ends_the_work_and_leaves_nothing(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers():
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            prefix = await it.storage.jobs.delete(job_id)
-            assert prefix is not None
-            await it.storage.blobs.delete(prefix)
-            await asyncio.wait_for(gate.left.wait(), MOST_S)
-            assert (await it.wait_for_end(await it.submit())).state is State.COMPLETED
-        assert await it.storage.jobs.get(job_id) is None
-        assert job_id not in dict(await it.storage.blobs.prefixes())
+async def test_deleting_a_job_in_work_ends_the_work_and_leaves_nothing(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers():
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        prefix = await shop.storage.jobs.delete(job_id)
+        assert prefix is not None
+        await shop.storage.blobs.delete(prefix)
+        await asyncio.wait_for(gate.left.wait(), MOST_S)
+        assert (await shop.wait_for_end(await shop.submit())).state is State.COMPLETED
+    assert await shop.storage.jobs.get(job_id) is None
+    assert job_id not in dict(await shop.storage.blobs.prefixes())
 
 
-@in_a_loop
-async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers() as workers:
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.closing.set()
-            await asyncio.sleep(0)
-            gate.open.set()
-            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
-        assert job.attempt == 0
-        assert len(await it.storage.jobs.chunks(job_id)) == 2
+async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers() as workers:
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        workers.closing.set()
+        await asyncio.sleep(0)
+        gate.open.set()
+        job = await shop.until(job_id, lambda job: job.state is State.QUEUED)
+    assert job.attempt == 0
+    assert len(await shop.storage.jobs.chunks(job_id)) == 2
 
 
-@in_a_loop
-async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers(replace(PATIENT, handback_s=0.05)) as workers:
-            await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            workers.closing.set()
-            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
-        assert (job.attempt, gate.left.is_set()) == (0, True)
-        assert len(await it.storage.jobs.chunks(job_id)) == 1
+async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers(replace(PATIENT, handback_s=0.05)) as workers:
+        await asyncio.wait_for(gate.reached.wait(), MOST_S)
+        workers.closing.set()
+        job = await shop.until(job_id, lambda job: job.state is State.QUEUED)
+    assert (job.attempt, gate.left.is_set()) == (0, True)
+    assert len(await shop.storage.jobs.chunks(job_id)) == 1
 
 
 # --- errors --------------------------------------------------------------------------------------------------------
@@ -254,55 +226,44 @@ def script_that_raises(error: Exception) -> Any:
     return script
 
 
-@in_a_loop
-async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(tmp_path):
-    async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
-        job_id = await it.submit("fail")
-        async with it.run_workers(replace(PATIENT, retry_s=60.0)):
-            job = await it.until(job_id, lambda job: job.state is State.QUEUED and job.started_at is not None)
-        assert job.attempt == 1
-        assert await it.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is None
-        it.clock.advance(s=60)
-        assert await it.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is not None
+async def test_an_error_worth_another_attempt_hands_the_job_back_for_a_while(shop):
+    shop.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
+    job_id = await shop.submit("fail")
+    async with shop.run_workers(replace(PATIENT, retry_s=60.0)):
+        job = await shop.until(job_id, lambda job: job.state is State.QUEUED and job.started_at is not None)
+    assert job.attempt == 1
+    assert await shop.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is None
+    shop.clock.advance(s=60)
+    assert await shop.storage.jobs.claim("w", environments=["production"], lease_s=30.0) is not None
 
 
-@in_a_loop
-async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_its_quota(tmp_path):
-    async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
-        job_id = await it.submit("fail", quotas=(quota(),))
-        async with it.run_workers(replace(PATIENT, retry_s=0.0)):
-            job = await it.wait_for_end(job_id)
-            await it.audio_gone(job_id)
-        assert job.error is not None
-        assert (job.attempt, job.error.code, job.error.message) == (4, "engine_error", "the process died")
-        assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
-        assert it.metric("scribewire_jobs_ended_total", state="failed", error="engine_error") == 1
+async def test_after_the_last_attempt_the_job_fails_with_its_error_and_returns_its_quota(shop):
+    shop.batch.scripts["fail"] = script_that_raises(EngineFailed("the process died"))
+    job_id = await shop.submit("fail", quotas=(quota(),))
+    async with shop.run_workers(replace(PATIENT, retry_s=0.0)):
+        job = await shop.wait_for_end(job_id)
+        await shop.audio_gone(job_id)
+    assert (job.attempt, job.error.code, job.error.message) == (4, "engine_error", "the process died")
+    assert await shop.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [0]
+    assert shop.metric("scribewire_jobs_ended_total", state="failed", error="engine_error") == 1
 
 
-@in_a_loop
-async def test_a_file_that_no_attempt_could_read_fails_at_once(tmp_path):
-    async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = script_that_raises(UndecodableAudio("no audio"))
-        job_id = await it.submit("fail", quotas=(quota(),))
-        async with it.run_workers():
-            job = await it.wait_for_end(job_id)
-        assert job.error is not None
-        assert (job.attempt, job.error.code, job.error.retryable) == (1, "unsupported_audio_format", False)
-        assert await it.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
+async def test_a_file_that_no_attempt_could_read_fails_at_once(shop):
+    shop.batch.scripts["fail"] = script_that_raises(UndecodableAudio("no audio"))
+    job_id = await shop.submit("fail", quotas=(quota(),))
+    async with shop.run_workers():
+        job = await shop.wait_for_end(job_id)
+    assert (job.attempt, job.error.code, job.error.retryable) == (1, "unsupported_audio_format", False)
+    assert await shop.storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [1]
 
 
-@in_a_loop
-async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs(tmp_path):
-    async with shop(tmp_path) as it:
-        it.batch.scripts["fail"] = script_that_raises(ZeroDivisionError("in /secret/path"))
-        bad, good = await it.submit("fail"), await it.submit()
-        async with it.run_workers(replace(PATIENT, retry_s=0.0)):
-            failed, done = await it.wait_for_end(bad), await it.wait_for_end(good)
-        assert failed.error is not None
-        assert (failed.error.code, done.state) == ("internal", State.COMPLETED)
-        assert "secret" not in failed.error.message
+async def test_what_nobody_foresaw_is_told_as_internal_and_spares_the_other_jobs(shop):
+    shop.batch.scripts["fail"] = script_that_raises(ZeroDivisionError("in /secret/path"))
+    bad, good = await shop.submit("fail"), await shop.submit()
+    async with shop.run_workers(replace(PATIENT, retry_s=0.0)):
+        failed, done = await shop.wait_for_end(bad), await shop.wait_for_end(good)
+    assert (failed.error.code, done.state) == ("internal", State.COMPLETED)
+    assert "secret" not in failed.error.message
 
 
 class FullDisk:
@@ -323,27 +284,22 @@ class FullDisk:
         return getattr(self._blobs, name)
 
 
-@in_a_loop
-async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_room(tmp_path):
-    async with shop(tmp_path) as it:
-        job_id, full = await it.submit(), FullDisk(it.storage)
-        async with it.run_workers(blobs=full):
-            await asyncio.wait_for(full.tried.wait(), MOST_S)
-            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
-        assert job.attempt == 0
-        it.clock.advance(s=31)
-        async with it.run_workers():
-            assert (await it.wait_for_end(job_id)).state is State.COMPLETED
+async def test_a_full_disk_costs_no_attempt_and_the_job_is_done_once_there_is_room(shop):
+    job_id, full = await shop.submit(), FullDisk(shop.storage)
+    async with shop.run_workers(blobs=full):
+        await asyncio.wait_for(full.tried.wait(), MOST_S)
+        job = await shop.until(job_id, lambda job: job.state is State.QUEUED)
+    assert job.attempt == 0
+    shop.clock.advance(s=31)
+    async with shop.run_workers():
+        assert (await shop.wait_for_end(job_id)).state is State.COMPLETED
 
 
-@in_a_loop
-async def test_a_disk_that_fails_costs_attempts_because_it_may_be_the_jobs_own_file(tmp_path):
-    async with shop(tmp_path) as it:
-        job_id = await it.submit()
-        async with it.run_workers(replace(PATIENT, retry_s=0.0), blobs=FullDisk(it.storage, DiskFailed("EIO"))):
-            job = await it.wait_for_end(job_id)
-        assert job.error is not None
-        assert (job.state, job.error.code, job.error.retryable) == (State.FAILED, "internal", True)
+async def test_a_disk_that_fails_costs_attempts_because_it_may_be_the_jobs_own_file(shop):
+    job_id = await shop.submit()
+    async with shop.run_workers(replace(PATIENT, retry_s=0.0), blobs=FullDisk(shop.storage, DiskFailed("EIO"))):
+        job = await shop.wait_for_end(job_id)
+    assert (job.state, job.error.code, job.error.retryable) == (State.FAILED, "internal", True)
 
 
 class NoRoomToRenew:
@@ -359,11 +315,9 @@ class NoRoomToRenew:
         return getattr(self._jobs, name)
 
 
-@in_a_loop
-async def test_a_lease_that_cannot_be_written_longer_is_handed_back_uncounted(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate):
-        job_id = await it.submit("gate")
-        async with it.run_workers(replace(PATIENT, renew_s=0.05), jobs=NoRoomToRenew(it.storage)):
-            await asyncio.wait_for(gate.left.wait(), MOST_S)
-            job = await it.until(job_id, lambda job: job.state is State.QUEUED)
-        assert job.attempt == 0
+async def test_a_lease_that_cannot_be_written_longer_is_handed_back_uncounted(shop, gate):
+    job_id = await shop.submit("gate")
+    async with shop.run_workers(replace(PATIENT, renew_s=0.05), jobs=NoRoomToRenew(shop.storage)):
+        await asyncio.wait_for(gate.left.wait(), MOST_S)
+        job = await shop.until(job_id, lambda job: job.state is State.QUEUED)
+    assert job.attempt == 0

@@ -9,8 +9,7 @@ from server.jobs.voices import keep_known_recordings, voices_key
 from server.model.jobs import JobFilter
 from server.model.orders import Source
 from tests.server.serving import wav
-from tests.server.storing import in_a_loop
-from tests.server.working import MOST_S, gated_shop, shop
+from tests.server.working import MOST_S
 
 
 @asynccontextmanager
@@ -25,69 +24,61 @@ async def serve_file(data: bytes) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/talks/one%20two.wav?x=1"
 
 
-@in_a_loop
-async def test_audio_by_address_is_fetched_looked_at_and_deleted_when_done(tmp_path):
-    async with gated_shop(tmp_path) as (it, gate), serve_file(wav(4.0)) as url:
-        job_id = await it.submit("gate", source=Source(type="url", url=url), audio_s=None)
-        async with it.run_workers():
+async def test_audio_by_address_is_fetched_looked_at_and_deleted_when_done(shop, gate):
+    async with serve_file(wav(4.0)) as url:
+        job_id = await shop.submit("gate", source=Source(type="url", url=url), audio_s=None)
+        async with shop.run_workers():
             await asyncio.wait_for(gate.reached.wait(), MOST_S)
-            job = await it.until(job_id, lambda job: job.progress > 0)
+            job = await shop.until(job_id, lambda job: job.progress > 0)
             assert (job.source.filename, job.source.format, job.source.bytes) == ("one two.wav", "wav", len(wav(4.0)))
             assert (job.duration_s, job.progress) == (4.0, 0.25)
-            assert await it.storage.blobs.size(f"{job_id}/source/1") == len(wav(4.0))
+            assert await shop.storage.blobs.size(f"{job_id}/source/1") == len(wav(4.0))
             gate.open.set()
-            await it.wait_for_end(job_id)
-            await it.audio_gone(job_id)
-            assert await it.storage.blobs.size(f"{job_id}/source/1") is None
+            await shop.wait_for_end(job_id)
+            await shop.audio_gone(job_id)
+            assert await shop.storage.blobs.size(f"{job_id}/source/1") is None
 
 
-@in_a_loop
-async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transcribed(tmp_path):
-    async with shop(tmp_path) as it, serve_file(wav(3.0)) as url:
+async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transcribed(shop):
+    async with serve_file(wav(3.0)) as url:
         account, _ = await open_account(
-            it.storage.accounts,
+            shop.storage.accounts,
             plan="free",
             environment="production",
             name=None,
             limits={"audio_minutes_per_file": 0},
         )
-        job_id = await it.submit(source=Source(type="url", url=url), account=account.id)
-        async with it.run_workers():
-            job = await it.wait_for_end(job_id)
-        assert job.error is not None
-        assert (job.error.code, it.batch.options) == ("audio_too_long", [])
+        job_id = await shop.submit(source=Source(type="url", url=url), account=account.id)
+        async with shop.run_workers():
+            job = await shop.wait_for_end(job_id)
+        assert (job.error.code, shop.batch.options) == ("audio_too_long", [])
 
 
-@in_a_loop
-async def test_a_source_that_is_no_audio_fails_the_job(tmp_path):
-    async with shop(tmp_path) as it, serve_file(b"<html>sorry</html>" * 100) as url:
-        job_id = await it.submit(source=Source(type="url", url=url))
-        async with it.run_workers():
-            job = await it.wait_for_end(job_id)
-        assert job.error is not None
+async def test_a_source_that_is_no_audio_fails_the_job(shop):
+    async with serve_file(b"<html>sorry</html>" * 100) as url:
+        job_id = await shop.submit(source=Source(type="url", url=url))
+        async with shop.run_workers():
+            job = await shop.wait_for_end(job_id)
         assert job.error.code == "unsupported_audio_format"
 
 
-@in_a_loop
-async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(tmp_path):
-    async with shop(tmp_path) as it:
-        job_id = await it.submit()
-        await it.storage.jobs.cancel(job_id)
-        async with it.run_workers(count=0):
-            await it.audio_gone(job_id)
-        rows = await it.storage.jobs.find(JobFilter(account="acct_1", environment="production"), limit=10)
-        assert [row.id for row in rows] == [job_id]
+async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(shop):
+    job_id = await shop.submit()
+    await shop.storage.jobs.cancel(job_id)
+    async with shop.run_workers(count=0):
+        await shop.audio_gone(job_id)
+    rows = await shop.storage.jobs.find(JobFilter(account="acct_1", environment="production"), limit=10)
+    assert [row.id for row in rows] == [job_id]
 
 
-@in_a_loop
-async def test_recordings_of_known_people_are_deleted_where_the_audio_never_came(tmp_path):
-    async with shop(tmp_path) as it, serve_file(b"<html>sorry</html>" * 100) as url:
-        failed, canceled = [await it.submit(source=Source(type="url", url=url)) for _ in range(2)]
+async def test_recordings_of_known_people_are_deleted_where_the_audio_never_came(shop):
+    async with serve_file(b"<html>sorry</html>" * 100) as url:
+        failed, canceled = [await shop.submit(source=Source(type="url", url=url)) for _ in range(2)]
         for job_id in (failed, canceled):
-            await keep_known_recordings(job_id, {"Ann": wav()}, it.storage.blobs)
-        await it.storage.jobs.cancel(canceled)
-        async with it.run_workers():
-            assert (await it.wait_for_end(failed)).error is not None
-            await it.audio_gone(failed)
+            await keep_known_recordings(job_id, {"Ann": wav()}, shop.storage.blobs)
+        await shop.storage.jobs.cancel(canceled)
+        async with shop.run_workers():
+            assert (await shop.wait_for_end(failed)).error is not None
+            await shop.audio_gone(failed)
         for job_id in (failed, canceled):
-            assert await it.storage.blobs.size(f"{voices_key(job_id)}/known") is None
+            assert await shop.storage.blobs.size(f"{voices_key(job_id)}/known") is None

@@ -12,7 +12,7 @@ from server.live.event_rendering import EventRenderer, SessionOffsets
 from tests.pipeline.conversations import conversation, models
 
 
-def test_a_segment_has_the_speaker_to_whom_its_words_were_corrected() -> None:
+def test_a_segment_has_the_speaker_to_whom_its_words_were_corrected():
     talk, (_, (_, start, end)) = conversation("flite/rms_0.flac", "flite/slt_1.flac")
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
     renderer = EventRenderer(SessionOffsets(), speakers)

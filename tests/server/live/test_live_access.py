@@ -1,6 +1,5 @@
 """Tests of access to live sessions: who may write and read, and what others are told."""
 
-import asyncio
 import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -8,13 +7,10 @@ from dataclasses import replace
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from pipeline.errors import PipelineError
-from tests.server.serving import LIMITS, AppServer, serve, wav
-from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
+from tests.server.serving import LIMITS, serve, wav
+from tests.server.talking import Caller, check_refusal, open_talk, silence
 
 
-@in_a_loop
 async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
     record, other = await me.start(), await me.start()
     events, ingest = [await me.token(record["job_id"], scope) for scope in ("events", "ingest")]
@@ -32,7 +28,6 @@ async def test_a_token_client_is_told_in_a_frame_why_it_may_not(me):
         assert (await talk.next())["type"] == "session.started"
 
 
-@in_a_loop
 async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, live_server):
     record = await me.start()
     stranger = Caller(live_server, live_server.key())
@@ -53,8 +48,8 @@ async def test_a_key_client_is_refused_in_http_before_the_socket_opens(me, live_
             assert json.loads(answer.body)["code"] == code
 
 
-def test_a_live_session_has_many_readers_and_an_end_of_seats(tmp_path):
-    async def main(server: AppServer) -> None:
+async def test_a_live_session_has_many_readers_and_an_end_of_seats(tmp_path):
+    with serve(tmp_path, limits=replace(LIMITS, streams=replace(LIMITS.streams, per_session=30))) as server:
         me = Caller(server, server.key())
         record = await me.start()
         token = await me.token(record["job_id"], "events")
@@ -65,11 +60,7 @@ def test_a_live_session_has_many_readers_and_an_end_of_seats(tmp_path):
             async with open_talk(address) as late:
                 await check_refusal(late, 4429, "too_many_connections")
 
-    with serve(tmp_path, limits=replace(LIMITS, streams=replace(LIMITS.streams, per_session=30))) as server:
-        asyncio.run(main(server))
 
-
-@in_a_loop
 async def test_a_file_job_takes_no_live_audio(me):
     async with me.client() as client:
         job = (await client.post("/v1/transcribe", files={"file": ("a.wav", wav())})).json()
@@ -80,8 +71,8 @@ async def test_a_file_job_takes_no_live_audio(me):
             pass
 
 
-def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_path):
-    async def main(server: AppServer) -> None:
+async def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_path):
+    with serve(tmp_path, CORS_ORIGINS="https://app.example") as server:
         me = Caller(server, server.key())
         record = await me.start()
         async with open_talk(record["live"]["ingest_ws"], origin="https://evil.example") as talk:
@@ -90,35 +81,3 @@ def test_only_pages_of_named_origins_open_sockets_where_origins_are_named(tmp_pa
             assert (await talk.next())["type"] == "session.started"
         async with open_talk(record["live"]["ingest_ws"] + "&last_event_id=99") as talk:
             await check_refusal(talk, 4400, "invalid_last_event_id")
-
-    with serve(tmp_path, CORS_ORIGINS="https://app.example") as server:
-        asyncio.run(main(server))
-
-
-def test_a_busy_recogniser_takes_no_new_session_and_keeps_those_it_has(tmp_path):
-    class Headroom:
-        full = False
-
-        def admit(self, _growth: float) -> None:
-            if self.full:
-                raise PipelineError("busy")
-
-    async def main(server: AppServer) -> None:
-        me = Caller(server, server.key())
-        first, second = await me.start(), await me.start()
-        async with open_talk(first["live"]["ingest_ws"]) as talk, me.client() as client:
-            await talk.until("session.started")
-            headroom.full = True
-            refusal = await client.post("/v1/live", json={})
-            assert (refusal.status_code, refusal.json()["code"]) == (503, "queue_full")
-            assert int(refusal.headers["retry-after"]) > 0
-            async with open_talk(second["live"]["ingest_ws"]) as late:
-                await check_refusal(late, 1013, "queue_full")
-            await talk.send(silence(2))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
-        assert talk.words == script_words(2)
-
-    headroom = Headroom()
-    with serve(tmp_path, headroom=headroom) as server:
-        asyncio.run(main(server))

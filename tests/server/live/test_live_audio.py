@@ -15,7 +15,6 @@ from websockets.exceptions import ConnectionClosed
 from pipeline.ingest.recording import Recording
 from server.client import Client
 from tests.server.running import CLIP
-from tests.server.storing import in_a_loop
 from tests.server.talking import Caller, check_refusal, open_talk, script_words, silence
 from tests.waiting import until
 
@@ -30,13 +29,10 @@ from tests.waiting import until
         ("alaw", 8_000, 2, 16_000),
     ],
 )
-@in_a_loop
 async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes_per_s):
-    record = await me.start(encoding=encoding, sample_rate=rate, channels=channels)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(encoding=encoding, sample_rate=rate, channels=channels) as (record, talk):
         await talk.send(bytes(3 * bytes_per_s), piece_s=0.333)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(3)
     job = await me.job(record["job_id"])
     assert job["duration"] == pytest.approx(3, abs=0.01)
@@ -47,7 +43,6 @@ async def test_every_raw_encoding_keeps_time(me, encoding, rate, channels, bytes
     ("encoding", "rate", "bytes_per_s"),
     [("mulaw", 8_000, 8_000), ("alaw", 8_000, 8_000), ("pcm_s16le", 16_000, 32_000), ("pcm_f32le", 16_000, 64_000)],
 )
-@in_a_loop
 async def test_without_a_rate_telephone_encodings_have_8000_samples_a_second_and_others_16000(
     me, encoding, rate, bytes_per_s
 ):
@@ -61,20 +56,12 @@ async def test_without_a_rate_telephone_encodings_have_8000_samples_a_second_and
     assert job["duration"] == pytest.approx(3, abs=0.01)
 
 
-def test_the_description_says_which_rate_is_meant(live_server):
-    said = live_server.description.document["components"]["schemas"]["LiveRequest"]["properties"]["sample_rate"]
-    assert said["description"] == "Of raw audio; 16000 if left out, and 8000 for mulaw and alaw"
-    assert "default" not in said, "there is no single one"
-
-
-@in_a_loop
 async def test_a_container_is_heard_as_it_comes(me):
     record = await me.start(encoding="container")
     clip = CLIP.read_bytes()
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(clip, piece_s=0.05)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     job = await me.job(record["job_id"])
     assert talk.words == script_words(job["duration"])
     assert job["live"]["received_bytes"] == len(clip)
@@ -82,7 +69,6 @@ async def test_a_container_is_heard_as_it_comes(me):
     assert "sample_rate" not in job["live"]
 
 
-@in_a_loop
 async def test_recordings_behind_each_other_are_heard_and_bytes_that_are_none_are_named(me):
     """Browsers' recorders send a whole file for each piece of time."""
     record = await me.start(encoding="container")
@@ -91,8 +77,7 @@ async def test_recordings_behind_each_other_are_heard_and_bytes_that_are_none_ar
     clip = file.getvalue()
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(clip * 2 + letter, piece_s=0.05)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     job = await me.job(record["job_id"])
     assert job["duration"] == pytest.approx(2 * soundfile.info(CLIP).duration, abs=0.1)
     assert [warning["code"] for warning in job["warnings"]] == ["bytes_not_heard"]
@@ -100,10 +85,8 @@ async def test_recordings_behind_each_other_are_heard_and_bytes_that_are_none_ar
 
 
 @pytest.mark.parametrize("rubbish", [b"this is no audio at all " * 1000, b"\x00" * 50_000])
-@in_a_loop
 async def test_what_no_decoder_can_read_is_4415(me, rubbish):
-    record = await me.start(encoding="container")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(encoding="container") as (record, talk):
         await talk.socket.send(rubbish)
         await talk.say("close")
         await check_refusal(talk, 4415, "unsupported_audio_format")
@@ -112,24 +95,19 @@ async def test_what_no_decoder_can_read_is_4415(me, rubbish):
 
 
 @pytest.mark.parametrize("encoding", ["pcm_s16le", "container"])
-@in_a_loop
 async def test_a_session_without_audio_is_completed_without_words(me, encoding):
-    record = await me.start(encoding=encoding, output_formats=["json", "srt", "vtt"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+    async with me.speaking(encoding=encoding, output_formats=["json", "srt", "vtt"]) as (record, talk):
+        await talk.close()
     job = await me.job(record["job_id"])
     assert (job["status"], job["text"], job["duration"]) == ("completed", "", 0)
 
 
-@in_a_loop
 async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
     record = await me.start(encoding="pcm_f32le", record=True)
     noise = np.random.default_rng(7).uniform(-1, 1, 3 * 16_000).astype("<f4")
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.send(noise.tobytes())
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     job = await me.job(record["job_id"])
     async with httpx.AsyncClient() as client:
         audio = await client.get(job["live"]["audio_url"])
@@ -141,16 +119,13 @@ async def test_what_was_heard_is_kept_as_flac_where_that_is_ordered(me):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files from /proc")
-@in_a_loop
 async def test_a_recording_lies_in_the_data_folder_while_it_is_made(me, live_server):
-    record = await me.start(record=True)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(record=True) as (_, talk):
         await talk.send(silence(3))
         scratch = str(live_server.storage.blobs.scratch)
         await asyncio.to_thread(until, lambda: any(name.startswith(scratch) for name in open_files()))
         assert not list(live_server.storage.blobs.scratch.iterdir()), "it has no name"
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     await asyncio.to_thread(until, lambda: not any(name.startswith(scratch) for name in open_files()))
 
 
@@ -163,28 +138,23 @@ def open_files() -> list[str]:
     return names
 
 
-@in_a_loop
 async def test_a_recording_that_cannot_be_kept_costs_no_word(me, monkeypatch):
     def full(*_: object) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Recording, "write", full)
-    record = await me.start(record=True)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(record=True) as (record, talk):
         await talk.send(silence(3))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(3)
     job = await me.job(record["job_id"])
     assert "recording_failed" in [warning["code"] for warning in job["warnings"]]
     assert "audio_url" not in job["live"]
 
 
-@in_a_loop
 async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(live_server):
     me = Caller(live_server, live_server.key(upload_mib=1))
-    record = await me.start(max_utterance_s=3)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(max_utterance_s=3) as (record, talk):
         with suppress(ConnectionClosed):  # it may be closed before the last piece
             for _ in range(34):
                 await talk.send(silence(1))
@@ -194,7 +164,6 @@ async def test_more_bytes_than_the_plan_takes_end_a_session_with_what_was_heard(
     assert job["text"].startswith(" ".join(script_words(30)))
 
 
-@in_a_loop
 async def test_no_audio_is_kept_where_nobody_ordered_it_or_none_came(me):
     for order in ({}, {"record": True}):
         record = await me.start(**order)

@@ -13,8 +13,7 @@ import pytest
 import soundfile
 
 from tests.server.live.test_live_model import alike
-from tests.server.running import SPEECH, Server
-from tests.server.storing import in_a_loop
+from tests.server.running import SPEECH
 from tests.server.talking import (
     SECOND,
     Caller,
@@ -45,16 +44,13 @@ async def output(job: Frame, name: str) -> httpx.Response:
         return await client.get(job["formats"][name])
 
 
-@in_a_loop
-async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transcript(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transcript(me):
     record = await me.start(channels="separate", output_formats=["json", "srt", "vtt"], record=True, max_utterance_s=3)
     assert (record["live"]["channels"], record["live"]["separate"]) == (2, True)
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         assert (await talk.next())["channels"] == 2
         await talk.send(silence(8) * 2)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(8)
     told = talk.of("word")
     assert [word["index"] for word in told] == list(range(len(told)))
@@ -71,11 +67,8 @@ async def test_both_sides_are_heard_by_themselves_and_are_one_log_and_one_transc
     await check_result(me, record["job_id"])
 
 
-@in_a_loop
-async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(live_server):
-    me = Caller(live_server, live_server.key())
-    record = await me.start(channels="separate")
-    async with open_talk(record["live"]["ingest_ws"]) as talk, me.client() as client:
+async def test_a_session_that_is_deleted_while_it_runs_counts_every_second_of_each_channel(me):
+    async with me.speaking(channels="separate") as (record, talk), me.client() as client:
         await talk.send(silence(2 * 8))
         while not (talk.of("word") and talk.of("word")[-1]["end"] > 7):
             await talk.next()
@@ -118,13 +111,10 @@ def test_an_order_for_channels_that_cannot_be_met_names_its_member(live_server, 
     assert (answer.status_code, answer.json()["errors"][0]["param"]) == (422, param)
 
 
-@in_a_loop
 async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
-    record = await me.start(channels="separate", channel_count=8, encoding="mulaw")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(channels="separate", channel_count=8, encoding="mulaw") as (_, talk):
         await talk.send(bytes([255]) * 8 * 8000 * 2)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     for channel in range(8):
         assert words(talk.frames, channel) == script_words(2)
 
@@ -135,7 +125,6 @@ def in_stereo(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.nda
     return np.stack([np.pad(side, (0, longest - len(side))) for side in (left, right)], axis=1)
 
 
-@in_a_loop
 async def test_the_channels_of_a_container_are_counted_and_kept_apart(me):
     for count, file_channels in ((2, 2), (2, 1)):
         record = await me.start(channels="separate", channel_count=count, encoding="container")
@@ -159,21 +148,17 @@ def test_a_session_takes_as_many_seats_of_its_plan_as_it_has_channels(live_serve
         assert client.post("/v1/live", json={"channels": 2}).status_code == 201
 
 
-@in_a_loop
 async def test_finalize_is_answered_once_for_all_channels(me):
-    record = await me.start(channels="separate")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(channels="separate") as (_, talk):
         await talk.send(silence(2) * 2)
         await talk.say("finalize")
         answer = await talk.until("finalized")
         assert (answer["at"], "channel" in answer) == (1.984, False)
         assert words(talk.frames, 0) == words(talk.frames, 1) == script_words(2)
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     assert len(talk.of("finalized")) == 1
 
 
-@in_a_loop
 async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(me):
     record = await me.start(channels="separate", max_utterance_s=3)
     reader = asyncio.create_task(me.events(record["job_id"]))
@@ -182,13 +167,11 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(m
     assert words(frames, 0) == words(frames, 1) == script_words(12)
 
 
-@in_a_loop
-async def test_two_people_who_speak_at_once_are_each_understood(bundled_server: Server):
+async def test_two_people_who_speak_at_once_are_each_understood(bundled_server):
     left, right = (soundfile.read(clip, dtype="int16")[0] for clip in (JFK, AUSTEN))
     audio = in_stereo(left, right).tobytes()
     me = Caller(bundled_server, bundled_server.new_key("pro"))
-    record = await me.start(channels="separate", output_formats=["json", "srt"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(channels="separate", output_formats=["json", "srt"]) as (_, talk):
         listening = asyncio.create_task(talk.to_the_end())
         for at in range(0, len(audio), SECOND // 5):
             await talk.socket.send(audio[at : at + SECOND // 5])

@@ -8,8 +8,7 @@ import re
 import httpx
 
 from tests.server.serving import wav
-from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, Frame, open_talk, silence
+from tests.server.talking import Frame, open_talk, silence
 
 
 def final_labels(frames: list[Frame]) -> dict[int, str | None]:
@@ -22,15 +21,11 @@ def final_labels(frames: list[Frame]) -> dict[int, str | None]:
     return labels
 
 
-@in_a_loop
-async def test_events_records_documents_and_late_readers_agree(live_server):
-    me = Caller(live_server, live_server.key())
-    record = await me.start(diarize=True, output_formats=["json", "txt"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+async def test_events_records_documents_and_late_readers_agree(me, live_server):
+    async with me.speaking(diarize=True, output_formats=["json", "txt"]) as (record, talk):
         await talk.next()
         await talk.send(silence(12))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     revisions = talk.of("speakers.revised")
     assert [revision["final"] for revision in revisions] == [False] * (len(revisions) - 1) + [True]
     job = await me.job(record["job_id"])
@@ -60,9 +55,7 @@ def cues(vtt: str) -> list[tuple[str, str, str]]:
     return found
 
 
-@in_a_loop
-async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_their_cues(me):
     record = await me.start(diarize=True, max_utterance_s=3)
     async with me.client() as client, open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
@@ -70,8 +63,7 @@ async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_thei
         await talk.until("segment")
         now = cues((await client.get(f"/v1/jobs/{record['job_id']}/live.vtt")).text)
         await talk.send(silence(6))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
         await asyncio.sleep(2.1)  # players that ask together share one rendering
         whole = cues((await client.get(f"/v1/jobs/{record['job_id']}/live.vtt")).text)
     assert now
@@ -81,13 +73,10 @@ async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_thei
     assert {voice for _, voice, _ in whole} == {"S1", "S2"}
 
 
-@in_a_loop
-async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_readers_who_come_late_or_back_end_with_the_same_labels(me):
     async with me.client() as client:
         shown = (await client.post("/v1/channels", json={"name": "stage"})).json()
-    record = await me.start(diarize=True, channel="stage")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(diarize=True, channel="stage") as (record, talk):
         await talk.next()
         await talk.send(silence(6))
         await talk.until(lambda frame: frame.get("index") == 8)
@@ -95,8 +84,7 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
             await reader.until(lambda frame: frame.get("index") == 4)
         async with httpx.AsyncClient() as anyone, anyone.stream("GET", shown["events_url"], timeout=30) as captions:
             await talk.send(silence(6))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
             told, kind = [], ""
             async for line in captions.aiter_lines():
                 name, _, value = line.partition(": ")
@@ -115,9 +103,7 @@ async def test_readers_who_come_late_or_back_end_with_the_same_labels(live_serve
     assert final_labels([{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]) == labels
 
 
-@in_a_loop
-async def test_recordings_of_known_people_are_there_until_the_session_ends(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_recordings_of_known_people_are_there_until_the_session_ends(me, live_server):
     reference = base64.b64encode(wav()).decode()
     people = {"known_speaker_names": ["Ann"], "known_speaker_references": [f"data:audio/wav;base64,{reference}"]}
     record = await me.start(diarize=True, **people)
@@ -127,8 +113,7 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         await talk.next()
         await talk.send(silence(2))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     async with asyncio.timeout(10):
         while (folder / "voices").exists():  # noqa: ASYNC110  files tell nobody
             await asyncio.sleep(0.05)
@@ -137,15 +122,11 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(live_
         assert refused.status_code == 413
 
 
-@in_a_loop
-async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(live_server):
-    me = Caller(live_server, live_server.key())
-    record = await me.start(diarize=True, channels="separate")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+async def test_channels_that_are_heard_by_themselves_have_speakers_of_their_own(me):
+    async with me.speaking(diarize=True, channels="separate") as (record, talk):
         await talk.next()
         await talk.send(silence(8) * 2)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert len([one for one in talk.of("speakers.revised") if one["final"]]) == 1
     told = {(word["channel"], word["speaker"]) for word in talk.of("word")}
     assert len(told) == len({speaker for _, speaker in told}) == 4

@@ -4,7 +4,6 @@ import asyncio
 import io
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,13 @@ from server.live.recording import recording_key
 from server.live.speakers import SpeakerListener
 from server.model.errors import Refused
 from server.model.events import NewEvent
-from server.model.jobs import LIVE_GRACE_MS, Job, State
+from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.orders import Source
 from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import models
-from tests.server.serving import AppServer
 from tests.server.session_registries import begin_session, is_over, order, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
-from tests.server.talking import Caller, script_words
-
-
-async def job_of(storage: Storage, job_id: str) -> Job:
-    job = await storage.jobs.get(job_id)
-    assert job is not None
-    return job
+from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
+from tests.server.talking import script_words
 
 
 async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
@@ -42,58 +34,49 @@ async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
     return [body for body in bodies if body["final"]]
 
 
-@in_a_loop
-async def test_an_abandoned_session_has_the_speakers_that_readers_know(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, order=replace(order(), diarize=True))
-        lease = await begin_session(storage, job_id)
-        revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
-        event = NewEvent("speakers.revised", orjson.dumps(revised | {"final": False}))
-        assert await storage.jobs.log(lease, [event]) is not None
-        clock.advance(s=LEASE_S)
-        assert await storage.jobs.reap(limit=10) == 1
-        async with session_registry(storage, speakers=models()):
-            clock.advance(ms=LIVE_GRACE_MS)
-            assert await is_over(storage, job_id) is State.COMPLETED
-        assert await final_events(storage, job_id) == [revised | {"final": True}]
+async def test_an_abandoned_session_has_the_speakers_that_readers_know(sqlite, clock):
+    job_id = await submit(sqlite, order=replace(order(), diarize=True))
+    lease = await begin_session(sqlite, job_id)
+    revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
+    event = NewEvent("speakers.revised", orjson.dumps(revised | {"final": False}))
+    assert await sqlite.jobs.log(lease, [event]) is not None
+    clock.advance(s=LEASE_S)
+    assert await sqlite.jobs.reap(limit=10) == 1
+    async with session_registry(sqlite, speakers=models()):
+        clock.advance(ms=LIVE_GRACE_MS)
+        assert await is_over(sqlite, job_id) is State.COMPLETED
+    assert await final_events(sqlite, job_id) == [revised | {"final": True}]
 
 
-@in_a_loop
-async def test_after_the_final_speakers_no_word_follows(tmp_path: Path) -> None:
+async def test_after_the_final_speakers_no_word_follows(sqlite, clock):
     """Whose server died between the final speakers and the end of the job may not send more."""
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, order=replace(order(record=True), diarize=True))
-        lease = await begin_session(storage, job_id)
-        await storage.jobs.note(lease, source=Source(type="live", bytes=70_000, format="pcm_s16le"), stage="writing")
-        words = Segment((Word("fellow", RATE, 24_000, 0.9), Word("Americans", 24_000, 2 * RATE, 0.9)), -0.1, 0.0)
-        turn = SpeakerTurn("S1", 0, 2 * RATE)
-        chunks = [
-            Chunk(1, 0, RATE, 2 * RATE, (words,), "en", 0.9),
-            Chunk(2, 0, 2 * RATE, 35_000, (), None, None, turns=(turn,)),
-        ]
-        runs = {"words": [{"first": 0, "last": 3, "speaker": "S1"}], "final": True}
-        event = NewEvent("speakers.revised", orjson.dumps(runs))
-        for chunk, events in zip(chunks, [[], [event]], strict=True):
-            assert await storage.jobs.checkpoint(
-                lease, index=chunk.index, body=pack_chunk(chunk), events=events, progress=0.0, lease_s=LEASE_S
-            )
-        clock.advance(s=LEASE_S)
-        async with session_registry(storage) as made:
-            with pytest.raises(Refused, match="ingest_finished"):
-                await made.open(await job_of(storage, job_id))
-            assert await is_over(storage, job_id) is State.COMPLETED
-        job = await job_of(storage, job_id)
-        assert await final_events(storage, job_id) == [runs]
-        assert (job.source.bytes, job.duration_s) == (70_000, 2.188)
-        assert [warning["code"] for warning in job.warnings] == ["recording_failed"]
+    job_id = await submit(sqlite, order=replace(order(record=True), diarize=True))
+    lease = await begin_session(sqlite, job_id)
+    await sqlite.jobs.note(lease, source=Source(type="live", bytes=70_000, format="pcm_s16le"), stage="writing")
+    words = Segment((Word("fellow", RATE, 24_000, 0.9), Word("Americans", 24_000, 2 * RATE, 0.9)), -0.1, 0.0)
+    turn = SpeakerTurn("S1", 0, 2 * RATE)
+    chunks = [
+        Chunk(1, 0, RATE, 2 * RATE, (words,), "en", 0.9),
+        Chunk(2, 0, 2 * RATE, 35_000, (), None, None, turns=(turn,)),
+    ]
+    runs = {"words": [{"first": 0, "last": 3, "speaker": "S1"}], "final": True}
+    event = NewEvent("speakers.revised", orjson.dumps(runs))
+    for chunk, events in zip(chunks, [[], [event]], strict=True):
+        assert await sqlite.jobs.checkpoint(
+            lease, index=chunk.index, body=pack_chunk(chunk), events=events, progress=0.0, lease_s=LEASE_S
+        )
+    clock.advance(s=LEASE_S)
+    async with session_registry(sqlite) as made:
+        with pytest.raises(Refused, match="ingest_finished"):
+            await made.open(await sqlite.jobs.get(job_id))
+        assert await is_over(sqlite, job_id) is State.COMPLETED
+    job = await sqlite.jobs.get(job_id)
+    assert await final_events(sqlite, job_id) == [runs]
+    assert (job.source.bytes, job.duration_s) == (70_000, 2.188)
+    assert [warning["code"] for warning in job.warnings] == ["recording_failed"]
 
 
-@in_a_loop
-async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(tmp_path, monkeypatch):
     going, listen = asyncio.Event(), SpeakerListener._listen
 
     async def stuck(self: SpeakerListener, *given: Any) -> Any:
@@ -102,7 +85,7 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
 
     monkeypatch.setattr(SpeakerListener, "_listen", stuck)
     async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
-        job = await job_of(storage, await submit(storage, order=replace(order(), diarize=True)))
+        job = await storage.jobs.get(await submit(storage, order=replace(order(), diarize=True)))
         live = await made.open(job)
         for _ in range(160):
             with suppress(TimeoutError):
@@ -112,14 +95,11 @@ async def test_writers_that_leave_while_speakers_are_sought_lose_no_word(
         going.set()
         live.finish()
         assert await is_over(storage, job.id) is State.COMPLETED
-        assert taken_s is not None
         assert 60 < taken_s < 70
-        assert (await job_of(storage, job.id)).text == " ".join(script_words(taken_s))
+        assert (await storage.jobs.get(job.id)).text == " ".join(script_words(taken_s))
 
 
-@in_a_loop
-async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_server: AppServer) -> None:
-    me = Caller(live_server, live_server.key())
+async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(me, live_server):
     record = await me.start(encoding="container", diarize=True)
     lease = await begin_session(live_server.storage, record["job_id"])
     await live_server.storage.jobs.release(lease, delay_s=0, error=None, count=False)
@@ -128,60 +108,51 @@ async def test_who_asks_for_the_end_of_a_container_after_a_restart_gets_it(live_
     assert (answer.status_code, answer.json()["status"]) == (200, "completed")
 
 
-@in_a_loop
-async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has_words(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, order=order())
-        await begin_session(storage, job_id)
-        clock.advance(s=LEASE_S)
-        async with session_registry(storage) as made:
-            (await made.open(await job_of(storage, job_id))).finish()
-            assert await is_over(storage, job_id) is State.COMPLETED
-            job = await job_of(storage, job_id)
-            assert (job.source.bytes, job.duration_s) == (2 * 2 * RATE, 2.0)
-            assert (await made.progress(job)).settled_bytes == 2 * 2 * RATE
+async def test_a_session_that_ends_at_once_after_a_restart_received_all_that_has_words(sqlite, clock):
+    job_id = await submit(sqlite, order=order())
+    await begin_session(sqlite, job_id)
+    clock.advance(s=LEASE_S)
+    async with session_registry(sqlite) as made:
+        (await made.open(await sqlite.jobs.get(job_id))).finish()
+        assert await is_over(sqlite, job_id) is State.COMPLETED
+        job = await sqlite.jobs.get(job_id)
+        assert (job.source.bytes, job.duration_s) == (2 * 2 * RATE, 2.0)
+        assert (await made.progress(job)).settled_bytes == 2 * 2 * RATE
 
 
-@in_a_loop
-async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of_its_words(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage, session_registry(storage) as made:
-        job_id = await submit(storage, order=replace(order(channels=2, separate=True), diarize=True))
-        lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-        assert lease is not None
+async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of_its_words(sqlite, clock):
+    async with session_registry(sqlite) as made:
+        job_id = await submit(sqlite, order=replace(order(channels=2, separate=True), diarize=True))
+        lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
         spoken = [(0, "S1"), (1, "S3"), (0, "S1"), (1, None), (1, "S3"), (1, "S4")]
         for number, (channel, label) in enumerate(spoken):
             word = {"index": number, "segment": channel, "word": "so", "start": number, "end": number + 0.5}
             told = word | {"probability": 0.9, "channel": channel} | ({} if label is None else {"speaker": label})
-            assert await storage.jobs.log(lease, [NewEvent("word", orjson.dumps(told))]) is not None
+            assert await sqlite.jobs.log(lease, [NewEvent("word", orjson.dumps(told))]) is not None
         revised = {"words": [{"first": 0, "last": 0, "speaker": "S2"}, {"first": 2, "last": 2, "speaker": "S2"}]}
-        assert await storage.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
+        assert await sqlite.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
         clock.advance(s=LEASE_S)
-        (await made.open(await job_of(storage, job_id))).finish()
-        assert await is_over(storage, job_id) is State.COMPLETED
-        events = await storage.events.read(job_id, after=0, limit=999)
+        (await made.open(await sqlite.jobs.get(job_id))).finish()
+        assert await is_over(sqlite, job_id) is State.COMPLETED
+        events = await sqlite.events.read(job_id, after=0, limit=999)
         segments = [orjson.loads(event.body) for event in events if event.type == "segment"]
         assert [(segment["channel"], segment["speaker"]) for segment in segments] == [(0, "S2"), (1, "S3")]
 
 
-@in_a_loop
-async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_word_before_it(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage, session_registry(storage) as made:
+async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_word_before_it(sqlite, clock):
+    async with session_registry(sqlite) as made:
         ordered = replace(order(record=True), text=TextOptions(redact=("pci",)))
-        job_id = await submit(storage, order=ordered)
-        lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-        assert lease is not None
+        job_id = await submit(sqlite, order=ordered)
+        lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
         card = Segment((Word("[CARD]", 0, 2 * RATE, 0.9, redacted=True),), -0.1, 0.0)
         body = pack_chunk(Chunk(0, 0, 0, 2 * RATE, (card,), "en", 0.9))
-        assert await storage.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.0, lease_s=LEASE_S)
+        assert await sqlite.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.0, lease_s=LEASE_S)
         clock.advance(s=LEASE_S)
-        live = await made.open(await job_of(storage, job_id))
+        live = await made.open(await sqlite.jobs.get(job_id))
         async with live.seat() as seat:
             await seat.write(np.full(RATE, 8000, "<i2").tobytes())
             seat.finish()
-        assert await is_over(storage, job_id) is State.COMPLETED
-        pieces = [piece async for piece in storage.blobs.read(recording_key(job_id, epoch=2))]
+        assert await is_over(sqlite, job_id) is State.COMPLETED
+        pieces = [piece async for piece in sqlite.blobs.read(recording_key(job_id, epoch=2))]
         audio, _ = soundfile.read(io.BytesIO(b"".join(pieces)))
         assert np.flatnonzero(audio)[0] / RATE == pytest.approx(0.3 + 0.25, abs=0.001)

@@ -71,7 +71,7 @@ def test_the_spans_of_speech_are_where_the_audio_is_and_none_is_in_what_is_silen
 @example(
     timed_words(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3
 )
-def test_a_number_over_a_restart_is_told_once_however_it_is_written(words: tuple[Word, ...], count: int, seed: int):
+def test_a_number_over_a_restart_is_told_once_however_it_is_written(words, count, seed):
     said = respell(words[:count], seed)
     past = SessionPast(
         (Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)

@@ -19,7 +19,6 @@ from server.model import bounds
 from server.model.orders import CONTAINER, LiveOptions
 from tests.server.running import CLIP
 from tests.server.serving import isolation
-from tests.server.storing import in_a_loop
 
 RAW = LiveOptions()
 AUDIO = np.random.default_rng(3).integers(-30_000, 30_000, 3 * RATE, dtype=np.int16)
@@ -60,31 +59,27 @@ def test_a_place_in_a_stream_is_a_whole_number_of_frames(position, encoding, rat
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 40_000), max_size=12), st.integers(0, 2**32))
-def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(sizes, seed):
+async def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it_says(sizes, seed):
     chance = random.Random(seed)
     data = AUDIO.tobytes()
 
-    async def main() -> None:
-        ear = Ear(0.001)
-        intake = RawIntake(RAW, ear, ear.is_caught_up)
-        running = asyncio.create_task(intake.run())
-        for size in sizes:
-            at = intake.received_bytes
-            taking = asyncio.create_task(intake.write(data[at : at + size]))
-            await asyncio.sleep(chance.choice((0, 0.0005, 0.002)))
-            if chance.random() < 0.5:
-                taking.cancel()
-            await asyncio.wait({taking})
-        await intake.write(data[intake.received_bytes :])
-        await intake.finish()
-        await running
-        assert intake.received_bytes == len(data)
-        assert np.array_equal(ear.samples, AUDIO.astype(np.float32) / 32768)
-
-    asyncio.run(main())
+    ear = Ear(0.001)
+    intake = RawIntake(RAW, ear, ear.is_caught_up)
+    running = asyncio.create_task(intake.run())
+    for size in sizes:
+        at = intake.received_bytes
+        taking = asyncio.create_task(intake.write(data[at : at + size]))
+        await asyncio.sleep(chance.choice((0, 0.0005, 0.002)))
+        if chance.random() < 0.5:
+            taking.cancel()
+        await asyncio.wait({taking})
+    await intake.write(data[intake.received_bytes :])
+    await intake.finish()
+    await running
+    assert intake.received_bytes == len(data)
+    assert np.array_equal(ear.samples, AUDIO.astype(np.float32) / 32768)
 
 
-@in_a_loop
 async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whole():
     expected, _ = soundfile.read(CLIP, dtype="float32")
     data, ear, chance = CLIP.read_bytes(), Ear(0.001), random.Random(4)
@@ -103,7 +98,6 @@ async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whol
 
 
 @pytest.mark.parametrize(("data", "error"), [(b"", EmptyAudio), (b"no audio " * 9000, UndecodableAudio)])
-@in_a_loop
 async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data, error):
     intake = ContainerIntake(isolation(), Ear())
     running = asyncio.create_task(intake.run())
@@ -115,7 +109,6 @@ async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data,
     await intake.write(data)  # has no effect
 
 
-@in_a_loop
 async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
     came = asyncio.Event()
 
@@ -134,7 +127,6 @@ async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
             await asyncio.sleep(0.01)
 
 
-@in_a_loop
 async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it():
     intake = ContainerIntake(isolation(), Ear())
     running = asyncio.create_task(intake.run())
@@ -147,7 +139,6 @@ async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it()
 
 
 @pytest.mark.parametrize("raw", [True, False])
-@in_a_loop
 async def test_an_intake_that_is_ended_from_elsewhere_takes_no_more(raw):
     ear = Ear(0.002)
     intake = RawIntake(RAW, ear, ear.is_caught_up) if raw else ContainerIntake(isolation(), ear)

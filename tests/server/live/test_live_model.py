@@ -11,7 +11,6 @@ import pytest
 import soundfile
 
 from tests.server.running import CLIP, SPEECH, Server
-from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, durable, open_talk, write_with_drops
 
 FASTER = 2.0  # times faster than real time, to save time
@@ -56,8 +55,7 @@ def model(request: pytest.FixtureRequest) -> Model:
     return Model(request.getfixturevalue("bundled_server"), SPEECH / "flite" / "rms_4.flac", sure=0.8)
 
 
-@in_a_loop
-async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(model: Model):
+async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(model):
     me, audio = model.caller(), model.audio
     async with me.client() as client:
         file = (await client.post("/v1/transcribe", files={"file": ("a.flac", model.clip.read_bytes())})).json()
@@ -82,14 +80,12 @@ async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(
     assert durable({"type": kind, **data} for number, kind, data in events if number) == durable(talk.frames)
 
 
-@in_a_loop
-async def test_requests_give_what_a_socket_gives(model: Model):
+async def test_requests_give_what_a_socket_gives(model):
     me, audio = model.caller(), model.audio
     by_socket, by_requests = await me.start(), await me.start()
     async with open_talk(by_socket["live"]["ingest_ws"]) as talk:
         await talk.send(audio)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     third = len(audio) // 6 * 2
     async with me.client() as client:
         for number in range(3):
@@ -103,8 +99,7 @@ async def test_requests_give_what_a_socket_gives(model: Model):
     )  # each request has the audio that had come by then, so a doubtful word may differ
 
 
-@in_a_loop
-async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did_not(model: Model):
+async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did_not(model):
     me, audio = model.caller(), model.audio
     records = [await me.start() for _ in range(4)]
     async with asyncio.TaskGroup() as tasks:
@@ -117,25 +112,19 @@ async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did
     assert min(alike(text, undisturbed) for text in others) >= model.sure
 
 
-@in_a_loop
-async def test_a_container_of_speech_is_heard(server: Server):
+async def test_a_container_of_speech_is_heard(server):
     me = Caller(server, server.new_key())
-    record = await me.start(encoding="container", language="en")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(encoding="container", language="en") as (_, talk):
         await talk.send(CLIP.read_bytes(), piece_s=0.05)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert len(talk.words) > 15
 
 
-@in_a_loop
-async def test_silence_noise_and_music_have_no_words(server: Server):
+async def test_silence_noise_and_music_have_no_words(server):
     me = Caller(server, server.new_key())
     for clip in ("silence", "noise", "music"):
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking() as (record, talk):
             await talk.send(pcm(SPEECH / "other" / f"{clip}.flac"))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         assert talk.words == []
         assert (await me.job(record["job_id"]))["text"] == ""

@@ -13,11 +13,9 @@ from server.engines import MAX_SANDBOX_SESSIONS, open_engines
 from server.live.session import LiveSession
 from tests.server.receiving import receiver
 from tests.server.serving import config, serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, open_talk, script_words, silence
 
 
-@in_a_loop
 async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
     async with me.client() as client:
         answer = await client.post("/v1/live", json={"metadata": {"room": "1"}, "typo": 1})
@@ -84,7 +82,6 @@ def test_every_answer_is_as_the_description_says(live_server):
         assert client.get(f"{where}/outputs/audio").content.startswith(b"fLaC")
 
 
-@in_a_loop
 async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
     secret = live_server.key(environment="sandbox")
     async with httpx.AsyncClient(
@@ -94,8 +91,7 @@ async def test_the_sandbox_has_live_sessions_of_its_own(live_server):
         assert "/sandbox/v1/jobs/" in record["live"]["ingest_ws"]
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             await talk.send(silence(2))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         job = (await client.get(f"/v1/jobs/{record['job_id']}")).json()
     assert (job["environment"], job["text"]) == ("sandbox", " ".join(script_words(2)))
 
@@ -121,10 +117,8 @@ def test_the_sandbox_has_a_bound_for_the_live_sessions_of_everybody(tmp_path):
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(me):
-    record = await me.start(output_formats=["json", "txt"], max_utterance_s=3)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(output_formats=["json", "txt"], max_utterance_s=3) as (record, talk):
         first = await talk.next()
         assert (first["type"], first["job_id"], first["received_bytes"]) == ("session.started", record["job_id"], 0)
         await talk.send(silence(4))
@@ -133,8 +127,7 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
         assert word["lag_ms"] >= 0
         assert word["emitted_at"].endswith("Z")
         await talk.send(silence(6))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(10)
     assert talk.frames[-1]["type"] == "job.completed"
     job = await me.job(record["job_id"])
@@ -148,15 +141,12 @@ async def test_words_come_while_audio_is_still_sent_and_the_record_has_them_all(
         assert (await client.get(job["formats"]["txt"])).text == " ".join(script_words(10)) + "\n"
 
 
-@in_a_loop
 async def test_events_are_numbered_without_holes_and_partials_stand_between_them(me):
-    record = await me.start(max_utterance_s=3)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(max_utterance_s=3) as (_, talk):
         await talk.send(silence(2))
         partial = await talk.until(lambda frame: frame["type"] == "partial" and frame["text"] != "")
         assert set(partial) == {"type", "job_id", "segment", "text", "start", "end"}
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     numbers = [frame["seq"] for frame in talk.frames if "seq" in frame]
     assert numbers == list(range(1, len(numbers) + 1))
     kinds = {frame["type"] for frame in talk.frames}
@@ -165,7 +155,6 @@ async def test_events_are_numbered_without_holes_and_partials_stand_between_them
     assert segment == segment | {"id": 0, "text": " ".join(script_words(2)), "forced": False}
 
 
-@in_a_loop
 async def test_partials_are_not_told_to_who_does_not_want_them(me):
     record = await me.start(interim_results=False)
     reading = asyncio.create_task(me.events(record["job_id"]))
@@ -173,32 +162,28 @@ async def test_partials_are_not_told_to_who_does_not_want_them(me):
         await talk.send(silence(2))
         await talk.until("word")
         await talk.send(silence(1))
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     assert talk.words == script_words(3)
     assert not talk.of("partial")
     assert "partial" not in [kind for _, kind, _ in await reading]
 
 
-@in_a_loop
 async def test_finalize_decides_what_was_said_so_far(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (_, talk):
         await talk.send(silence(2))
         await talk.say("finalize")
         segment = await talk.until("segment")
         assert segment["text"] == " ".join(script_words(2))
         assert (await talk.until("finalized"))["at"] == 1.984  # the last whole window of 32 ms
         await talk.send(silence(1))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(3)
 
 
-def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
-    async def main(me: Caller) -> None:
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+async def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
+    with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
+        me = Caller(server, server.key())
+        async with me.speaking() as (_, talk):
             await talk.send(silence(1))
             await talk.say("keep_alive")  # audio came a moment ago
             await talk.send(silence(1))
@@ -209,19 +194,13 @@ def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
             assert (await talk.until("finalized"))["at"] == 1.984
             await talk.say("keep_alive")
             await talk.send(silence(1))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         assert talk.words == script_words(3)
         assert len(talk.of("finalized")) == 1
 
-    with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
-        asyncio.run(main(Caller(server, server.key())))
 
-
-@in_a_loop
 async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         await talk.say("finalize")
         assert (await talk.until("finalized"))["at"] == 0
         await talk.send(silence(1))
@@ -231,13 +210,11 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
         await talk.say("finalize")
         again = await talk.until("finalized")
         assert (again["at"], "seq" in first, "seq" in again) == (0.992, True, False)
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     logged = [data for _, kind, data in await me.events(record["job_id"]) if kind == "finalized"]
     assert [event["at"] for event in logged] == [0.992]
 
 
-@in_a_loop
 async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_stored(me, monkeypatch):
     """A reader sees an event as soon as it is stored, which the session itself may learn a moment later."""
     jobs = type(me.served.storage.jobs)
@@ -251,8 +228,7 @@ async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_
 
         return write
 
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (_, talk):
         for name in written:
             monkeypatch.setattr(jobs, name, slow(name))
         await talk.send(silence(1))
@@ -264,7 +240,6 @@ async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_
     assert (again["at"], "seq" in again) == (0.992, False)
 
 
-@in_a_loop
 async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(me, monkeypatch):
     async def broken(_session: LiveSession) -> None:
         raise RuntimeError("a fault that nobody thought of")
@@ -279,7 +254,6 @@ async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(
 # --- readers ---------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     record = await me.start(max_utterance_s=3)
     job_id = record["job_id"]
@@ -303,22 +277,7 @@ async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
     assert durable(after.frames) == everything
 
 
-@in_a_loop
-async def test_a_partial_on_an_event_stream_has_no_id(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
-        await talk.send(silence(2))
-        async for number, kind, data in me.sse(record["job_id"]):
-            if kind == "partial":
-                assert number is None
-                assert data["text"]
-                break
-        await talk.say("close")
-        await talk.to_the_end()
-
-
 @pytest.mark.parametrize("message", ["{}", b"audio"])
-@in_a_loop
 async def test_a_reader_that_speaks_is_4400(me, message):
     record = await me.start()
     async with open_talk(me.socket(record, "stream") + "?token=" + await me.token(record["job_id"], "events")) as talk:
@@ -329,10 +288,8 @@ async def test_a_reader_that_speaks_is_4400(me, message):
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_canceled_session_stops_and_says_so(hasty_caller):
-    record = await hasty_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk, hasty_caller.client() as client:
+    async with hasty_caller.speaking() as (record, talk), hasty_caller.client() as client:
         await talk.send(silence(1))
         await talk.until("ack")
         answer = await client.post(f"/v1/jobs/{record['job_id']}/cancel")
@@ -342,7 +299,6 @@ async def test_a_canceled_session_stops_and_says_so(hasty_caller):
     assert (await hasty_caller.job(record["job_id"]))["status"] == "canceled"
 
 
-@in_a_loop
 async def test_a_deleted_session_is_gone_for_everyone(hasty_caller):
     record = await hasty_caller.start()
     async with (
@@ -358,7 +314,6 @@ async def test_a_deleted_session_is_gone_for_everyone(hasty_caller):
         await check_refusal(reader, 4404, "job_not_found")
 
 
-@in_a_loop
 async def test_a_webhook_tells_that_a_session_is_over(me):
     with receiver() as hooks:
         record = await me.start(webhook_url=f"{hooks.url}/hook", metadata={"room": "7"})
@@ -371,18 +326,14 @@ async def test_a_webhook_tells_that_a_session_is_over(me):
     assert told["data"]["metadata"] == {"room": "7"}
 
 
-@in_a_loop
-async def test_the_metrics_page_counts_what_live_sessions_do(live_server):
-    me = Caller(live_server, live_server.key())
+async def test_the_metrics_page_counts_what_live_sessions_do(me):
     async with me.client() as client:
         before = numbers((await client.get("/metrics")).text)
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking() as (_, talk):
             await talk.send(silence(2))
             await talk.until("word")
             assert numbers((await client.get("/metrics")).text)["scribewire_live_sessions"] >= 1
-            await talk.say("close")
-            await talk.to_the_end()
+            await talk.close()
         after = numbers((await client.get("/metrics")).text)
     assert after["scribewire_live_words_total"] - before["scribewire_live_words_total"] == len(script_words(2))
     assert after["scribewire_word_lag_seconds_count"] >= len(script_words(2))
@@ -399,7 +350,6 @@ def numbers(page: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
-@in_a_loop
 async def test_a_session_that_never_got_a_writer_can_be_canceled_and_costs_nothing(live_server):
     me = Caller(live_server, live_server.key("free"))
     record = await me.start()

@@ -13,13 +13,12 @@ from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.sql.storage import Storage
 from tests.server.session_registries import is_over, order, session_registry
-from tests.server.storing import LEASE_S, ManualClock, in_a_loop, storage_in, submit
+from tests.server.storing import LEASE_S, submit
 
 
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
     """Make a session as a dead server leaves it: a side closed a segment and went on to 4 s, the other is at 2 s."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-    assert lease is not None
     words = {
         0: [Word(f"left{n}", RATE * n, RATE * n + RATE // 2, 0.9) for n in range(4)],
         1: [Word("right0", RATE, 2 * RATE, 0.9)],
@@ -36,41 +35,35 @@ async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
     assert await storage.jobs.log(lease, events[1:]) is not None
 
 
-@in_a_loop
-async def test_each_channel_goes_on_behind_its_own_last_word(tmp_path):
-    clock = ManualClock()
-    async with storage_in(tmp_path, clock) as storage:
-        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2)))
-        assert job is not None
-        await begin_on_two_channels(storage, job.id)
-        clock.advance(s=LEASE_S)
-        async with session_registry(storage) as made:
-            live = await made.open(job)
-            begin = live.progress().received_bytes
-            assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
-            async with live.seat() as seat:
-                assert await seat.write(bytes(4 * 6 * RATE - begin))
-                seat.finish()
-            assert await is_over(storage, job.id) is State.COMPLETED
-        log = [(one.type, orjson.loads(one.body)) for one in await storage.events.read(job.id, after=0, limit=99)]
-        told = [body for kind, body in log if kind == "word"]
-        assert [word["index"] for word in told] == list(range(len(told)))
-        starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]
-        assert all(one == sorted(one) for one in starts)
-        assert [min(start for start in one[before:]) >= end for one, before, end in
-                zip(starts, (4, 1), (3.5, 2.0), strict=True)] == [True, True]  # fmt: skip
-        assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
-        segments = {body["id"]: body for kind, body in log if kind == "segment"}
-        assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
-        assert min(segments.keys() - {1, 2}) == 3
+async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
+    job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2)))
+    await begin_on_two_channels(sqlite, job.id)
+    clock.advance(s=LEASE_S)
+    async with session_registry(sqlite) as made:
+        live = await made.open(job)
+        begin = live.progress().received_bytes
+        assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
+        async with live.seat() as seat:
+            assert await seat.write(bytes(4 * 6 * RATE - begin))
+            seat.finish()
+        assert await is_over(sqlite, job.id) is State.COMPLETED
+    log = [(one.type, orjson.loads(one.body)) for one in await sqlite.events.read(job.id, after=0, limit=99)]
+    told = [body for kind, body in log if kind == "word"]
+    assert [word["index"] for word in told] == list(range(len(told)))
+    starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]
+    assert all(one == sorted(one) for one in starts)
+    assert [min(start for start in one[before:]) >= end for one, before, end in
+            zip(starts, (4, 1), (3.5, 2.0), strict=True)] == [True, True]  # fmt: skip
+    assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
+    segments = {body["id"]: body for kind, body in log if kind == "segment"}
+    assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
+    assert min(segments.keys() - {1, 2}) == 3
 
 
-@in_a_loop
-async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
+async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
     """The scripted engine speaks on both sides, so the silent one is muted by its detector."""
-    async with storage_in(tmp_path) as storage, session_registry(storage) as made:
-        job = await storage.jobs.get(await submit(storage, order=order(separate=True, channels=2, max_utterance_s=3)))
-        assert job is not None
+    async with session_registry(sqlite) as made:
+        job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2, max_utterance_s=3)))
         live = await made.open(job)
         live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
         async with live.seat() as seat, asyncio.timeout(20):
@@ -78,4 +71,4 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(tmp_path):
             while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
                 await asyncio.sleep(0.02)
             seat.finish()
-        assert await is_over(storage, job.id) is State.COMPLETED
+        assert await is_over(sqlite, job.id) is State.COMPLETED

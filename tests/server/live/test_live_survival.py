@@ -12,7 +12,6 @@ from websockets.exceptions import ConnectionClosed
 from server.live.rules import LiveRules
 from tests.server.running import Server, run_server
 from tests.server.serving import AppServer, serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import (
     SECOND,
     Caller,
@@ -74,7 +73,6 @@ async def survive(me: Caller, seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
-@in_a_loop
 async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_sees_one_twice(server, first):
     callers = [Caller(server, server.key()) for _ in range(AT_ONCE)]
     async with asyncio.TaskGroup() as tasks:
@@ -82,7 +80,6 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_se
             tasks.create_task(survive(me, first + number))
 
 
-@in_a_loop
 async def test_a_reader_that_reads_late_gets_every_event(server):
     me = Caller(server, server.key())
     record = await me.start(max_utterance_s=3)
@@ -91,8 +88,7 @@ async def test_a_reader_that_reads_late_gets_every_event(server):
         async with open_talk(record["live"]["ingest_ws"]) as talk:
             for _ in range(60):
                 await talk.send(silence(1), piece_s=1)
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         await slow.to_the_end()
     assert durable(slow.frames) == durable(talk.frames)
     assert talk.words == script_words(60)
@@ -117,8 +113,7 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
             at = (await talk.next())["received_bytes"]
             assert 0 < at <= 7.3 * SECOND
             await talk.send(silence(12 - at / SECOND))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
         return talk
 
     with serve(tmp_path) as server:
@@ -160,8 +155,7 @@ def run_killed_session(
     """Run a session whose server is killed after *audio*. The writer sends the *rest* to the next server."""
 
     async def first(me: Caller) -> tuple[dict[str, object], list[Frame]]:
-        record = await me.start(**order)
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking(**order) as (record, talk):
             await talk.send(audio, piece_s=0.25)
             await talk.until(lambda frame: frame.get("index") == 20)
             server.kill()
@@ -175,8 +169,7 @@ def run_killed_session(
         async with open_talk(url, me.headers) as talk:  # at once: it does not wait for the lease of the dead process
             at = (await talk.next())["received_bytes"]
             await talk.send((audio + rest)[at:])
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
             return talk.frames
 
     with run_server(folder, ENGINE="scripted") as server:

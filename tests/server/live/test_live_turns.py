@@ -27,7 +27,6 @@ from tests.pipeline.sessions import ScriptedRecogniser
 from tests.server.realtime_client import COMPLETED, SILENCE
 from tests.server.realtime_client import open_talk as calling
 from tests.server.running import SPEECH
-from tests.server.storing import in_a_loop
 from tests.server.talking import SECOND, Caller, open_talk, silence
 
 ENDED = {"type": "turn.ended", "at": 2.0, "probability": 0.9}
@@ -44,7 +43,6 @@ def clip(name: str, rate: int = 16_000) -> bytes:
 
 
 @installed
-@in_a_loop
 async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled_server):
     me = Caller(bundled_server, bundled_server.new_key())
     record = await me.start(endpointing="semantic", endpointing_ms=5000)
@@ -56,32 +54,24 @@ async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled
         assert talk.of("segment")[-1]["end"] == ended["at"]
         assert 2.2 < ended["at"] < 2.6
         assert ended["probability"] > 0.6
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert len(talk.of("turn.ended")) == 1
 
 
 @pytest.mark.parametrize(("order", "count"), [({}, 1), ({"endpointing_ms": 500}, 2), ({"latency": "low"}, 2)])
-@in_a_loop
 async def test_a_pause_after_first_words_ends_a_turn_where_the_client_asks_for_it(bundled_server, order, count):
     me = Caller(bundled_server, bundled_server.new_key())
-    record = await me.start(**order)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(**order) as (record, talk):
         await talk.send(clip("jfk")[: 5 * SECOND])  # and so my fellow americans [1.1 s] ask not
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert len(talk.of("segment")) == count
     assert "ends_at_once" not in record["live"]
 
 
-@in_a_loop
-async def test_without_the_model_turns_end_by_silence_with_a_warning(live_server):
-    me = Caller(live_server, live_server.key())
-    record = await me.start(endpointing="semantic", eagerness="low")
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+async def test_without_the_model_turns_end_by_silence_with_a_warning(me):
+    async with me.speaking(endpointing="semantic", eagerness="low") as (record, talk):
         await talk.send(silence(1))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert [frame["code"] for frame in talk.of("warning")] == [UNAVAILABLE.code]
     assert talk.of("segment")
     assert not talk.of("turn.ended")
@@ -176,7 +166,6 @@ def test_without_the_model_an_item_ends_with_a_pause():
 
 
 @installed
-@in_a_loop
 async def test_the_realtime_api_ends_an_item_where_the_sentence_is_finished(bundled_server):
     async with calling(bundled_server, bundled_server.new_key(), model="gpt-4o-transcribe") as talk:
         detection = {"type": "semantic_vad", "eagerness": "high"}

@@ -65,8 +65,7 @@ async def finish(me: Caller, record: Frame, audio: bytes, last: int) -> list[Fra
                     ready = await talk.next()
                     if "received_bytes" in ready:
                         await talk.send(audio[ready["received_bytes"] :], piece_s=0.25)
-                        await talk.say("close")
-                        assert await talk.to_the_end() == (1000, "")
+                        await talk.close()
                         return talk.frames
             await asyncio.sleep(0.3)
 
@@ -102,12 +101,11 @@ async def run_short_session(me: Caller, server: Server) -> list[SpeakerState]:
         await talk.send(pcm(TALK[0]), piece_s=0.25)
         await asyncio.to_thread(until, lambda: labels(server))
         known = states(server)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
         return known
 
 
-def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path: Path) -> None:
+def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voices(tmp_path):
     audio = pcm(*TALK)
     with run_server(tmp_path / "data", **VOICED) as server:
         me = Caller(server, server.new_key())
@@ -133,9 +131,7 @@ def test_a_killed_server_knows_the_speakers_again_and_keeps_nothing_of_their_voi
         assert voices(server) == traces(server, known) == []
 
 
-def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(
-    tmp_path: Path, bucket
-) -> None:
+def test_another_node_knows_the_voices_of_the_one_that_died_and_the_names_of_known_people(tmp_path, bucket):
     audio = pcm(*TALK)
     reference = base64.b64encode((SPEECH / "flite" / "slt_5.flac").read_bytes()).decode()
     known = {"known_speaker_names": ["Cindy"], "known_speaker_references": [f"data:audio/flac;base64,{reference}"]}

@@ -10,7 +10,6 @@ from websockets.exceptions import ConnectionClosed
 
 from server.model.instants import parse_iso
 from tests.server.serving import serve
-from tests.server.storing import in_a_loop
 from tests.server.talking import (
     HASTY,
     IMPATIENT,
@@ -24,10 +23,8 @@ from tests.server.talking import (
 )
 
 
-@in_a_loop
 async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as first:
+    async with me.speaking() as (record, first):
         await first.send(silence(1))
         await first.until("session.started")
         async with open_talk(record["live"]["ingest_ws"]) as second:
@@ -38,15 +35,12 @@ async def test_a_second_writer_is_4409_and_the_first_goes_on(me):
             posted = await client.post(f"/v1/jobs/{record['job_id']}/audio", content=silence(1))
         assert (posted.status_code, posted.json()["code"]) == (409, "ingest_busy")
         await first.send(silence(1))
-        await first.say("close")
-        assert await first.to_the_end() == (1000, "")
+        await first.close()
     assert first.words == script_words(2)
 
 
-@in_a_loop
 async def test_a_writer_that_fell_silent_gives_way_to_the_next(hasty_caller):
-    record = await hasty_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as dead:
+    async with hasty_caller.speaking() as (record, dead):
         await dead.send(silence(1))
         await dead.until("ack")
         await asyncio.sleep(HASTY.takeover_s * 1.5)
@@ -54,30 +48,24 @@ async def test_a_writer_that_fell_silent_gives_way_to_the_next(hasty_caller):
             assert (await fresh.next())["received_bytes"] == SECOND
             await check_refusal(dead, 4409, "ingest_busy")
             await fresh.send(silence(1))
-            await fresh.say("close")
-            assert await fresh.to_the_end() == (1000, "")
+            await fresh.close()
     assert fresh.words == script_words(2)
 
 
-@in_a_loop
 async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         await talk.socket.send(silence(1) + b"\x00")  # half a sample
         await talk.until(lambda frame: frame.get("received_bytes") == SECOND + 1)
     async with open_talk(record["live"]["ingest_ws"] + "&last_event_id=2") as talk:
         assert (await talk.next())["received_bytes"] == SECOND + 1
         await talk.socket.send(b"\x00" + silence(2)[2:])
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(3)
     assert talk.frames[1]["seq"] == 3
 
 
-@in_a_loop
 async def test_a_writer_is_told_what_has_arrived(hasty_caller):
-    record = await hasty_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with hasty_caller.speaking() as (record, talk):
         await talk.send(silence(1))
         ack = await talk.until(lambda frame: frame["type"] == "ack" and frame["received_bytes"] == SECOND)
         assert ack["received_seconds"] == 1
@@ -85,7 +73,6 @@ async def test_a_writer_is_told_what_has_arrived(hasty_caller):
         assert (shown["received_bytes"], shown["received_seconds"]) == (SECOND, 1)
 
 
-@in_a_loop
 async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known_to_end(tmp_path, monkeypatch):
     with serve(tmp_path, live=replace(HASTY, ack_s=0.2)) as server:
         me = Caller(server, server.key("enterprise"))
@@ -98,32 +85,25 @@ async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known
             await asyncio.sleep(1)
 
         monkeypatch.setattr(log, "tail", slow_to_end)
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+        async with me.speaking() as (_, talk):
             await talk.send(silence(1))
-            await talk.say("close")
-            assert await talk.to_the_end() == (1000, "")
+            await talk.close()
     assert talk.frames[-1]["type"] == "job.completed"
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"type":"stop"}', '{"type":["close"]}', "7", ""])
-@in_a_loop
 async def test_a_message_that_means_nothing_is_4400_and_the_session_waits(me, text):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         await talk.send(silence(1))
         await talk.socket.send(text)
         await check_refusal(talk, 4400, "invalid_message")
     async with open_talk(record["live"]["ingest_ws"]) as talk:
         assert (await talk.next())["received_bytes"] == SECOND
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
 
 
-@in_a_loop
 async def test_audio_after_the_end_is_4410(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         await talk.send(silence(1))
         await talk.say("close")
         await talk.socket.send(silence(1))
@@ -140,20 +120,18 @@ async def test_audio_after_the_end_is_4410(me):
     assert again.json() == again.json() | {"status": "completed", "received_bytes": SECOND}
 
 
-@in_a_loop
 async def test_silence_of_the_client_is_4408_and_what_was_heard_is_kept(impatient_caller):
-    record = await impatient_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with impatient_caller.speaking() as (_, talk):
         await talk.send(silence(2))
         await check_refusal(talk, 4408, "ingest_idle")
     assert talk.words == script_words(2)
     assert talk.frames[-2]["type"] == "job.completed"
 
 
-def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(tmp_path):
-    async def main(me: Caller) -> None:
-        record = await me.start()
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
+async def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(tmp_path):
+    with serve(tmp_path, live=replace(HASTY, audioless_s=1.0)) as server:
+        me = Caller(server, server.key())
+        async with me.speaking() as (record, talk):
             await talk.send(silence(1))
             began = time.monotonic()
             for _ in range(3):
@@ -169,14 +147,11 @@ def test_keep_alive_and_new_connections_keep_no_session_without_audio_for_ever(t
             assert 0.9 < time.monotonic() - began < 10
         assert (await me.job(record["job_id"], wait=10))["text"] == " ".join(script_words(1))
 
-    with serve(tmp_path, live=replace(HASTY, audioless_s=1.0)) as server:
-        asyncio.run(main(Caller(server, server.key())))
 
-
-def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_comes(tmp_path):
+async def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_comes(tmp_path):
     """The plan takes a minute of audio, and three seconds are left for it here."""
-
-    async def main(me: Caller) -> None:
+    with serve(tmp_path, live=replace(HASTY, margin_s=-57.0)) as server:
+        me = Caller(server, server.key(audio_minutes_per_file=1))
         record = await me.start()
         began = time.monotonic()
         ends_s = parse_iso(record["live"]["expires_at"]) / 1000 - time.time()
@@ -191,38 +166,28 @@ def test_a_session_ends_at_the_time_that_its_record_names_however_little_audio_c
         job = await me.job(record["job_id"], wait=10)
         assert (job["status"], job["duration"] > 0.5) == ("completed", True)
 
-    with serve(tmp_path, live=replace(HASTY, margin_s=-57.0)) as server:
-        asyncio.run(main(Caller(server, server.key(audio_minutes_per_file=1))))
 
-
-@in_a_loop
 async def test_keep_alive_keeps_a_silent_session_alive(impatient_caller):
-    record = await impatient_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with impatient_caller.speaking() as (_, talk):
         await talk.send(silence(1))
         for _ in range(8):
             await talk.say("keep_alive")
             await asyncio.sleep(IMPATIENT.idle_s / 4)
         await talk.send(silence(1))
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert talk.words == script_words(2)
 
 
-@in_a_loop
 async def test_a_session_whose_writer_stays_away_ends_with_what_was_heard(impatient_caller):
-    record = await impatient_caller.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with impatient_caller.speaking() as (record, talk):
         await talk.send(silence(2))
         await talk.until("word")
     job = await impatient_caller.job(record["job_id"], wait=20)
     assert (job["status"], job["text"]) == ("completed", " ".join(script_words(2)))
 
 
-@in_a_loop
 async def test_a_message_over_a_mebibyte_is_1009_and_the_session_waits(me):
-    record = await me.start(encoding="pcm_f32le", sample_rate=48_000, channels=2)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(encoding="pcm_f32le", sample_rate=48_000, channels=2) as (record, talk):
         await talk.socket.send(bytes(1024 * 1024))
         await talk.socket.send(bytes(1024 * 1024 + 1))
         code, _ = await talk.to_the_end()
@@ -230,21 +195,17 @@ async def test_a_message_over_a_mebibyte_is_1009_and_the_session_waits(me):
     assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 1024 * 1024
 
 
-@in_a_loop
 async def test_more_audio_in_a_message_than_anybody_can_speak_meanwhile_is_4429(me):
-    record = await me.start(encoding="mulaw", sample_rate=8000)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(encoding="mulaw", sample_rate=8000) as (record, talk):
         await talk.socket.send(bytes(8000 * 30))
         await talk.socket.send(bytes(8000 * 30 + 1))
         await check_refusal(talk, 4429, "audio_too_fast")
     assert (await me.job(record["job_id"]))["live"]["received_bytes"] == 8000 * 30
 
 
-@in_a_loop
 async def test_audio_over_the_plan_is_4413_after_what_fits_was_finished(live_server):
     me = Caller(live_server, live_server.key(audio_minutes_per_file=1))
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking() as (record, talk):
         sending = asyncio.create_task(talk.send(silence(62), piece_s=1))
         await check_refusal(talk, 4413, "audio_too_long")
         await asyncio.wait({sending})
@@ -258,7 +219,6 @@ async def test_audio_over_the_plan_is_4413_after_what_fits_was_finished(live_ser
 # --- in HTTP requests -----------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_three_requests_give_what_one_socket_gives(me):
     record = await me.start(max_utterance_s=3)
     where = f"/v1/jobs/{record['job_id']}/audio"
@@ -277,10 +237,8 @@ async def test_three_requests_give_what_one_socket_gives(me):
     assert (await me.job(record["job_id"]))["text"] == " ".join(script_words(10))
 
 
-@in_a_loop
 async def test_finish_ends_a_session_from_elsewhere_and_may_be_repeated(me):
-    record = await me.start()
-    async with open_talk(record["live"]["ingest_ws"]) as talk, me.client() as client:
+    async with me.speaking() as (record, talk), me.client() as client:
         await talk.send(silence(2))
         await talk.until("word")
         for _ in range(2):
@@ -290,7 +248,6 @@ async def test_finish_ends_a_session_from_elsewhere_and_may_be_repeated(me):
     assert talk.words == script_words(2)
 
 
-@in_a_loop
 async def test_a_request_that_breaks_off_counts_what_arrived(me):
     record = await me.start()
 
@@ -311,7 +268,6 @@ async def test_a_request_that_breaks_off_counts_what_arrived(me):
     assert (await me.job(record["job_id"]))["text"] == " ".join(script_words(3))
 
 
-@in_a_loop
 async def test_a_request_is_told_why_its_audio_is_refused(live_server):
     me = Caller(live_server, live_server.key(audio_minutes_per_file=1))
     record, nonsense = await me.start(), await me.start(encoding="container")

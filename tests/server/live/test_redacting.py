@@ -14,8 +14,7 @@ import soundfile
 from pipeline.audio import RATE
 from tests.server.receiving import receiver
 from tests.server.serving import AppServer, serve, wav
-from tests.server.storing import in_a_loop
-from tests.server.talking import Caller, open_talk, silence
+from tests.server.talking import Caller, silence
 
 SECRETS = ("42429371", "88881117")  # so long that they stand in no address or signature by chance
 SCRIPT = "My card is 42429371 88881117 thank you. The fox has twenty five dogs, okay?".split()  # noqa: SIM905
@@ -83,15 +82,12 @@ def test_a_file_is_redacted_wherever_it_is_shown_or_stored(server, folder, caplo
     assert_not_stored(folder)
 
 
-@in_a_loop
 async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, caplog):
     caplog.set_level(logging.DEBUG)
     me = Caller(server, server.key())
-    record = await me.start(redact=["pci"], numerals=True, record=True)
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(redact=["pci"], numerals=True, record=True) as (record, talk):
         await talk.send(tone(ROUND_S), piece_s=0.1)
-        await talk.say("close")
-        assert await talk.to_the_end() == (1000, "")
+        await talk.close()
     assert [frame["word"] for frame in talk.frames if frame["type"] == "word"] == SHOWN.split()
     job, events = await me.job(record["job_id"]), await me.events(record["job_id"])
     assert job["text"] == SHOWN
@@ -105,17 +101,14 @@ async def test_a_live_session_tells_nobody_and_keeps_nothing(server, folder, cap
     assert not audio[round(1.0 * RATE) : round(2.1 * RATE)].any()
 
 
-@in_a_loop
 async def test_a_session_that_is_finalized_amid_a_card_shows_none_of_it(server, folder):
     me = Caller(server, server.key())
-    record = await me.start(redact=["pci"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(redact=["pci"]) as (_, talk):
         await talk.send(silence(1.7))
         await talk.say("finalize")
         await talk.until("finalized")
         await talk.send(silence(ROUND_S - 1.7))
-        await talk.say("close")
-        await talk.to_the_end()
+        await talk.close()
     assert " ".join(frame["word"] for frame in talk.frames if frame["type"] == "word").startswith(
         "My card is [CARD] thank"
     )

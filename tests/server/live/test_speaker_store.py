@@ -13,7 +13,6 @@ from server.live.speaker_store import REFRESHED, SpeakerStore
 from server.model.errors import BlobsAway, DiskFull
 from server.model.leases import LeaseLost
 from server.storage.sqlite.files import FileBlobs
-from tests.server.storing import in_a_loop
 
 ERRORS = (OSError(errno.EIO, "broken"), OSError(errno.EMFILE, "too many"), DiskFull("full"), BlobsAway("away"))
 
@@ -64,10 +63,9 @@ async def stored(held: LosableLease, blobs: FileBlobs) -> set[str]:
     return (await SpeakerStore(LosableLease(held.job.blob, epoch=2), blobs).read()).labels()
 
 
-@in_a_loop
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 @pytest.mark.parametrize("kind", ["create", "publish", "delete"])
-async def test_what_cannot_be_stored_is_stored_the_next_time(tmp_path, caplog, kind, error) -> None:
+async def test_what_cannot_be_stored_is_stored_the_next_time(tmp_path, caplog, kind, error):
     held, blobs = LosableLease(), FailingBlobs(tmp_path)
     store = SpeakerStore(held, blobs)
     await store.write(state(1), 1)
@@ -81,8 +79,7 @@ async def test_what_cannot_be_stored_is_stored_the_next_time(tmp_path, caplog, k
     await blobs.close()
 
 
-@in_a_loop
-async def test_a_new_label_is_stored_at_once_and_a_better_known_voice_each_ten_seconds(tmp_path) -> None:
+async def test_a_new_label_is_stored_at_once_and_a_better_known_voice_each_ten_seconds(tmp_path):
     held, blobs = LosableLease(), FileBlobs(tmp_path)
     store = SpeakerStore(held, blobs)
     keys = []
@@ -97,10 +94,7 @@ async def test_a_new_label_is_stored_at_once_and_a_better_known_voice_each_ten_s
     await blobs.close()
 
 
-@in_a_loop
-async def test_the_last_free_space_of_the_disk_is_left_to_the_database_and_the_log_says_so_once(
-    tmp_path, caplog
-) -> None:
+async def test_the_last_free_space_of_the_disk_is_left_to_the_database_and_the_log_says_so_once(tmp_path, caplog):
     held, blobs = LosableLease(), FileBlobs(tmp_path, reserve_bytes=1 << 60)
     store = SpeakerStore(held, blobs)
     for count in (1, 2, 3):
@@ -110,15 +104,13 @@ async def test_the_last_free_space_of_the_disk_is_left_to_the_database_and_the_l
     await blobs.close()
 
 
-@in_a_loop
-async def test_what_an_earlier_version_stored_is_left_alone(tmp_path) -> None:
+async def test_what_an_earlier_version_stored_is_left_alone(tmp_path):
     blobs = FileBlobs(tmp_path)
     assert await SpeakerStore(LosableLease("job_1/voices/state-1-1-to-16000"), blobs).read() == SpeakerState()
     await blobs.close()
 
 
-@in_a_loop
-async def test_who_lost_the_lease_keeps_nothing(tmp_path) -> None:
+async def test_who_lost_the_lease_keeps_nothing(tmp_path):
     held, blobs = LosableLease(), FileBlobs(tmp_path)
     held.lost = True
     with pytest.raises(LeaseLost):

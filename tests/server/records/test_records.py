@@ -16,7 +16,7 @@ from server.model.orders import Order, Source
 from server.records.links import Links
 from server.records.records import Records, record
 from tests.server.serving import chunk
-from tests.server.storing import NOON, checkpoint, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import NOON, checkpoint, claim, completion, submit
 
 LINKS = Links("https://speech.example", SigningKeys({"1": b"k" * 32}, "1"))
 JOB = Job(
@@ -71,56 +71,45 @@ def test_what_is_nobodys_business_is_not_shown():
     assert "acct_1" not in shown
 
 
-@in_a_loop
-async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
-        for wanted in (True, False):
-            job_id = await submit(storage, order=Order(word_timestamps=wanted))
-            lease = await claim(storage)
-            for index, texts in enumerate((("so", "my"), ("fellow",))):
-                await storage.jobs.checkpoint(
-                    lease, index=index, body=stored_chunk(chunk(index, *texts)), events=[], progress=0.5, lease_s=30
-                )
-            working = await storage.jobs.get(job_id)
-            assert working is not None
-            assert "words" not in members(await records.full(working))
-            await storage.jobs.finish(lease, completion())
-            ended = await storage.jobs.get(job_id)
-            assert ended is not None
-            shown = members(await records.full(ended))
-            assert [word["word"] for word in shown.get("words", [])] == (["so", "my", "fellow"] if wanted else [])
-            assert ("words" in shown) is wanted
+async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(sqlite):
+    records = Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive())
+    for wanted in (True, False):
+        job_id = await submit(sqlite, order=Order(word_timestamps=wanted))
+        lease = await claim(sqlite)
+        for index, texts in enumerate((("so", "my"), ("fellow",))):
+            await sqlite.jobs.checkpoint(
+                lease, index=index, body=stored_chunk(chunk(index, *texts)), events=[], progress=0.5, lease_s=30
+            )
+        working = await sqlite.jobs.get(job_id)
+        assert "words" not in members(await records.full(working))
+        await sqlite.jobs.finish(lease, completion())
+        ended = await sqlite.jobs.get(job_id)
+        shown = members(await records.full(ended))
+        assert [word["word"] for word in shown.get("words", [])] == (["so", "my", "fellow"] if wanted else [])
+        assert ("words" in shown) is wanted
 
 
-@in_a_loop
-async def test_lists_have_no_words_no_text_and_no_warnings(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
-        shown = members(records.list_item(replace(DONE, warnings=({"code": "x"},))))
-        assert not shown.keys() & {"text", "words", "warnings"}
+async def test_lists_have_no_words_no_text_and_no_warnings(sqlite):
+    records = Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive())
+    shown = members(records.list_item(replace(DONE, warnings=({"code": "x"},))))
+    assert not shown.keys() & {"text", "words", "warnings"}
 
 
-@in_a_loop
-async def test_a_notice_says_what_happened_when_and_drops_a_long_text(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        records = Records(storage.jobs, storage.blobs, LINKS, NobodyLive())
-        notice = members(records.notice(DONE), "Notice")
-        assert (notice["type"], notice["timestamp"]) == ("job.completed", "2026-11-20T12:00:00.002Z")
-        assert notice["data"]["text"] == "so my"
-        assert "words" not in notice["data"]
-        assert "text" in members(records.notice(replace(DONE, text="ä" * 2048)), "Notice")["data"]
-        assert "text" not in members(records.notice(replace(DONE, text="ä" * 2049)), "Notice")["data"]
+async def test_a_notice_says_what_happened_when_and_drops_a_long_text(sqlite):
+    records = Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive())
+    notice = members(records.notice(DONE), "Notice")
+    assert (notice["type"], notice["timestamp"]) == ("job.completed", "2026-11-20T12:00:00.002Z")
+    assert notice["data"]["text"] == "so my"
+    assert "words" not in notice["data"]
+    assert "text" in members(records.notice(replace(DONE, text="ä" * 2048)), "Notice")["data"]
+    assert "text" not in members(records.notice(replace(DONE, text="ä" * 2049)), "Notice")["data"]
 
 
-@in_a_loop
-async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        job_id = await submit(storage, order=Order(word_timestamps=True))
-        lease = await claim(storage)
-        await checkpoint(storage, lease)  # "chunk 0" is not what a worker stores
-        await storage.jobs.finish(lease, completion())
-        ended = await storage.jobs.get(job_id)
-        assert ended is not None
-        with pytest.raises(Exception, match="no stored chunk"):
-            await Records(storage.jobs, storage.blobs, LINKS, NobodyLive()).full(ended)
+async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(sqlite):
+    job_id = await submit(sqlite, order=Order(word_timestamps=True))
+    lease = await claim(sqlite)
+    await checkpoint(sqlite, lease)  # "chunk 0" is not what a worker stores
+    await sqlite.jobs.finish(lease, completion())
+    ended = await sqlite.jobs.get(job_id)
+    with pytest.raises(Exception, match="no stored chunk"):
+        await Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive()).full(ended)

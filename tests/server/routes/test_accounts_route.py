@@ -1,14 +1,12 @@
 """Tests of keys, usage, tokens and webhook secrets over HTTP."""
 
 import itertools
-import json
 
 import httpx
 import pytest
 
 from server.clock import now_ms
 from server.model.instants import parse_iso
-from tests.server.peers import RawClient
 from tests.server.serving import serve, wav
 
 ADDRESSES = itertools.count(1)
@@ -302,16 +300,6 @@ def test_the_webhook_secret_is_shown_when_it_is_made_and_never_again(client):
 def test_without_a_word_both_secrets_sign_for_a_day(client):
     rotated = client.post("/v1/webhook-secret/rotate").json()
     assert 86_390_000 < parse_iso(rotated["previous_expires_at"]) - now_ms() <= 86_400_000
-
-
-def test_a_body_that_is_too_long_is_refused_by_its_own_word(server, client):
-    with RawClient(server.base) as raw:
-        raw.send(
-            f"POST /v1/tokens HTTP/1.1\r\nHost: x\r\nAuthorization: {client.headers['authorization']}\r\n"
-            "Content-Type: application/json\r\nContent-Length: 10001\r\n\r\n"
-        )
-        status, _, body = raw.answer()
-        assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
 
 
 def test_a_repeated_request_for_a_key_is_answered_with_the_same_one(server):

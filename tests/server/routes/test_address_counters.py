@@ -35,7 +35,7 @@ def count_log_bytes(address_limits: AddressCounters, now: list[float]) -> int:
     return asyncio.run(flood())
 
 
-def test_an_address_writes_at_most_a_megabyte_a_minute(now: list[float]) -> None:
+def test_an_address_writes_at_most_a_megabyte_a_minute(now):
     address_limits = AddressCounters(10, ())
     assert 900_000 < count_log_bytes(address_limits, now) <= 1_000_000
     assert asyncio.run(others(address_limits))
@@ -45,7 +45,7 @@ async def others(address_limits: AddressCounters) -> bool:
     return address_limits.may_log(scope("203.0.113.10"), LINE)
 
 
-def test_what_is_left_out_is_summed_up(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_out_is_summed_up(caplog, monkeypatch):
     monkeypatch.setattr("server.requests.address_counters.SUMMARY_S", 0.05)
 
     async def flood() -> int:

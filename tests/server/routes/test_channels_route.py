@@ -47,7 +47,7 @@ def parse_events(answer: httpx.Response) -> Iterator[tuple[str, str, dict[str, o
             yield place, kind, json.loads(value)
 
 
-def test_a_reader_gets_one_session_after_the_other(client: httpx.Client) -> None:
+def test_a_reader_gets_one_session_after_the_other(client):
     stage = channel(client, "one after the other")
     first = begin(client, stage["name"])
     with httpx.stream("GET", stage["events_url"], timeout=60) as answer:
@@ -69,7 +69,7 @@ def test_a_reader_gets_one_session_after_the_other(client: httpx.Client) -> None
     assert client.get("/v1/channels").json()["data"][0]["job_id"] == second
 
 
-def test_sessions_that_are_over_at_once_are_shown_too(client: httpx.Client) -> None:
+def test_sessions_that_are_over_at_once_are_shown_too(client):
     stage = channel(client, "short ones")
     speak(client, begin(client, stage["name"]))  # before anybody reads
     with httpx.stream("GET", stage["events_url"], timeout=20) as answer:
@@ -82,7 +82,7 @@ def test_sessions_that_are_over_at_once_are_shown_too(client: httpx.Client) -> N
             assert seen[0].startswith(job)
 
 
-def test_a_reader_that_comes_back_goes_on_where_it_was(client: httpx.Client) -> None:
+def test_a_reader_that_comes_back_goes_on_where_it_was(client):
     stage = channel(client, "coming back")
     job = begin(client, stage["name"])
     speak(client, job)
@@ -92,7 +92,7 @@ def test_a_reader_that_comes_back_goes_on_where_it_was(client: httpx.Client) -> 
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_last_event_id")
 
 
-def test_the_subtitles_are_those_of_the_newest_session(client: httpx.Client) -> None:
+def test_the_subtitles_are_those_of_the_newest_session(client):
     stage = channel(client, "subtitles")
     assert httpx.get(stage["vtt_url"]).text == "WEBVTT\n\n"
     job = begin(client, stage["name"])
@@ -103,7 +103,7 @@ def test_the_subtitles_are_those_of_the_newest_session(client: httpx.Client) -> 
     assert httpx.get(stage["vtt_url"] + "&max_lines=9").status_code == 422
 
 
-def test_an_address_works_until_its_channel_is_deleted(client: httpx.Client, server: Server) -> None:
+def test_an_address_works_until_its_channel_is_deleted(client, server):
     stage = channel(client, "for a while")
     assert channel(client, "for a while") == stage
     stranger = server.client(server.new_key("pro"))
@@ -119,7 +119,7 @@ def test_an_address_works_until_its_channel_is_deleted(client: httpx.Client, ser
     assert channel(client, "for a while")["vtt_url"] != stage["vtt_url"]
 
 
-def test_a_deleted_channel_ends_the_streams_of_its_readers(client: httpx.Client) -> None:
+def test_a_deleted_channel_ends_the_streams_of_its_readers(client):
     stage = channel(client, "ending")
     with httpx.stream("GET", stage["events_url"], timeout=30) as answer:
         assert client.delete(f"/v1/channels/{stage['channel_id']}").status_code == 204
@@ -127,11 +127,11 @@ def test_a_deleted_channel_ends_the_streams_of_its_readers(client: httpx.Client)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 65, 7])
-def test_a_name_that_cannot_be_used_is_refused(client: httpx.Client, name: object) -> None:
+def test_a_name_that_cannot_be_used_is_refused(client, name):
     refused = client.post("/v1/channels", json={"name": name})
     assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, "name")
 
 
-def test_a_session_cannot_name_a_channel_that_does_not_exist(client: httpx.Client) -> None:
+def test_a_session_cannot_name_a_channel_that_does_not_exist(client):
     refused = client.post("/v1/live", json={"channel": "nobody made this"})
     assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, "channel")

@@ -30,7 +30,7 @@ def ask(server: AppServer, address: str | None = None, body: object = None) -> h
     return httpx.post(server.base + "/v1/estimate/free", json=body or ASK, headers=headers, timeout=110)
 
 
-def test_the_day_ends_at_midnight_utc(behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_day_ends_at_midnight_utc(behind_a_proxy, monkeypatch):
     def at(hour: int, minute: int, day: int = 20) -> int:
         return int(datetime(2026, 11, day, hour, minute, tzinfo=UTC).timestamp() * 1000)
 
@@ -42,15 +42,13 @@ def test_the_day_ends_at_midnight_utc(behind_a_proxy: AppServer, monkeypatch: py
     assert ask(behind_a_proxy, "203.0.113.9").json()["usage"]["remaining"] == 2
 
 
-def test_an_error_costs_nothing(behind_a_proxy: AppServer) -> None:
+def test_an_error_costs_nothing(behind_a_proxy):
     for body in ({"prompt": 7}, {"prompt": "x", "models": ["nope"]}, {"prompt": "x", "agent_turns": 0}):
         assert ask(behind_a_proxy, "203.0.113.10", body).status_code == 422
     assert ask(behind_a_proxy, "203.0.113.10").json()["usage"]["remaining"] == 2
 
 
-def test_a_flood_of_estimates_holds_up_no_transcription(
-    behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flood_of_estimates_holds_up_no_transcription(behind_a_proxy, monkeypatch):
     """With forty estimates from as many addresses, one is computed, some wait, and an upload passes all of them."""
     statuses: list[int] = []
     threads = [
@@ -91,9 +89,7 @@ def hold_estimates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         go.set()
 
 
-def test_one_account_and_one_address_cannot_take_every_place(
-    behind_a_proxy: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_account_and_one_address_cannot_take_every_place(behind_a_proxy, monkeypatch):
     """Five at once of an account and of an address: so many wait that others find a place."""
     statuses: dict[str, list[int]] = {"account": [], "address": [], "others": []}
     key = {"Authorization": f"Bearer {behind_a_proxy.key()}"}
@@ -120,7 +116,7 @@ def test_one_account_and_one_address_cannot_take_every_place(
     assert statuses["others"] == [200]
 
 
-def test_the_sandbox_has_a_day_of_estimates_of_its_own_and_takes_smaller_ones(tmp_path: Path) -> None:
+def test_the_sandbox_has_a_day_of_estimates_of_its_own_and_takes_smaller_ones(tmp_path):
     with serve(tmp_path) as server, server.new_client("free", estimates_per_day=2) as owner:
         key = owner.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
         with server.client(key, sandbox=True) as tester:

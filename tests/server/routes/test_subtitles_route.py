@@ -10,7 +10,7 @@ from starlette.requests import Request
 from server.http.problems import Problem
 from server.routes.subtitles import Subtitles
 from tests.server.running import CLIP, Server
-from tests.server.storing import in_a_loop, storage_in, submit
+from tests.server.storing import submit
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def request(query: str = "") -> Request:
     return Request({"type": "http", "method": "GET", "headers": [], "query_string": query.encode()})
 
 
-def test_the_subtitles_grow_with_the_session(client: httpx.Client) -> None:
+def test_the_subtitles_grow_with_the_session(client):
     job = client.post("/v1/live", json={"encoding": "container"}).json()["job_id"]
     address = f"/v1/jobs/{job}/live.vtt"
     assert cue_blocks(client.get(address)) == []
@@ -43,7 +43,7 @@ def test_the_subtitles_grow_with_the_session(client: httpx.Client) -> None:
     assert httpx.get(str(client.base_url) + address, params={"token": token}).text == whole.text
 
 
-def test_a_shape_that_cannot_be_is_named_and_strangers_see_nothing(client: httpx.Client, server: Server) -> None:
+def test_a_shape_that_cannot_be_is_named_and_strangers_see_nothing(client, server):
     job = client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}).json()["job_id"]
     refused = client.get(f"/v1/jobs/{job}/live.vtt", params={"max_lines": 0})
     assert (refused.status_code, refused.json()["errors"][0]["param"]) == (422, "max_lines")
@@ -51,19 +51,17 @@ def test_a_shape_that_cannot_be_is_named_and_strangers_see_nothing(client: httpx
     assert httpx.get(f"{server.base}/v1/jobs/{job}/live.vtt").status_code == 401
 
 
-def test_results_that_are_not_kept_are_not_shown_again(client: httpx.Client) -> None:
+def test_results_that_are_not_kept_are_not_shown_again(client):
     job = client.post("/v1/transcribe", files={"file": CLIP.read_bytes()}, data={"retention": "none"}).json()["job_id"]
     answer = client.get(f"/v1/jobs/{job}/live.vtt")
     assert (answer.status_code, answer.json()["code"]) == (404, "output_not_found")
 
 
-@in_a_loop
-async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        job = await storage.jobs.get(await submit(storage))
-        subtitles = Subtitles(SimpleNamespace(jobs=storage.jobs, storage=storage))
-        shapes = (subtitles.answer(request(f"max_columns={columns}"), job) for columns in range(10, 30))
-        *answers, usual = await asyncio.gather(*shapes, subtitles.answer(request(), job), return_exceptions=True)
-        refused = [answer for answer in answers if isinstance(answer, Problem)]
-        assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
-        assert bytes(usual.body) == b"WEBVTT\n\n"
+async def test_a_player_that_asks_for_many_shapes_gets_few_and_the_others_get_theirs(sqlite):
+    job = await sqlite.jobs.get(await submit(sqlite))
+    subtitles = Subtitles(SimpleNamespace(jobs=sqlite.jobs, storage=sqlite))
+    shapes = (subtitles.answer(request(f"max_columns={columns}"), job) for columns in range(10, 30))
+    *answers, usual = await asyncio.gather(*shapes, subtitles.answer(request(), job), return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, Problem)]
+    assert [problem.code for problem in refused] == 16 * ["too_many_connections"]
+    assert bytes(usual.body) == b"WEBVTT\n\n"

@@ -15,8 +15,7 @@ from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from tests.server.buckets import BucketService
 from tests.server.serving import AppServer, chunk, serve, wav
-from tests.server.storing import in_a_loop
-from tests.server.talking import HASTY, Caller, open_talk, silence
+from tests.server.talking import HASTY, Caller, silence
 from tests.waiting import until
 
 SHORT_LEASES = replace(HASTY, lease_s=4.0, renew_s=1.0)
@@ -94,11 +93,9 @@ def test_an_accepted_file_is_finished_once_the_bucket_is_back(remote, bucket, mo
         assert client.get(finished["formats"]["txt"]).is_success
 
 
-@in_a_loop
 async def test_a_live_session_ends_once_the_bucket_is_back_with_its_recording(remote, bucket):
     me = Caller(remote, await asyncio.to_thread(remote.key))
-    record = await me.start(record=True, output_formats=["json", "srt"])
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
+    async with me.speaking(record=True, output_formats=["json", "srt"]) as (record, talk):
         await talk.send(silence(3))
         with bucket.fail_with("away"):
             await talk.say("close")

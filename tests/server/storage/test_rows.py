@@ -16,12 +16,12 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_an_order_is_read_as_it_was_stored(order: Order) -> None:
+def test_an_order_is_read_as_it_was_stored(order):
     assert order_of(text_of(order)) == order
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_a_newer_node_stores_besides_is_left_out(order: Order) -> None:
+def test_what_a_newer_node_stores_besides_is_left_out(order):
     stored = orjson.loads(text_of(order)) | {"later": 1}
     for inner in ("live", "subtitles"):
         if stored[inner] is not None:
@@ -29,12 +29,12 @@ def test_what_a_newer_node_stores_besides_is_left_out(order: Order) -> None:
     assert order_of(orjson.dumps(stored).decode()) == order
 
 
-def test_an_order_of_an_older_program_has_the_usual_values() -> None:
+def test_an_order_of_an_older_program_has_the_usual_values():
     stored = orjson.loads(text_of(Order()))
     del stored["subtitles"], stored["callback"], stored["task"]
     assert order_of(orjson.dumps(stored).decode()) == Order()
 
 
-def test_a_callback_that_names_no_dialect_was_stored_when_there_was_one() -> None:
+def test_a_callback_that_names_no_dialect_was_stored_when_there_was_one():
     stored = orjson.loads(text_of(Order())) | {"callback": {"utterances": True}}
     assert order_of(orjson.dumps(stored).decode()).callback == {"dialect": "deepgram", "utterances": True}

@@ -18,7 +18,6 @@ from server.storage.scratch import PIECE_BYTES
 from server.storage.sqlite.files import FileBlobs
 from tests.server.blob_stores import put, read
 from tests.server.buckets import BucketService
-from tests.server.storing import in_a_loop
 
 LARGE = PART_BYTES + 100_000  # so that a bucket gets it in parts
 
@@ -38,7 +37,6 @@ def blobs(
     asyncio.run(store.close())
 
 
-@in_a_loop
 async def test_what_was_written_is_read_back_in_bounded_pieces(blobs):
     data = os.urandom(3 * PIECE_BYTES + 17)
     await put(blobs, "job_1/source", data)
@@ -48,7 +46,6 @@ async def test_what_was_written_is_read_back_in_bounded_pieces(blobs):
     assert await blobs.size("job_1/source") == len(data)
 
 
-@in_a_loop
 async def test_a_large_blob_is_read_back(blobs):
     data = os.urandom(LARGE)
     await put(blobs, "job_1/source", data)
@@ -56,14 +53,12 @@ async def test_a_large_blob_is_read_back(blobs):
     assert await read(blobs, "job_1/source", LARGE - 7) == data[-7:]
 
 
-@in_a_loop
 async def test_an_empty_blob_is_one(blobs):
     await put(blobs, "job_1/source", b"")
     assert await blobs.size("job_1/source") == 0
     assert await read(blobs, "job_1/source") == b""
 
 
-@in_a_loop
 async def test_a_local_file_has_the_bytes_a_name_without_meaning_and_an_end(blobs):
     data = os.urandom(PIECE_BYTES + 17)
     await put(blobs, "job_1/source", data)
@@ -86,7 +81,6 @@ def test_a_range_is_what_a_slice_is(blobs):
 
 
 @pytest.mark.parametrize("size", [4, LARGE])
-@in_a_loop
 async def test_a_block_that_raises_leaves_nothing(blobs, size):
     async def upload() -> None:
         async with blobs.create("job_1/source") as sink:
@@ -100,7 +94,6 @@ async def test_a_block_that_raises_leaves_nothing(blobs, size):
 
 
 @pytest.mark.parametrize("size", [4, LARGE])
-@in_a_loop
 async def test_a_blob_is_not_there_before_its_block_ends(blobs, size):
     async with blobs.create("job_1/source") as sink:
         await sink.write(bytes(size))
@@ -108,7 +101,6 @@ async def test_a_blob_is_not_there_before_its_block_ends(blobs, size):
     assert await blobs.size("job_1/source") == size
 
 
-@in_a_loop
 async def test_a_canceled_upload_leaves_nothing(blobs):
     for turns in range(12):  # at any moment of the call
 
@@ -128,7 +120,6 @@ async def test_a_canceled_upload_leaves_nothing(blobs):
 
 
 @pytest.mark.parametrize("size", [5, LARGE])
-@in_a_loop
 async def test_a_blob_never_changes(blobs, size):
     await put(blobs, "job_1/1.srt", b"first")
     with pytest.raises(BlobExists):
@@ -136,14 +127,12 @@ async def test_a_blob_never_changes(blobs, size):
     assert await read(blobs, "job_1/1.srt") == b"first"
 
 
-@in_a_loop
 async def test_of_two_that_write_one_small_blob_at_once_one_succeeds(blobs):
     results = await asyncio.gather(*(put(blobs, "job_1/1.srt", b"%d" % n) for n in range(8)), return_exceptions=True)
     assert sum(isinstance(result, BlobExists) for result in results) == 7
     assert await read(blobs, "job_1/1.srt") == b"%d" % results.index(None)
 
 
-@in_a_loop
 async def test_deleting_a_prefix_takes_what_is_below_it_and_nothing_beside_it(blobs):
     for key in ("job_1/source", "job_1/2/srt", "job_12/source"):
         await put(blobs, key, b"x")
@@ -156,7 +145,6 @@ async def test_deleting_a_prefix_takes_what_is_below_it_and_nothing_beside_it(bl
     assert await blobs.size("job_1/2/srt") is None
 
 
-@in_a_loop
 async def test_prefixes_come_with_the_instant_of_their_last_change(blobs):
     assert await blobs.prefixes() == []
     for key in ("job_1/source", "job_2/a/b"):
@@ -166,7 +154,6 @@ async def test_prefixes_come_with_the_instant_of_their_last_change(blobs):
     assert all(abs(changed - now_ms()) < 60_000 for _, changed in found)
 
 
-@in_a_loop
 async def test_a_blob_deleted_while_it_is_read_is_read_to_its_end(blobs):
     data = os.urandom(2 * PIECE_BYTES)
     await put(blobs, "job_1/source", data)
@@ -177,7 +164,6 @@ async def test_a_blob_deleted_while_it_is_read_is_read_to_its_end(blobs):
 
 
 @pytest.mark.parametrize("key", ["job_none/source", "job_1", "job_1/source/deeper"])
-@in_a_loop
 async def test_a_missing_blob_is_told_as_such(blobs, key):
     await put(blobs, "job_1/source", b"x")
     assert await blobs.size(key) is None
@@ -198,7 +184,6 @@ async def test_a_missing_blob_is_told_as_such(blobs, key):
         *("a\0b", "a\n", "a b", "ü", "x" * 300, "a/b/c/d/e", "job_1\\x"),
     ],
 )
-@in_a_loop
 async def test_a_key_that_is_not_plain_names_is_refused(blobs, key):
     with pytest.raises(ValueError, match="not a blob's key"):
         await put(blobs, key, b"x")

@@ -19,7 +19,6 @@ from server.storage.s3.upload import PART_BYTES
 from tests.processes import ROOT, output_of
 from tests.server.blob_stores import put, read
 from tests.server.buckets import BucketService
-from tests.server.storing import in_a_loop
 
 LARGE = PART_BYTES + 100_000
 
@@ -75,7 +74,6 @@ def blobs(place: str, bucket: BucketService, tmp_path: Path) -> Iterator[BucketB
     asyncio.run(store.close())
 
 
-@in_a_loop
 async def test_an_upload_that_is_given_up_leaves_no_parts(blobs, bucket, place):
     async def upload() -> None:
         async with blobs.create("job_1/source") as sink:
@@ -90,7 +88,6 @@ async def test_an_upload_that_is_given_up_leaves_no_parts(blobs, bucket, place):
     assert await blobs.prefixes() == []
 
 
-@in_a_loop
 async def test_an_upload_of_a_taken_name_leaves_no_parts(blobs, bucket, place):
     await put(blobs, "job_1/source", b"first")
     with pytest.raises(BlobExists):
@@ -98,7 +95,6 @@ async def test_an_upload_of_a_taken_name_leaves_no_parts(blobs, bucket, place):
     assert bucket.count_unfinished_uploads(place) == 0
 
 
-@in_a_loop
 async def test_a_bucket_that_refuses_is_away_and_afterwards_everything_goes_on(blobs, bucket):
     await put(blobs, "job_1/source", b"before")
     with bucket.fail_with("away"):
@@ -120,7 +116,6 @@ async def test_a_bucket_that_refuses_is_away_and_afterwards_everything_goes_on(b
     await asyncio.to_thread(blobs.check)
 
 
-@in_a_loop
 async def test_a_bucket_that_is_away_while_an_upload_ends_leaves_no_blob(blobs, bucket):
     with ExitStack() as trouble:
 
@@ -134,7 +129,6 @@ async def test_a_bucket_that_is_away_while_an_upload_ends_leaves_no_blob(blobs, 
     assert await blobs.size("job_1/source") is None
 
 
-@in_a_loop
 async def test_a_silent_bucket_is_away_within_a_bound(place, bucket, tmp_path, monkeypatch):
     monkeypatch.setitem(opening.CLIENT, "read_timeout", "500ms")
     hasty = open_bucket(place, tmp_path / "hasty", env=bucket.env)
@@ -150,7 +144,6 @@ async def test_a_silent_bucket_is_away_within_a_bound(place, bucket, tmp_path, m
 
 
 @pytest.mark.parametrize("size", [5, LARGE])
-@in_a_loop
 async def test_a_write_whose_answer_was_lost_is_found_by_looking(blobs, bucket, size):
     data = os.urandom(size)
     with ExitStack() as trouble:
@@ -160,21 +153,12 @@ async def test_a_write_whose_answer_was_lost_is_found_by_looking(blobs, bucket, 
     assert await read(blobs, "job_1/source") == data
 
 
-@in_a_loop
 async def test_a_service_without_conditions_still_keeps_a_blob_that_is_there(blobs, bucket):
     with bucket.fail_with("unconditional"):
         await put(blobs, "job_1/1.srt", b"first")
         with pytest.raises(BlobExists):
             await put(blobs, "job_1/1.srt", b"second")
     assert await read(blobs, "job_1/1.srt") == b"first"
-
-
-@in_a_loop
-async def test_a_bucket_that_does_not_exist_is_away(bucket, tmp_path):
-    nowhere = open_bucket("s3://nowhere/at-all", tmp_path / "scratch", env=bucket.env)
-    with pytest.raises(BlobsAway):
-        await put(nowhere, "job_1/source", b"x")
-    await nowhere.close()
 
 
 LIST, PUT, GET = "s3:ListBucket", "s3:PutObject", "s3:GetObject"
@@ -217,7 +201,6 @@ def test_wrong_credentials_are_told_to_the_operator(bucket, tmp_path, monkeypatc
             open_bucket(bucket.prefix(), tmp_path, env=bucket.env).check()
 
 
-@in_a_loop
 async def test_a_killed_process_leaves_nothing_that_can_be_seen(blobs, bucket, place, tmp_path):
     await put(blobs, "job_2/source", b"x")
     program = [sys.executable, "-c", DIES_WRITING, place, str(tmp_path / "scratch")]
@@ -237,7 +220,6 @@ def test_a_process_that_ends_after_an_error_ends_well(bucket, place, tmp_path):
             assert told == "the store of audio and results cannot be reached; try again"
 
 
-@in_a_loop
 async def test_a_large_bucket_is_gone_through_in_parts(blobs):
     names = [f"job_{n}" for n in range(7)]
     for name in names:

@@ -17,7 +17,7 @@ from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
 from tests.processes import few_files
 from tests.server.blob_stores import put, read
-from tests.server.storing import in_a_loop, storage_in
+from tests.server.storing import storage_in
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -57,19 +57,16 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads which files are open from /proc")
-@in_a_loop
-async def test_a_blob_whose_file_cannot_be_opened_may_be_stored_again(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        with few_files(os.getpid()), pytest.raises(DiskFailed):
-            await put(storage.blobs, "job_1/source", b"audio")
-        await put(storage.blobs, "job_1/source", b"audio")
-        with few_files(os.getpid()), pytest.raises(DiskFailed):
-            await read(storage.blobs, "job_1/source")
-        assert await read(storage.blobs, "job_1/source") == b"audio"
-        assert list(storage.blobs.scratch.iterdir()) == []
+async def test_a_blob_whose_file_cannot_be_opened_may_be_stored_again(sqlite):
+    with few_files(os.getpid()), pytest.raises(DiskFailed):
+        await put(sqlite.blobs, "job_1/source", b"audio")
+    await put(sqlite.blobs, "job_1/source", b"audio")
+    with few_files(os.getpid()), pytest.raises(DiskFailed):
+        await read(sqlite.blobs, "job_1/source")
+    assert await read(sqlite.blobs, "job_1/source") == b"audio"
+    assert list(sqlite.blobs.scratch.iterdir()) == []
 
 
-@in_a_loop
 async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path, monkeypatch):
     free = [1000]
 
@@ -93,8 +90,7 @@ async def test_incoming_audio_leaves_the_reserve_and_outputs_may_use_it(tmp_path
                 raise AssertionError("this should have been refused")
 
 
-@in_a_loop
-async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
+async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_answer(sqlite, tmp_path, monkeypatch):
     done: list[int] = []  # synced inodes; 0 when the name appeared
     fsync, link = os.fsync, os.link
 
@@ -106,51 +102,42 @@ async def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_the_a
         link(source, target)
         done.append(0)
 
-    async with storage_in(tmp_path) as storage:
-        monkeypatch.setattr(os, "fsync", note_fsync)
-        monkeypatch.setattr(os, "link", note_link)
-        await put(storage.blobs, "job_1/2/srt", b"x")
-        monkeypatch.undo()
-        blobs = tmp_path / "data" / "blobs"
-        file, *folders = (blobs / name for name in ("job_1/2/srt", "job_1/2", "job_1", ""))
-        assert done == [file.stat().st_ino, 0, *(folder.stat().st_ino for folder in folders)]
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "link", note_link)
+    await put(sqlite.blobs, "job_1/2/srt", b"x")
+    monkeypatch.undo()
+    blobs = tmp_path / "data" / "blobs"
+    file, *folders = (blobs / name for name in ("job_1/2/srt", "job_1/2", "job_1", ""))
+    assert done == [file.stat().st_ino, 0, *(folder.stat().st_ino for folder in folders)]
 
 
-@in_a_loop
-async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        data = tmp_path / "data"
-        dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_WRITING, str(data), cwd=ROOT)
-        assert await dying.wait() == -signal.SIGKILL
-        async with storage.blobs.create("job_2/source") as sink:
-            await sink.write(b"whole")
-            assert len(list((data / "incoming").iterdir())) == 2
-            async with storage_in(
-                tmp_path
-            ):  # another process would see the same locks, because they belong to open files
-                assert len(list((data / "incoming").iterdir())) == 1
-        assert await read(storage.blobs, "job_2/source") == b"whole"
+async def test_what_a_dead_process_was_writing_is_gone_when_the_folder_is_opened(sqlite, tmp_path):
+    data = tmp_path / "data"
+    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_WRITING, str(data), cwd=ROOT)
+    assert await dying.wait() == -signal.SIGKILL
+    async with sqlite.blobs.create("job_2/source") as sink:
+        await sink.write(b"whole")
+        assert len(list((data / "incoming").iterdir())) == 2
+        async with storage_in(tmp_path):  # another process would see the same locks, because they belong to open files
+            assert len(list((data / "incoming").iterdir())) == 1
+    assert await read(sqlite.blobs, "job_2/source") == b"whole"
 
 
-@in_a_loop
 async def test_bytes_for_which_there_is_no_room_are_a_full_disk_and_leave_nothing(tmp_path):
     full = await asyncio.create_subprocess_exec(sys.executable, "-c", HAS_NO_SPACE, str(tmp_path), cwd=ROOT)
     assert await full.wait() == 0
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
-@in_a_loop
-async def test_everything_in_the_folder_is_for_its_owner_only(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        await put(storage.blobs, "job_1/source", b"x")
-        data = tmp_path / "data"
-        assert stat.S_IMODE(data.stat().st_mode) == 0o700
-        names = {path.name for path in data.iterdir()}
-        assert names >= {"scribewire.db", "scribewire.db-wal", "scribewire.db-shm", "secrets.json", "blobs"}
-        assert {path.name for path in data.iterdir() if path.stat().st_mode & 0o077} == set()
+async def test_everything_in_the_folder_is_for_its_owner_only(sqlite, tmp_path):
+    await put(sqlite.blobs, "job_1/source", b"x")
+    data = tmp_path / "data"
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    names = {path.name for path in data.iterdir()}
+    assert names >= {"scribewire.db", "scribewire.db-wal", "scribewire.db-shm", "secrets.json", "blobs"}
+    assert {path.name for path in data.iterdir() if path.stat().st_mode & 0o077} == set()
 
 
-@in_a_loop
 async def test_the_signing_secret_is_made_once_and_kept(tmp_path):
     async with storage_in(tmp_path) as storage:
         first = storage.signing_keys
@@ -217,7 +204,6 @@ def test_an_existing_folder_keeps_its_mode(tmp_path):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
 
 
-@in_a_loop
 async def test_a_file_stays_open_until_its_last_read_is_done_however_often_the_reader_is_cancelled(
     tmp_path, monkeypatch
 ):
@@ -250,7 +236,6 @@ async def test_a_file_stays_open_until_its_last_read_is_done_however_often_the_r
     await blobs.close()
 
 
-@in_a_loop
 async def test_a_reader_that_leaves_while_its_file_is_opened_leaves_nothing_open(tmp_path, monkeypatch):
     blobs = FileBlobs(tmp_path)
     async with blobs.create("job_1/output") as sink:

@@ -15,11 +15,9 @@ from tests.server.storing import (
     HOUR,
     LEASE_S,
     NOON,
-    ManualClock,
     checkpoint,
     claim,
     completion,
-    in_a_loop,
     quota,
     refusals,
     submit,
@@ -34,49 +32,43 @@ async def ids(storage: Storage, limit: int = 100, **filters: object) -> list[str
     return [job.id for job in await storage.jobs.find(replace(MINE, **filters), limit=limit)]
 
 
-@in_a_loop
-async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        made = []
-        for number in range(5):
-            made.append(await submit(storage, f"job_{number}"))
-            clock.advance(ms=number == 2)  # some have equal times
-        clock.advance(ms=1)
-        await submit(storage, account="acct_2")
-        await submit(storage, environment="sandbox")
-        seen: list[str] = []
-        after = None
-        while page := await storage.jobs.find(replace(MINE, after=after), limit=2):
-            assert len(page) <= 2
-            seen += [job.id for job in page]
-            after = (page[-1].created_at, page[-1].id)
-            await submit(storage)  # newer ones come before the cursor
-        assert seen == made[::-1]
-        assert (await ids(storage, descending=False, created_before=NOON + 2)) == made
+async def test_pages_have_no_repeat_and_no_gap_while_jobs_are_made(storage, clock):
+    made = []
+    for number in range(5):
+        made.append(await submit(storage, f"job_{number}"))
+        clock.advance(ms=number == 2)  # some have equal times
+    clock.advance(ms=1)
+    await submit(storage, account="acct_2")
+    await submit(storage, environment="sandbox")
+    seen: list[str] = []
+    after = None
+    while page := await storage.jobs.find(replace(MINE, after=after), limit=2):
+        assert len(page) <= 2
+        seen += [job.id for job in page]
+        after = (page[-1].created_at, page[-1].id)
+        await submit(storage)  # newer ones come before the cursor
+    assert seen == made[::-1]
+    assert (await ids(storage, descending=False, created_before=NOON + 2)) == made
 
 
-@in_a_loop
-async def test_every_filter_leaves_what_it_names(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        await submit(storage, "job_a", order=Order(metadata={"team": "x", 'odd "key".': "1"}))
-        await storage.jobs.finish(await claim(storage), replace(completion(), text="Über 100% sure_", language="de"))
-        clock.advance(ms=10)
-        await submit(storage, "job_b", order=Order(metadata={"team": "y"}), source=Source(type="url", url="https://x"))
-        assert await ids(storage, states=frozenset({State.COMPLETED})) == ["job_a"]
-        assert await ids(storage, states=frozenset({State.COMPLETED, State.QUEUED})) == ["job_b", "job_a"]
-        assert await ids(storage, created_after=NOON) == ["job_b"]
-        assert await ids(storage, created_before=NOON + 10) == ["job_a"]
-        assert await ids(storage, source="url") == ["job_b"]
-        assert await ids(storage, language="de") == ["job_a"]
-        assert await ids(storage, metadata={"team": "y"}) == ["job_b"]
-        assert await ids(storage, metadata={"team": "x", 'odd "key".': "1"}) == ["job_a"]
-        assert await ids(storage, metadata={"team": "x", "other": "1"}) == []
-        assert await ids(storage, text="ÜBER") == ["job_a"]
-        assert await ids(storage, text="100% sure_") == ["job_a"]
-        assert await ids(storage, text="100%x") == []
-        assert await ids(storage, text="") == ["job_a"]
+async def test_every_filter_leaves_what_it_names(storage, clock):
+    await submit(storage, "job_a", order=Order(metadata={"team": "x", 'odd "key".': "1"}))
+    await storage.jobs.finish(await claim(storage), replace(completion(), text="Über 100% sure_", language="de"))
+    clock.advance(ms=10)
+    await submit(storage, "job_b", order=Order(metadata={"team": "y"}), source=Source(type="url", url="https://x"))
+    assert await ids(storage, states=frozenset({State.COMPLETED})) == ["job_a"]
+    assert await ids(storage, states=frozenset({State.COMPLETED, State.QUEUED})) == ["job_b", "job_a"]
+    assert await ids(storage, created_after=NOON) == ["job_b"]
+    assert await ids(storage, created_before=NOON + 10) == ["job_a"]
+    assert await ids(storage, source="url") == ["job_b"]
+    assert await ids(storage, language="de") == ["job_a"]
+    assert await ids(storage, metadata={"team": "y"}) == ["job_b"]
+    assert await ids(storage, metadata={"team": "x", 'odd "key".': "1"}) == ["job_a"]
+    assert await ids(storage, metadata={"team": "x", "other": "1"}) == []
+    assert await ids(storage, text="ÜBER") == ["job_a"]
+    assert await ids(storage, text="100% sure_") == ["job_a"]
+    assert await ids(storage, text="100%x") == []
+    assert await ids(storage, text="") == ["job_a"]
 
 
 def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp_path):
@@ -105,167 +97,133 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp
             loop.run(storage.close())
 
 
-@in_a_loop
-async def test_a_watcher_sees_every_change_after_what_it_saw(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        seen = await storage.jobs.get(job_id)
-        assert seen is not None
-        lease = await claim(storage)  # between looking and waiting
-        processing = await storage.jobs.wait_for_change(seen, timeout_s=60)
-        assert processing == lease.job
-        async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(storage.jobs.wait_for_change(processing, timeout_s=60))
-            await asyncio.sleep(0)
-            await checkpoint(storage, lease, progress=0.25)
-            changed = await waiting
-            assert changed is not None
-            assert changed.progress == 0.25
-        assert await storage.jobs.wait_for_change(changed, timeout_s=0.01) == changed
+async def test_a_watcher_sees_every_change_after_what_it_saw(storage):
+    job_id = await submit(storage)
+    seen = await storage.jobs.get(job_id)
+    lease = await claim(storage)  # between looking and waiting
+    processing = await storage.jobs.wait_for_change(seen, timeout_s=60)
+    assert processing == lease.job
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(storage.jobs.wait_for_change(processing, timeout_s=60))
+        await asyncio.sleep(0)
+        await checkpoint(storage, lease, progress=0.25)
+        changed = await waiting
+        assert changed.progress == 0.25
+    assert await storage.jobs.wait_for_change(changed, timeout_s=0.01) == changed
 
 
-@in_a_loop
-async def test_a_watcher_of_a_deleted_job_is_told_so(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        seen = await storage.jobs.get(job_id)
-        assert seen is not None
-        async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(storage.jobs.wait_for_change(seen, timeout_s=60))
-            await asyncio.sleep(0)
-            await storage.jobs.delete(job_id)
-            assert await waiting is None
+async def test_a_watcher_of_a_deleted_job_is_told_so(storage):
+    job_id = await submit(storage)
+    seen = await storage.jobs.get(job_id)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(storage.jobs.wait_for_change(seen, timeout_s=60))
+        await asyncio.sleep(0)
+        await storage.jobs.delete(job_id)
+        assert await waiting is None
 
 
-@in_a_loop
-async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage, quotas=(quota(),), hook=True)
-        for _ in range(2):
-            job = await storage.jobs.cancel(job_id)
-            assert job is not None
-            assert job.state is State.CANCELED
-        assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
-        assert await types_of(storage, job_id) == ["job.status", "job.canceled"]
-        assert await storage.outbox.of_job(job_id) == []  # a canceled job sends nothing
-        assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
-
-
-@in_a_loop
-async def test_a_processing_job_is_canceled_by_its_worker(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage, quotas=(quota(),))
-        lease = await claim(storage)
-        await checkpoint(storage, lease)
+async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(storage):
+    job_id = await submit(storage, quotas=(quota(),), hook=True)
+    for _ in range(2):
         job = await storage.jobs.cancel(job_id)
-        assert job is not None
-        assert (job.state, job.cancel_requested_at) == (State.PROCESSING, NOON)
-        assert await storage.jobs.renew(lease, lease_s=LEASE_S) == "cancel requested"
-        assert await storage.jobs.finish(lease, replace(completion(), state=State.CANCELED, text=None))
-        assert await storage.jobs.chunks(job_id) == []  # partial output is dropped
-        assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
+        assert job.state is State.CANCELED
+    assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
+    assert await types_of(storage, job_id) == ["job.status", "job.canceled"]
+    assert await storage.outbox.of_job(job_id) == []  # a canceled job sends nothing
+    assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
+
+
+async def test_a_processing_job_is_canceled_by_its_worker(storage):
+    job_id = await submit(storage, quotas=(quota(),))
+    lease = await claim(storage)
+    await checkpoint(storage, lease)
+    job = await storage.jobs.cancel(job_id)
+    assert (job.state, job.cancel_requested_at) == (State.PROCESSING, NOON)
+    assert await storage.jobs.renew(lease, lease_s=LEASE_S) == "cancel requested"
+    assert await storage.jobs.finish(lease, replace(completion(), state=State.CANCELED, text=None))
+    assert await storage.jobs.chunks(job_id) == []  # partial output is dropped
+    assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
 @pytest.mark.parametrize("dies", [True, False])
-@in_a_loop
-async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(backend, tmp_path, dies):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage)
-        lease = await claim(storage)
-        await storage.jobs.cancel(job_id)
-        if dies:
-            clock.advance(s=LEASE_S)
-            await storage.jobs.reap(limit=10)
-        else:
-            await storage.jobs.release(lease, delay_s=0, error=None, count=False)
-        job = await storage.jobs.get(job_id)
-        assert job is not None
-        assert job.state is State.CANCELED
+async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(storage, clock, dies):
+    job_id = await submit(storage)
+    lease = await claim(storage)
+    await storage.jobs.cancel(job_id)
+    if dies:
+        clock.advance(s=LEASE_S)
+        await storage.jobs.reap(limit=10)
+    else:
+        await storage.jobs.release(lease, delay_s=0, error=None, count=False)
+    job = await storage.jobs.get(job_id)
+    assert job.state is State.CANCELED
 
 
-@in_a_loop
-async def test_canceling_what_is_over_or_unknown_changes_nothing(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        await storage.jobs.finish(await claim(storage), completion())
-        over = await storage.jobs.get(job_id)
-        assert await storage.jobs.cancel(job_id) == over
-        assert await storage.jobs.cancel("job_none") is None
+async def test_canceling_what_is_over_or_unknown_changes_nothing(storage):
+    job_id = await submit(storage)
+    await storage.jobs.finish(await claim(storage), completion())
+    over = await storage.jobs.get(job_id)
+    assert await storage.jobs.cancel(job_id) == over
+    assert await storage.jobs.cancel("job_none") is None
 
 
-@in_a_loop
-async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage, live=True, quotas=(quota(),))
-        lease = await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S)
-        assert lease is not None
-        await storage.jobs.release(lease, delay_s=0, error=None, count=True)
-        await storage.jobs.cancel(job_id)
-        assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
+async def test_a_live_session_cannot_get_its_quota_back_by_hanging_up_first(storage):
+    job_id = await submit(storage, live=True, quotas=(quota(),))
+    lease = await storage.jobs.claim_live(job_id, "w1", lease_s=LEASE_S)
+    await storage.jobs.release(lease, delay_s=0, error=None, count=True)
+    await storage.jobs.cancel(job_id)
+    assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
-@in_a_loop
-async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage, quotas=(quota(),), hook=True)
-        lease = await claim(storage)
-        await checkpoint(storage, lease)
-        await storage.jobs.finish(lease, completion())
-        assert await storage.jobs.delete(job_id) == job_id
-        assert await storage.jobs.delete(job_id) is None
-        assert await storage.jobs.get(job_id) is None
-        assert await storage.jobs.chunks(job_id) == []
-        assert await storage.events.last(job_id) == 0
-        assert await storage.outbox.backlog() == 0
-        assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
+async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(storage):
+    job_id = await submit(storage, quotas=(quota(),), hook=True)
+    lease = await claim(storage)
+    await checkpoint(storage, lease)
+    await storage.jobs.finish(lease, completion())
+    assert await storage.jobs.delete(job_id) == job_id
+    assert await storage.jobs.delete(job_id) is None
+    assert await storage.jobs.get(job_id) is None
+    assert await storage.jobs.chunks(job_id) == []
+    assert await storage.events.last(job_id) == 0
+    assert await storage.outbox.backlog() == 0
+    assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
 
-@in_a_loop
-async def test_deleting_an_active_job_takes_it_from_its_worker(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        await submit(storage)
-        lease = await claim(storage)
-        await storage.jobs.delete(lease.job.id)
-        assert all(await refusals(storage, lease))
+async def test_deleting_an_active_job_takes_it_from_its_worker(storage):
+    await submit(storage)
+    lease = await claim(storage)
+    await storage.jobs.delete(lease.job.id)
+    assert all(await refusals(storage, lease))
 
 
-@in_a_loop
-async def test_deleting_a_queued_job_returns_its_quota(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
-        assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
+async def test_deleting_a_queued_job_returns_its_quota(storage):
+    await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
+    assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
 
 
-@in_a_loop
-async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        done = await submit(storage, blob="job_1/source")
-        await storage.jobs.finish(await claim(storage), completion())
-        canceled = await submit(storage, blob="job_2/source")
-        await storage.jobs.cancel(canceled)
-        await submit(storage, blob="job_3/source")  # still needed
-        assert sorted(await storage.jobs.list_with_audio(limit=10)) == sorted([done, canceled])
-        assert len(await storage.jobs.list_with_audio(limit=1)) == 1
-        await storage.jobs.note_audio_deleted([done])
-        assert await storage.jobs.list_with_audio(limit=10) == [canceled]
+async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(storage):
+    done = await submit(storage, blob="job_1/source")
+    await storage.jobs.finish(await claim(storage), completion())
+    canceled = await submit(storage, blob="job_2/source")
+    await storage.jobs.cancel(canceled)
+    await submit(storage, blob="job_3/source")  # still needed
+    assert sorted(await storage.jobs.list_with_audio(limit=10)) == sorted([done, canceled])
+    assert len(await storage.jobs.list_with_audio(limit=1)) == 1
+    await storage.jobs.note_audio_deleted([done])
+    assert await storage.jobs.list_with_audio(limit=10) == [canceled]
 
 
-@in_a_loop
-async def test_a_job_expires_when_its_retention_is_over(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage)
-        await submit(storage)  # unfinished jobs never expire
-        await storage.jobs.finish(await claim(storage), completion())
-        clock.advance(ms=HOUR - 1)
-        assert await storage.jobs.list_expired(limit=10) == []
-        clock.advance(ms=1)
-        assert await storage.jobs.list_expired(limit=10) == [job_id]
+async def test_a_job_expires_when_its_retention_is_over(storage, clock):
+    job_id = await submit(storage)
+    await submit(storage)  # unfinished jobs never expire
+    await storage.jobs.finish(await claim(storage), completion())
+    clock.advance(ms=HOUR - 1)
+    assert await storage.jobs.list_expired(limit=10) == []
+    clock.advance(ms=1)
+    assert await storage.jobs.list_expired(limit=10) == [job_id]
 
 
-@in_a_loop
-async def test_searches_of_one_account_leave_readers_to_the_others(backend, tmp_path):
+async def test_searches_of_one_account_leave_readers_to_the_others(storage):
     released = threading.Event()
 
     class SlowText(str):
@@ -277,13 +235,12 @@ async def test_searches_of_one_account_leave_readers_to_the_others(backend, tmp_
             released.wait()
             return super().casefold()
 
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage)
-        searches = [asyncio.create_task(ids(storage, text=SlowText("x"))) for _ in range(8)]
-        await asyncio.sleep(0)
-        try:
-            await asyncio.wait_for(ids(storage), 5)
-        finally:
-            released.set()
-        assert await asyncio.gather(*searches) == 8 * [[]]
-        assert await ids(storage) == [job_id]
+    job_id = await submit(storage)
+    searches = [asyncio.create_task(ids(storage, text=SlowText("x"))) for _ in range(8)]
+    await asyncio.sleep(0)
+    try:
+        await asyncio.wait_for(ids(storage), 5)
+    finally:
+        released.set()
+    assert await asyncio.gather(*searches) == 8 * [[]]
+    assert await ids(storage) == [job_id]

@@ -304,7 +304,6 @@ class StoreAndModel(RuleBasedStateMachine):
             await self.store.jobs.reap(limit=1000)
         for job_id in self.expected:
             job = await self.store.jobs.get(job_id)
-            assert job is not None
             assert job.terminal
             kinds = await types_of(self.store, job_id)
             assert sum(kind in ("job.completed", "job.failed", "job.canceled") for kind in kinds) == 1

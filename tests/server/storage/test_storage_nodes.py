@@ -22,7 +22,7 @@ from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.schema import MIGRATIONS, Migration
 from tests.server.postgres import shared_cluster
 from tests.server.running import ROOT
-from tests.server.storing import LEASE_S, WORD, claim, in_a_loop, open_at, submit
+from tests.server.storing import LEASE_S, WORD, claim, open_at, submit
 
 
 @pytest.fixture
@@ -51,7 +51,6 @@ def test_nodes_that_start_at_once_make_the_tables_once(url):
 
 
 @pytest.mark.parametrize("works", ["reads", "writes"])
-@in_a_loop
 async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, works):
     """Also where its connections have planned their statements before."""
 
@@ -74,7 +73,6 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
         assert await older.jobs.get("job_a") is not None
 
 
-@in_a_loop
 async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than_a_statement_waits(
     tmp_path, url, monkeypatch
 ):
@@ -138,7 +136,6 @@ def test_every_node_signs_with_the_same_secrets(tmp_path, url):
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_known_without_the_database(tmp_path, url):
     async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as other:
         here, there = (Failures(what="wrong keys", rates=storage.rates) for storage in (one, other))
@@ -153,7 +150,6 @@ async def test_failures_are_counted_for_all_nodes_and_those_at_the_limit_are_kno
 # --- what the model offers -------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_node_without_a_model_waits_until_another_one_tells_what_its_model_offers(tmp_path, url):
     told = Offer(engine="whisper", model="base", languages=frozenset({"de", "en"}))
     async with open_at(tmp_path / "a", url) as working, open_at(tmp_path / "b", url) as answering:

@@ -11,7 +11,7 @@ from server.model.errors import QueueFull
 from server.model.orders import Order
 from server.storage.sql.outbox import PAGE
 from server.storage.sql.storage import Storage
-from tests.server.storing import HOOK, NOON, ManualClock, claim, completion, failure, in_a_loop, submit
+from tests.server.storing import HOOK, NOON, claim, completion, failure, submit
 
 BUSY_S = 30.0
 
@@ -46,179 +46,138 @@ async def due(storage: Storage) -> list[Delivery]:
         (("job.completed",), failure(), []),
     ],
 )
-@in_a_loop
-async def test_only_the_chosen_events_are_sent(backend, tmp_path, events, outcome, sent):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await submit(storage, order=Order(webhook_url=HOOK, webhook_events=events))
-        await storage.jobs.finish(await claim(storage), outcome)
-        assert [row.event for row in await storage.outbox.of_job(job_id)] == sent
+async def test_only_the_chosen_events_are_sent(storage, events, outcome, sent):
+    job_id = await submit(storage, order=Order(webhook_url=HOOK, webhook_events=events))
+    await storage.jobs.finish(await claim(storage), outcome)
+    assert [row.event for row in await storage.outbox.of_job(job_id)] == sent
 
 
-@in_a_loop
-async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await end_job(storage)
-        (first,) = await due(storage)
-        assert (first.job_id, first.url, first.state, first.attempts) == (job_id, HOOK, "pending", ())
-        assert first.webhook_id.startswith("msg_")
-        assert await due(storage) == []
-        clock.advance(s=BUSY_S)  # the sender died
-        (again,) = await due(storage)
-        assert again.webhook_id == first.webhook_id
+async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(storage, clock):
+    job_id = await end_job(storage)
+    (first,) = await due(storage)
+    assert (first.job_id, first.url, first.state, first.attempts) == (job_id, HOOK, "pending", ())
+    assert first.webhook_id.startswith("msg_")
+    assert await due(storage) == []
+    clock.advance(s=BUSY_S)  # the sender died
+    (again,) = await due(storage)
+    assert again.webhook_id == first.webhook_id
 
 
-@in_a_loop
-async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        made = []
-        for _ in range(3):
-            made.append(await end_job(storage))
-            clock.advance(ms=1)
-        assert [row.job_id for row in await storage.outbox.claim_due(limit=2, busy_s=BUSY_S)] == made[:2]
-        assert await storage.outbox.backlog() == 3
-
-
-@in_a_loop
-async def test_a_failed_attempt_comes_due_again_when_it_says(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        await end_job(storage)
-        (row,) = await due(storage)
-        await storage.outbox.record(row.id, attempt(next_attempt_at=NOON + 5000), state="pending")
-        assert [one.next_at for one in await storage.outbox.of_job(row.job_id)] == [NOON + 5000]
-        clock.advance(ms=4999)
-        assert await due(storage) == []
-        clock.advance(ms=1)
-        (again,) = await due(storage)
-        assert (again.webhook_id, again.tried) == (row.webhook_id, 1)
-        assert again.attempts == (attempt(next_attempt_at=NOON + 5000),)
+async def test_a_failed_attempt_comes_due_again_when_it_says(storage, clock):
+    await end_job(storage)
+    (row,) = await due(storage)
+    await storage.outbox.record(row.id, attempt(next_attempt_at=NOON + 5000), state="pending")
+    assert [one.next_at for one in await storage.outbox.of_job(row.job_id)] == [NOON + 5000]
+    clock.advance(ms=4999)
+    assert await due(storage) == []
+    clock.advance(ms=1)
+    (again,) = await due(storage)
+    assert (again.webhook_id, again.tried) == (row.webhook_id, 1)
+    assert again.attempts == (attempt(next_attempt_at=NOON + 5000),)
 
 
 @pytest.mark.parametrize("state", ["delivered", "failed"])
-@in_a_loop
-async def test_a_message_that_is_over_never_comes_due(backend, tmp_path, state):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage)
-        (row,) = await due(storage)
-        await storage.outbox.record(row.id, attempt(), state=state)
-        assert [(row.state, row.next_at) for row in await storage.outbox.of_job(job_id)] == [(state, None)]
-        assert await storage.outbox.backlog() == 0
+async def test_a_message_that_is_over_never_comes_due(storage, state):
+    job_id = await end_job(storage)
+    (row,) = await due(storage)
+    await storage.outbox.record(row.id, attempt(), state=state)
+    assert [(row.state, row.next_at) for row in await storage.outbox.of_job(job_id)] == [(state, None)]
+    assert await storage.outbox.backlog() == 0
 
 
-@in_a_loop
-async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage)
-        (row,) = await due(storage)
-        await storage.outbox.record(row.id, attempt(1), state="delivered")
-        await storage.outbox.record(row.id, attempt(1, next_attempt_at=NOON + 1), state="pending")
-        (row,) = await storage.outbox.of_job(job_id)
-        assert (row.state, row.next_at, [made.n for made in row.attempts]) == ("delivered", None, [1, 2])
+async def test_a_late_failure_does_not_undo_a_delivery_and_both_are_logged(storage):
+    job_id = await end_job(storage)
+    (row,) = await due(storage)
+    await storage.outbox.record(row.id, attempt(1), state="delivered")
+    await storage.outbox.record(row.id, attempt(1, next_attempt_at=NOON + 1), state="pending")
+    (row,) = await storage.outbox.of_job(job_id)
+    assert (row.state, row.next_at, [made.n for made in row.attempts]) == ("delivered", None, [1, 2])
 
 
-@in_a_loop
-async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage)
-        (row,) = await due(storage)
-        await storage.jobs.delete(job_id)
-        await storage.outbox.record(row.id, attempt(), state="delivered")
-        assert await storage.outbox.of_job(job_id) == []
+async def test_an_attempt_of_a_deleted_job_is_forgotten_with_it(storage):
+    job_id = await end_job(storage)
+    (row,) = await due(storage)
+    await storage.jobs.delete(job_id)
+    await storage.outbox.record(row.id, attempt(), state="delivered")
+    assert await storage.outbox.of_job(job_id) == []
 
 
-@in_a_loop
-async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        job_id = await end_job(storage)
-        (row,) = await due(storage)
-        await storage.outbox.record(row.id, attempt(), state="failed")
-        again = await storage.outbox.redeliver(job_id, row.id)
-        assert again is not None
-        assert (again.webhook_id, again.state, again.tried, len(again.attempts)) == (row.webhook_id, "pending", 0, 1)
-        assert [row.id for row in await due(storage)] == [row.id]
-        assert await storage.outbox.redeliver("job_other", row.id) is None
-        assert await storage.outbox.redeliver(job_id, "dlv_none") is None
+async def test_a_redelivery_has_the_same_id_and_a_fresh_schedule(storage):
+    job_id = await end_job(storage)
+    (row,) = await due(storage)
+    await storage.outbox.record(row.id, attempt(), state="failed")
+    again = await storage.outbox.redeliver(job_id, row.id)
+    assert (again.webhook_id, again.state, again.tried, len(again.attempts)) == (row.webhook_id, "pending", 0, 1)
+    assert [row.id for row in await due(storage)] == [row.id]
+    assert await storage.outbox.redeliver("job_other", row.id) is None
+    assert await storage.outbox.redeliver(job_id, "dlv_none") is None
 
 
-@in_a_loop
-async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        before = await end_job(storage)
-        sending = await end_job(storage)
-        (_, on_its_way) = await due(storage)
-        await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
-        assert await storage.outbox.is_disabled("acct_1", HOOK)
-        assert not await storage.outbox.is_disabled("acct_2", HOOK)
-        await storage.outbox.record(on_its_way.id, attempt(next_attempt_at=NOON), state="pending")
-        after = await end_job(storage)
-        for job_id in (before, sending, after):
-            assert [row.state for row in await storage.outbox.of_job(job_id)] == ["disabled"]
-        other = await end_job(storage, account="acct_2")
-        assert [row.job_id for row in await due(storage)] == [other]
-        await storage.outbox.enable("acct_1", HOOK)
-        assert not await storage.outbox.is_disabled("acct_1", HOOK)
-        assert [row.job_id for row in await due(storage)] == []
-        assert [row.state for row in await storage.outbox.of_job(await end_job(storage))] == ["pending"]
+async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(storage):
+    before = await end_job(storage)
+    sending = await end_job(storage)
+    (_, on_its_way) = await due(storage)
+    await storage.outbox.disable("acct_1", HOOK, reason="answered 410")
+    assert await storage.outbox.is_disabled("acct_1", HOOK)
+    assert not await storage.outbox.is_disabled("acct_2", HOOK)
+    await storage.outbox.record(on_its_way.id, attempt(next_attempt_at=NOON), state="pending")
+    after = await end_job(storage)
+    for job_id in (before, sending, after):
+        assert [row.state for row in await storage.outbox.of_job(job_id)] == ["disabled"]
+    other = await end_job(storage, account="acct_2")
+    assert [row.job_id for row in await due(storage)] == [other]
+    await storage.outbox.enable("acct_1", HOOK)
+    assert not await storage.outbox.is_disabled("acct_1", HOOK)
+    assert [row.job_id for row in await due(storage)] == []
+    assert [row.state for row in await storage.outbox.of_job(await end_job(storage))] == ["pending"]
 
 
-@in_a_loop
-async def test_failures_of_an_address_are_counted_until_it_succeeds(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        sent = [await end_job(storage) for _ in range(4)]
-        rows = await due(storage)
-        outcomes = [("pending", 1, 0), ("failed", 2, 1), ("failed", 3, 2)]
-        for row, (state, failures, exhausted) in zip(rows, outcomes, strict=False):
-            health = await storage.outbox.record(row.id, attempt(), state=state)
-            assert health == AddressHealth(exhausted=exhausted, failures=failures, failing_since=NOON)
-        succeeded = replace(attempt(), status_code=200, error=None)
-        assert await storage.outbox.record(rows[3].id, succeeded, state="delivered") == AddressHealth()
-        await storage.outbox.redeliver(sent[0], rows[0].id)
-        again = await storage.outbox.record(rows[0].id, attempt(), state="pending")
-        assert again == AddressHealth(failures=1, failing_since=NOON)
-        assert await storage.outbox.record("dlv_none", attempt(), state="failed") is None
+async def test_failures_of_an_address_are_counted_until_it_succeeds(storage):
+    sent = [await end_job(storage) for _ in range(4)]
+    rows = await due(storage)
+    outcomes = [("pending", 1, 0), ("failed", 2, 1), ("failed", 3, 2)]
+    for row, (state, failures, exhausted) in zip(rows, outcomes, strict=False):
+        health = await storage.outbox.record(row.id, attempt(), state=state)
+        assert health == AddressHealth(exhausted=exhausted, failures=failures, failing_since=NOON)
+    succeeded = replace(attempt(), status_code=200, error=None)
+    assert await storage.outbox.record(rows[3].id, succeeded, state="delivered") == AddressHealth()
+    await storage.outbox.redeliver(sent[0], rows[0].id)
+    again = await storage.outbox.record(rows[0].id, attempt(), state="pending")
+    assert again == AddressHealth(failures=1, failing_since=NOON)
+    assert await storage.outbox.record("dlv_none", attempt(), state="failed") is None
 
 
-@in_a_loop
-async def test_failures_are_counted_anew_after_an_hour(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage:
-        await end_job(storage)
-        [row] = await due(storage)
-        found = []
-        for at in (NOON, NOON + FAILURES_COUNTED_MS - 1, NOON + FAILURES_COUNTED_MS):
-            health = await storage.outbox.record(row.id, replace(attempt(), at=at), state="pending")
-            found.append((health.failures, health.failing_since))
-        assert found == [(1, NOON), (2, NOON), (1, NOON + FAILURES_COUNTED_MS)]
+async def test_failures_are_counted_anew_after_an_hour(storage):
+    await end_job(storage)
+    [row] = await due(storage)
+    found = []
+    for at in (NOON, NOON + FAILURES_COUNTED_MS - 1, NOON + FAILURES_COUNTED_MS):
+        health = await storage.outbox.record(row.id, replace(attempt(), at=at), state="pending")
+        found.append((health.failures, health.failing_since))
+    assert found == [(1, NOON), (2, NOON), (1, NOON + FAILURES_COUNTED_MS)]
 
 
-@in_a_loop
-async def test_an_account_with_none_on_their_way_goes_before_older_messages_of_others(backend, tmp_path):
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        for account in ("acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
-            await end_job(storage, account=account)
-            clock.advance(ms=1)
-        crowding = Crowding(per_host=99, per_account=2, accounts={"acct_busy": 1})
-        rows = await storage.outbox.claim_due(limit=9, busy_s=BUSY_S, crowding=crowding)
-        assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old"]
-
-
-@in_a_loop
-async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(backend, tmp_path):
-    """The line is longer than one look at the due messages."""
-    clock = ManualClock()
-    async with backend.storage_in(tmp_path, clock) as storage:
-        for number in range(PAGE + 5):
-            await end_job_for(storage, f"https://DEAD.example:8443/{number}")
+async def test_an_account_with_none_on_their_way_goes_before_older_messages_of_others(storage, clock):
+    for account in ("acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
+        await end_job(storage, account=account)
         clock.advance(ms=1)
-        last = await end_job_for(storage, "https://fine.example/")
-        crowding = Crowding(per_host=3, per_account=99, hosts={"dead.example:8443": 1})
-        rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
-        assert [row.host for row in rows] == ["dead.example:8443"] * 2
-        crowding = replace(crowding, hosts={"dead.example:8443": 3})
-        rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
-        assert [row.job_id for row in rows] == [last]
+    crowding = Crowding(per_host=99, per_account=2, accounts={"acct_busy": 1})
+    rows = await storage.outbox.claim_due(limit=9, busy_s=BUSY_S, crowding=crowding)
+    assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old"]
+
+
+async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(storage, clock):
+    """The line is longer than one look at the due messages."""
+    for number in range(PAGE + 5):
+        await end_job_for(storage, f"https://DEAD.example:8443/{number}")
+    clock.advance(ms=1)
+    last = await end_job_for(storage, "https://fine.example/")
+    crowding = Crowding(per_host=3, per_account=99, hosts={"dead.example:8443": 1})
+    rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
+    assert [row.host for row in rows] == ["dead.example:8443"] * 2
+    crowding = replace(crowding, hosts={"dead.example:8443": 3})
+    rows = await storage.outbox.claim_due(limit=10, busy_s=BUSY_S, crowding=crowding)
+    assert [row.job_id for row in rows] == [last]
 
 
 @pytest.mark.parametrize(
@@ -232,30 +191,22 @@ async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(backend, tmp
         ),
     ],
 )
-def test_no_more_messages_wait_than_may(backend, tmp_path, bound, urls, reason):
-    @in_a_loop
-    async def check() -> None:
-        async with backend.storage_in(tmp_path) as storage:
-            jobs = [await end_job_for(storage, url) for url in urls]
-            other = await end_job(storage, account="acct_2")
-            rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
-            assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
-            assert [made.error for made in rows[2].attempts] == [reason]
-            with pytest.raises(QueueFull):
-                await storage.outbox.redeliver(jobs[2], rows[2].id)
-            await storage.outbox.record(rows[0].id, attempt(), state="failed")
-            again = await storage.outbox.redeliver(jobs[2], rows[2].id)
-            assert again is not None
-            assert again.state == "pending"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries, bound, 2)
-        check()
+async def test_no_more_messages_wait_than_may(storage, bound, urls, reason, monkeypatch):
+    monkeypatch.setattr(deliveries, bound, 2)
+    jobs = [await end_job_for(storage, url) for url in urls]
+    other = await end_job(storage, account="acct_2")
+    rows = [row for job_id in [*jobs, other] for row in await storage.outbox.of_job(job_id)]
+    assert [row.state for row in rows] == ["pending", "pending", "failed", "pending"]
+    assert [made.error for made in rows[2].attempts] == [reason]
+    with pytest.raises(QueueFull):
+        await storage.outbox.redeliver(jobs[2], rows[2].id)
+    await storage.outbox.record(rows[0].id, attempt(), state="failed")
+    again = await storage.outbox.redeliver(jobs[2], rows[2].id)
+    assert again.state == "pending"
 
 
-@in_a_loop
-async def test_a_waiting_sender_is_woken_by_a_job_that_ends(backend, tmp_path):
-    async with backend.storage_in(tmp_path) as storage, asyncio.TaskGroup() as tasks:
+async def test_a_waiting_sender_is_woken_by_a_job_that_ends(storage):
+    async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(storage.outbox.claim_due(limit=10, busy_s=BUSY_S, wait_s=60.0))
         await asyncio.sleep(0)
         job_id = await end_job(storage)

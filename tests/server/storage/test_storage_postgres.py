@@ -17,15 +17,15 @@ from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.files import FileBlobs
 from server.storage.sqlite.folder import make_private
+from tests.processes import free_port
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster
-from tests.server.running import ROOT, free_port
+from tests.server.running import ROOT
 from tests.server.storing import (
     LEASE_S,
     WORD,
     claim,
     completion,
-    in_a_loop,
     new_job,
     open_at,
     quota,
@@ -49,7 +49,6 @@ async def count(storage: Storage, table: str) -> int:
 # --- connections that are lost ---------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_node_hears_others_again_though_its_connection_broke_once_more_as_it_began_to_listen(tmp_path, url):
     with line(shared_cluster().port) as between:
         through = url.replace(str(shared_cluster().port), str(between.port))
@@ -70,7 +69,6 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
 
 
 @pytest.mark.parametrize("heard", [True, False])
-@in_a_loop
 async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_commit(tmp_path, url, heard):
     """With and without the commit reaching the database."""
     with line(shared_cluster().port) as between:
@@ -86,7 +84,6 @@ async def test_a_job_is_accepted_once_when_the_connection_breaks_during_its_comm
 
 
 @pytest.mark.parametrize("heard", [True, False])
-@in_a_loop
 async def test_words_are_logged_once_when_the_connection_breaks_during_their_commit(tmp_path, url, heard):
     with line(shared_cluster().port) as between:
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
@@ -100,7 +97,6 @@ async def test_words_are_logged_once_when_the_connection_breaks_during_their_com
             assert [event.seq for event in events] == [1, 2, 3, 4]
 
 
-@in_a_loop
 async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, url):
     """Its message was on the way for so long that somebody has written down that it did not happen."""
     async with open_at(tmp_path, url) as storage:
@@ -114,7 +110,6 @@ async def test_a_commit_that_arrives_after_it_was_looked_up_is_undone(tmp_path, 
         assert await count(storage, "fairness") == 0
 
 
-@in_a_loop
 async def test_a_database_that_stops_is_reported_soon_and_used_again_when_it_is_back(tmp_path):
     cluster = new_cluster(free_port())
     async with open_at(tmp_path, cluster.new_database()) as storage:
@@ -145,7 +140,6 @@ async def until_back(storage: Storage) -> None:
     raise AssertionError("the database is back, and the storage has not noticed")
 
 
-@in_a_loop
 async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path, url):
     with line(shared_cluster().port) as between:
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
@@ -174,7 +168,6 @@ def test_no_message_has_the_password_in_it(tmp_path):
 # --- locks and commits -----------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
@@ -184,15 +177,6 @@ async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path
             assert (await claim(storage)).job.id == "job_b"
 
 
-@in_a_loop
-async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
-    async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as two:
-        jobs = {await submit(one) for _ in range(30)}
-        leases = await asyncio.gather(*(claim(node) for node in (one, two) for _ in range(15)))
-        assert {lease.job.id for lease in leases} == jobs
-
-
-@in_a_loop
 async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         leases = []
@@ -205,7 +189,6 @@ async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
 
 
 @pytest.mark.parametrize("together", [True, False])
-@in_a_loop
 async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url, together):
     """Given up while it runs, and before its turn: that one never happens."""
     held, go, late = threading.Event(), threading.Event(), []
@@ -229,7 +212,6 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         assert late == []
 
 
-@in_a_loop
 async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         leases = []
@@ -248,11 +230,9 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
 
 
 @pytest.mark.parametrize("payload", ["", " ", "else", "else \x7f !", "else topic"])
-@in_a_loop
 async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, payload):
     """Any role of the database may send them."""
     async with open_at(tmp_path, url) as storage:
-        assert storage.relay is not None
         heard: asyncio.Queue[bytes] = asyncio.Queue()
         storage.relay.listen(heard.put_nowait)
         with connect(parameters(url, name="stranger")) as stranger:
@@ -266,7 +246,6 @@ async def test_notifications_that_no_node_sent_are_passed_over(tmp_path, url, pa
         assert (await claim(storage)).job.id == job_id
 
 
-@in_a_loop
 async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, url):
     async with open_at(tmp_path / "a", url, notify=False) as one, open_at(tmp_path / "b", url, notify=False) as two:
         claiming = asyncio.create_task(one.jobs.claim("w", environments=["production"], lease_s=LEASE_S, wait_s=20))
@@ -274,9 +253,7 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         job_id = await submit(two)
         began = time.monotonic()
         lease = await claiming
-        assert lease is not None
         seen = await two.jobs.get(job_id)
-        assert seen is not None
         tail = two.events.tail(job_id, after=2)
         following = asyncio.ensure_future(anext(aiter(tail)))
         waiting = asyncio.create_task(two.jobs.wait_for_change(seen, timeout_s=20))
@@ -285,13 +262,11 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         assert (await following).type == "word"
         await one.jobs.finish(lease, completion())
         changed = await waiting
-        assert changed is not None
         while changed.state is not State.COMPLETED:
             changed = await two.jobs.wait_for_change(changed, timeout_s=20)
         assert time.monotonic() - began < 10
 
 
-@in_a_loop
 async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
     async with open_at(tmp_path / "b", url) as second:
         async with open_at(tmp_path / "a", url) as first:

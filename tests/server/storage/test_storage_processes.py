@@ -14,18 +14,14 @@ from typing import Any
 import orjson
 import pytest
 
-from server.storage.sql import leases
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.database import SqliteDatabase
 from tests.server.storing import (
     LEASE_S,
     NOON,
-    Backend,
     FileClock,
     checkpoint,
     claim,
-    completion,
-    in_a_loop,
     submit,
     types_of,
 )
@@ -42,11 +38,9 @@ def clock(tmp_path):
 
 
 @asynccontextmanager
-async def child(
-    command: str, folder: Path, *, before: str = "", inside: tuple[str, ...] = ()
-) -> AsyncIterator[Process]:
-    """Start a process that runs *command* of storing_child after the Python statement *before*."""
-    words = [*inside, sys.executable, "-c", f"{before}\n{RUN}", command, str(folder / "data"), str(folder / "clock")]
+async def child(command: str, folder: Path, *, inside: tuple[str, ...] = ()) -> AsyncIterator[Process]:
+    """Start a process that runs *command* of storing_child."""
+    words = [*inside, sys.executable, "-c", RUN, command, str(folder / "data"), str(folder / "clock")]
     process = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdin=PIPE, stdout=PIPE)
     try:
         yield process
@@ -58,18 +52,15 @@ async def child(
 
 async def next_line(process: Process) -> Any:
     """Return the next line of *process*, or None when it has ended."""
-    assert process.stdout is not None
     line = await process.stdout.readline()
     return orjson.loads(line) if line else None
 
 
 async def lines_to_the_end(process: Process) -> list[Any]:
-    assert process.stdout is not None
     return [orjson.loads(line) for line in (await process.stdout.read()).splitlines()]
 
 
 async def send(process: Process, line: str) -> None:
-    assert process.stdin is not None
     process.stdin.write(line.encode() + b"\n")
     await process.stdin.drain()
 
@@ -83,7 +74,6 @@ async def rows(storage: Storage, table: str, job_id: str) -> int:
 
 async def assert_ended_once(storage: Storage, job_id: str) -> None:
     job = await storage.jobs.get(job_id)
-    assert job is not None
     assert job.terminal
     assert await rows(storage, "usage", job_id) == 1
     assert len({row.webhook_id for row in await storage.outbox.of_job(job_id)}) == 1
@@ -100,99 +90,55 @@ async def assert_intact(storage: Storage) -> None:
     assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 
-@in_a_loop
-async def test_a_worker_killed_in_mid_job_is_replaced_at_its_last_chunk(backend, tmp_path, clock):
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, hook=True)
-        async with child("be_late", tmp_path) as worker:
-            assert await next_line(worker) == job_id
-            worker.kill()
-            await worker.wait()
-        clock.advance(s=LEASE_S)
-        assert await storage.jobs.reap(limit=10) == 1
-        lease = await claim(storage)
-        assert (lease.chunks, lease.job.attempt) == ((b"chunk 0",), 2)
-        assert await checkpoint(storage, lease, 1, progress=1.0)
-        assert await storage.jobs.finish(lease, completion())
-        assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
-        await assert_ended_once(storage, job_id)
-
-
-async def sleep_past_the_lease(
-    backend: Backend, tmp_path: Path, clock: FileClock, *, before: str, reaped: bool
-) -> list[bool]:
-    """Stop a worker process until its lease has ended; return which of its writes failed."""
-    async with backend.storage_in(tmp_path, clock) as storage:
-        job_id = await submit(storage, hook=True)
-        async with child("be_late", tmp_path, before=before) as worker:
-            assert await next_line(worker) == job_id
-            worker.send_signal(signal.SIGSTOP)
-            clock.advance(s=LEASE_S)
-            if reaped:
-                await storage.jobs.reap(limit=10)
-                await checkpoint(storage, await claim(storage), 1)
-            worker.send_signal(signal.SIGCONT)
-            await send(worker, "go")
-            refused: list[bool] = await next_line(worker)
-        if all(refused):
-            kinds = await types_of(storage, job_id)
-            assert kinds.count("word") == (2 if reaped else 1)
-            assert "job.completed" not in kinds
-        return refused
-
-
 @pytest.mark.parametrize("reaped", [True, False])
-@in_a_loop
-async def test_a_worker_that_slept_past_its_lease_may_write_nothing(backend, tmp_path, clock, reaped):
-    assert all(await sleep_past_the_lease(backend, tmp_path, clock, before="", reaped=reaped))
-
-
-@pytest.mark.parametrize(("fence", "reaped"), [(" AND lease_id = :lease_id", True), (" AND lease_until > :now", False)])
-@in_a_loop
-async def test_without_a_part_of_the_fence_the_test_above_is_red(backend, tmp_path, clock, fence, reaped):
-    assert fence in leases.FENCE
-    before = f"from server.storage.sql import leases; leases.FENCE = {leases.FENCE.replace(fence, '')!r}"
-    assert not all(await sleep_past_the_lease(backend, tmp_path, clock, before=before, reaped=reaped))
-
-
-@in_a_loop
-async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(backend, tmp_path, clock):
-    chance = random.Random(20)
-    async with backend.storage_in(tmp_path, clock) as storage:
-        jobs = [await submit(storage, hook=True) for _ in range(6)]
-        for _ in range(5):
-            async with child("work", tmp_path) as worker:
-                for _ in range(chance.randrange(1, 9)):
-                    await next_line(worker)
-                with suppress(ProcessLookupError):  # it ends by itself when no job is left
-                    worker.kill()
-            clock.advance(s=LEASE_S)
+async def test_a_worker_that_slept_past_its_lease_may_write_nothing(storage, tmp_path, clock, reaped):
+    job_id = await submit(storage, hook=True)
+    async with child("be_late", tmp_path) as worker:
+        assert await next_line(worker) == job_id
+        worker.send_signal(signal.SIGSTOP)
+        clock.advance(s=LEASE_S)
+        if reaped:
             await storage.jobs.reap(limit=10)
+            await checkpoint(storage, await claim(storage), 1)
+        worker.send_signal(signal.SIGCONT)
+        await send(worker, "go")
+        assert all(await next_line(worker))
+    kinds = await types_of(storage, job_id)
+    assert kinds.count("word") == (2 if reaped else 1)
+    assert "job.completed" not in kinds
+
+
+async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(storage, tmp_path, clock):
+    chance = random.Random(20)
+    jobs = [await submit(storage, hook=True) for _ in range(6)]
+    for _ in range(5):
         async with child("work", tmp_path) as worker:
-            await lines_to_the_end(worker)
-        for job_id in jobs:
-            await assert_ended_once(storage, job_id)
-            job = await storage.jobs.get(job_id)
-            assert job is not None
-            chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
-            assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
-        await assert_intact(storage)
+            for _ in range(chance.randrange(1, 9)):
+                await next_line(worker)
+            with suppress(ProcessLookupError):  # it ends by itself when no job is left
+                worker.kill()
+        clock.advance(s=LEASE_S)
+        await storage.jobs.reap(limit=10)
+    async with child("work", tmp_path) as worker:
+        await lines_to_the_end(worker)
+    for job_id in jobs:
+        await assert_ended_once(storage, job_id)
+        job = await storage.jobs.get(job_id)
+        chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
+        assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
+    await assert_intact(storage)
 
 
-@in_a_loop
-async def test_two_workers_never_get_the_same_job(backend, tmp_path, clock):
-    async with backend.storage_in(tmp_path, clock) as storage:
-        jobs = {await submit(storage) for _ in range(30)}
-        async with child("work", tmp_path) as one, child("work", tmp_path) as two:
-            told = await asyncio.gather(lines_to_the_end(one), lines_to_the_end(two))
-        assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
-        for job_id in jobs:
-            job = await storage.jobs.get(job_id)
-            assert job is not None
-            assert (job.attempt, job.state) == (1, "completed")
+async def test_two_workers_never_get_the_same_job(storage, tmp_path):
+    jobs = {await submit(storage) for _ in range(30)}
+    async with child("work", tmp_path) as one, child("work", tmp_path) as two:
+        told = await asyncio.gather(lines_to_the_end(one), lines_to_the_end(two))
+    assert sorted(line for lines in told for line in lines if line in jobs) == sorted(jobs)
+    for job_id in jobs:
+        job = await storage.jobs.get(job_id)
+        assert (job.attempt, job.state) == (1, "completed")
 
 
-@in_a_loop
 async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backend, tmp_path, clock):
     chance = random.Random(7)
     acknowledged: list[str] = []
@@ -212,7 +158,6 @@ async def test_a_submit_loop_killed_anywhere_has_kept_all_it_acknowledged(backen
 
 
 @pytest.mark.usefixtures("clock")
-@in_a_loop
 async def test_a_full_disk_refuses_clearly_and_loses_nothing_acknowledged(tmp_path):
     """The test mounts a file system of 2 MiB, which disappears with the process."""
     data = tmp_path / "data"

@@ -17,7 +17,7 @@ from server.model.orders import Order
 from server.storage.sql.storage import Storage
 from server.storage.sqlite import database as database_module
 from server.storage.sqlite.database import SqliteDatabase
-from tests.server.storing import LEASE_S, ManualClock, claim, completion, in_a_loop, storage_in, submit
+from tests.server.storing import LEASE_S, ManualClock, claim, completion, submit
 
 SEEDS = (5, 10)  # with these, SQLite leaves copies in gaps
 
@@ -29,24 +29,22 @@ def files_with(folder: Path, mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@in_a_loop
-async def test_after_upkeep_no_byte_of_an_erased_job_is_in_any_file(tmp_path, seed):
+async def test_after_upkeep_no_byte_of_an_erased_job_is_in_any_file(sqlite, tmp_path, seed):
     """The jobs are erased in no order, so SQLite moves rows of others, and leaves copies of them in pages."""
     chance = random.Random(seed)
     kept: list[str] = []
-    async with storage_in(tmp_path) as storage:
-        eraser = Eraser(storage, Metrics())
-        for number in range(300):
-            job_id = f"job_{chance.randrange(10**12):026}"
-            await complete(storage, job_id, chance)
-            kept.append(job_id)
-            while number > 30 and chance.random() < 0.48:
-                await eraser.delete(kept.pop(chance.randrange(len(kept))), why=ErasureReason.REQUESTED)
-        await eraser.tidy()
-        found = await asyncio.to_thread(words_found, tmp_path)
-        assert found == {f"words of {job_id}" for job_id in kept}
-        (checked,) = await storage.jobs.database.read(lambda tx: tx.all("PRAGMA integrity_check"))
-        assert checked == {"integrity_check": "ok"}
+    eraser = Eraser(sqlite, Metrics())
+    for number in range(300):
+        job_id = f"job_{chance.randrange(10**12):026}"
+        await complete(sqlite, job_id, chance)
+        kept.append(job_id)
+        while number > 30 and chance.random() < 0.48:
+            await eraser.delete(kept.pop(chance.randrange(len(kept))), why=ErasureReason.REQUESTED)
+    await eraser.tidy()
+    found = await asyncio.to_thread(words_found, tmp_path)
+    assert found == {f"words of {job_id}" for job_id in kept}
+    (checked,) = await sqlite.jobs.database.read(lambda tx: tx.all("PRAGMA integrity_check"))
+    assert checked == {"integrity_check": "ok"}
 
 
 def words_found(folder: Path) -> set[str]:
@@ -70,7 +68,6 @@ async def complete(storage: Storage, job_id: str, chance: random.Random) -> None
     await storage.jobs.finish(lease, replace(completion(), text=mark * chance.randint(1, 200)))
 
 
-@in_a_loop
 async def test_a_scrub_that_readers_are_in_the_way_of_can_be_repeated(tmp_path):
     database = SqliteDatabase(tmp_path / "file.db", ManualClock())
     await database.write(lambda tx: tx.run("CREATE TABLE words (body)"))

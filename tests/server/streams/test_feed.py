@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from server.model.events import Event, NewEvent
 from server.model.leases import Lease
 from server.storage.sql.events import EventLog
-from server.streams.feed import KEPT, WOKEN_AT_ONCE
+from server.streams.feed import KEPT
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
-from tests.server.storing import LEASE_S, completion, in_a_loop, storage_in, submit, with_stores
+from tests.server.storing import LEASE_S, completion, submit, with_stores
 from tests.server.streams.test_following import QUIET_S, follow
 
 
 async def start_session(storage) -> Lease:
     """The lease of a new live session."""
-    lease = await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
-    assert lease is not None
-    return lease
+    return await storage.jobs.claim_live(await submit(storage, live=True), "w", lease_s=LEASE_S)
 
 
 async def say(storage, lease: Lease, words: int) -> None:
@@ -54,150 +52,115 @@ async def wait_until_all_wait(view: Following, readers: list["asyncio.Task[None]
     await wait_until(readers, all_wait)
 
 
-@in_a_loop
-async def test_events_and_partials_are_made_once_for_all_readers(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        partials, made = Partials(), Counter[int | None]()
-        view, lease = follow(storage, partials), await start_session(storage)
-        last = await storage.events.last(lease.job.id)
-        sent: list[list[bytes]] = [[] for _ in range(50)]
+async def test_events_and_partials_are_made_once_for_all_readers(sqlite):
+    partials, made = Partials(), Counter[int | None]()
+    view, lease = follow(sqlite, partials), await start_session(sqlite)
+    last = await sqlite.events.last(lease.job.id)
+    sent: list[list[bytes]] = [[] for _ in range(50)]
 
-        def make(item: Rendered) -> bytes:
-            made[item.seq] += 1
-            return item.body
+    def make(item: Rendered) -> bytes:
+        made[item.seq] += 1
+        return item.body
 
-        async def read(lines: list[bytes]) -> None:
-            with view.open_reader(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
-                async for batch in reader:
-                    assert batch is not None
-                    lines.append(batch.join_bytes(make))
+    async def read(lines: list[bytes]) -> None:
+        with view.open_reader(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
+            async for batch in reader:
+                lines.append(batch.join_bytes(make))  # noqa: PERF401  they are looked at meanwhile
 
-        readers = [asyncio.create_task(read(lines)) for lines in sent]
-        await wait_until_all_wait(view, readers)
-        await say(storage, lease, 3)
-        partials.show(lease.job.id, b'{"text":"a"}', after=last + 3)
-        await wait_until(readers, lambda: all(lines and b'"a"' in lines[-1] for lines in sent))
-        assert made == {last + 1: 1, last + 2: 1, last + 3: 1, None: 1}
-        assert all(lines[0] is sent[0][0] for lines in sent), "they share the bytes, too"
-        assert len(sent[0]) <= 2, "events of one moment go out together"
-        assert await storage.jobs.finish(lease, completion())
-        await asyncio.gather(*readers)
+    readers = [asyncio.create_task(read(lines)) for lines in sent]
+    await wait_until_all_wait(view, readers)
+    await say(sqlite, lease, 3)
+    partials.show(lease.job.id, b'{"text":"a"}', after=last + 3)
+    await wait_until(readers, lambda: all(lines and b'"a"' in lines[-1] for lines in sent))
+    assert made == {last + 1: 1, last + 2: 1, last + 3: 1, None: 1}
+    assert all(lines[0] is sent[0][0] for lines in sent), "they share the bytes, too"
+    assert len(sent[0]) <= 2, "events of one moment go out together"
+    assert await sqlite.jobs.finish(lease, completion())
+    await asyncio.gather(*readers)
 
 
-@in_a_loop
-async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        view, lease = follow(storage, Partials()), await start_session(storage)
-        quick = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(5)]
-        with view.open_reader(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
-            first = await anext(slow)
-            for _ in range(KEPT):
-                await say(storage, lease, 3)
-            assert await storage.jobs.finish(lease, completion())
-            everything = list(range(1, await storage.events.last(lease.job.id) + 1))
-            async with asyncio.timeout(20):
-                assert await asyncio.gather(*quick) == [everything] * 5
-            assert first is not None
-            seen = [item.seq for item in first.items]
-            async for batch in slow:
-                assert batch is not None
-                seen += [item.seq for item in batch.items]
-        assert seen == everything
+async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(sqlite):
+    view, lease = follow(sqlite, Partials()), await start_session(sqlite)
+    quick = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(5)]
+    with view.open_reader(lease.job.id, after=0, quiet_s=QUIET_S) as slow:
+        first = await anext(slow)
+        for _ in range(KEPT):
+            await say(sqlite, lease, 3)
+        assert await sqlite.jobs.finish(lease, completion())
+        everything = list(range(1, await sqlite.events.last(lease.job.id) + 1))
+        async with asyncio.timeout(20):
+            assert await asyncio.gather(*quick) == [everything] * 5
+        seen = [item.seq for item in first.items]
+        async for batch in slow:
+            seen += [item.seq for item in batch.items]
+    assert seen == everything
 
 
-@in_a_loop
-async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(tmp_path):
+async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(sqlite):
     chance = random.Random(1)
-    async with storage_in(tmp_path) as storage:
-        view, lease = follow(storage, Partials()), await start_session(storage)
-        over = asyncio.Event()
+    view, lease = follow(sqlite, Partials()), await start_session(sqlite)
+    over = asyncio.Event()
 
-        async def come_and_go() -> list[int]:
-            seen: list[int] = []
-            while not over.is_set():
-                with view.open_reader(lease.job.id, after=len(seen), quiet_s=QUIET_S) as reader:
-                    try:
-                        async with asyncio.timeout(0.02 * chance.random()):
-                            async for batch in reader:
-                                seen += [item.seq or 0 for item in batch.items] if batch else []
-                    except TimeoutError:
-                        continue
-            return seen
+    async def come_and_go() -> list[int]:
+        seen: list[int] = []
+        while not over.is_set():
+            with view.open_reader(lease.job.id, after=len(seen), quiet_s=QUIET_S) as reader:
+                try:
+                    async with asyncio.timeout(0.02 * chance.random()):
+                        async for batch in reader:
+                            seen += [item.seq or 0 for item in batch.items] if batch else []
+                except TimeoutError:
+                    continue
+        return seen
 
-        staying = asyncio.create_task(numbers(view, lease.job.id))
-        others = [asyncio.create_task(come_and_go()) for _ in range(100)]
-        for _ in range(60):
-            await say(storage, lease, chance.randrange(1, 4))
-            await asyncio.sleep(0.01)
-        assert await storage.jobs.finish(lease, completion())
-        everything = list(range(1, await storage.events.last(lease.job.id) + 1))
-        assert await staying == everything
-        over.set()
-        for seen in await asyncio.gather(*others):
-            assert seen == everything[: len(seen)]
-        assert not view.feeds, "nothing is followed that nobody reads"
-
-
-@in_a_loop
-async def test_readers_of_many_sessions_get_each_their_own(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        view = follow(storage, Partials())
-        leases = [await start_session(storage) for _ in range(40)]
-        readers = [asyncio.create_task(numbers(view, lease.job.id)) for lease in leases]
-        for number, lease in enumerate(leases):
-            await say(storage, lease, number + 1)
-            assert await storage.jobs.finish(lease, completion())
-        async with asyncio.timeout(20):
-            for lease, seen in zip(leases, await asyncio.gather(*readers), strict=True):
-                assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
+    staying = asyncio.create_task(numbers(view, lease.job.id))
+    others = [asyncio.create_task(come_and_go()) for _ in range(100)]
+    for _ in range(60):
+        await say(sqlite, lease, chance.randrange(1, 4))
+        await asyncio.sleep(0.01)
+    assert await sqlite.jobs.finish(lease, completion())
+    everything = list(range(1, await sqlite.events.last(lease.job.id) + 1))
+    assert await staying == everything
+    over.set()
+    for seen in await asyncio.gather(*others):
+        assert seen == everything[: len(seen)]
+    assert not view.feeds, "nothing is followed that nobody reads"
 
 
-@in_a_loop
-async def test_others_have_their_turn_while_many_readers_are_woken(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        view, lease = follow(storage, Partials()), await start_session(storage)
-        last, rounds, woken = await storage.events.last(lease.job.id), 0, []
-
-        async def read() -> None:
-            with view.open_reader(lease.job.id, after=last, quiet_s=QUIET_S) as reader:
-                assert await anext(reader)
-                woken.append(rounds)
-
-        readers = [asyncio.create_task(read()) for _ in range(10 * WOKEN_AT_ONCE)]
-        await wait_until_all_wait(view, readers)
-        await say(storage, lease, 1)
-        async with asyncio.timeout(20):
-            while len(woken) < len(readers):
-                rounds += 1
-                await asyncio.sleep(0)
-        assert max(Counter(woken).values()) <= WOKEN_AT_ONCE
-        await asyncio.gather(*readers)
+async def test_readers_of_many_sessions_get_each_their_own(sqlite):
+    view = follow(sqlite, Partials())
+    leases = [await start_session(sqlite) for _ in range(40)]
+    readers = [asyncio.create_task(numbers(view, lease.job.id)) for lease in leases]
+    for number, lease in enumerate(leases):
+        await say(sqlite, lease, number + 1)
+        assert await sqlite.jobs.finish(lease, completion())
+    async with asyncio.timeout(20):
+        for lease, seen in zip(leases, await asyncio.gather(*readers), strict=True):
+            assert seen == list(range(1, await sqlite.events.last(lease.job.id) + 1))
 
 
-@in_a_loop
-async def test_every_quiet_reader_gets_its_own_signs_of_life(tmp_path):
+async def test_every_quiet_reader_gets_its_own_signs_of_life(sqlite):
     quiet_s = 0.3
-    async with storage_in(tmp_path) as storage:
-        view, lease = follow(storage, Partials()), await start_session(storage)
-        last, loop = await storage.events.last(lease.job.id), asyncio.get_running_loop()
+    view, lease = follow(sqlite, Partials()), await start_session(sqlite)
+    last, loop = await sqlite.events.last(lease.job.id), asyncio.get_running_loop()
 
-        async def pauses(wait_s: float) -> list[tuple[RenderedBatch | None, float]]:
-            await asyncio.sleep(wait_s)
-            seen, before = [], loop.time()
-            with view.open_reader(lease.job.id, after=last, quiet_s=quiet_s) as reader:
-                while len(seen) < 4:
-                    batch = await anext(reader)
-                    seen.append((batch, loop.time() - before))
-                    before = loop.time()
-            return seen
+    async def pauses(wait_s: float) -> list[tuple[RenderedBatch | None, float]]:
+        await asyncio.sleep(wait_s)
+        seen, before = [], loop.time()
+        with view.open_reader(lease.job.id, after=last, quiet_s=quiet_s) as reader:
+            while len(seen) < 4:
+                batch = await anext(reader)
+                seen.append((batch, loop.time() - before))
+                before = loop.time()
+        return seen
 
-        readers = [asyncio.create_task(pauses(0.002 * number)) for number in range(100)]
-        await asyncio.sleep(quiet_s * 1.7)
-        await say(storage, lease, 1)
-        for seen in await asyncio.gather(*readers):
-            assert [batch for batch, _ in seen].count(None) == 3
-            for batch, pause_s in seen:
-                assert batch is not None or quiet_s * 0.99 <= pause_s < quiet_s * 2.5
+    readers = [asyncio.create_task(pauses(0.002 * number)) for number in range(100)]
+    await asyncio.sleep(quiet_s * 1.7)
+    await say(sqlite, lease, 1)
+    for seen in await asyncio.gather(*readers):
+        assert [batch for batch, _ in seen].count(None) == 3
+        for batch, pause_s in seen:
+            assert batch is not None or quiet_s * 0.99 <= pause_s < quiet_s * 2.5
 
 
 @dataclass
@@ -218,23 +181,21 @@ class CountingLog:
         return self.log.tail(stream, after=after)
 
 
-@in_a_loop
-async def test_readers_that_join_together_share_one_reading_of_the_log(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        log = CountingLog(storage.events)
-        view, lease = follow(with_stores(storage, events=log), Partials()), await start_session(storage)
-        await say(storage, lease, 10)
-        readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
-        await wait_until(readers, lambda: log.reads > 0)
-        await wait_until_all_wait(view, readers)
-        assert log.reads == 1
-        for _ in range(3):
-            await say(storage, lease, 1)
-            readers.append(asyncio.create_task(numbers(view, lease.job.id)))
-        assert await storage.jobs.finish(lease, completion())
-        async with asyncio.timeout(20):
-            for seen in await asyncio.gather(*readers):
-                assert seen == list(range(1, await storage.events.last(lease.job.id) + 1))
+async def test_readers_that_join_together_share_one_reading_of_the_log(sqlite):
+    log = CountingLog(sqlite.events)
+    view, lease = follow(with_stores(sqlite, events=log), Partials()), await start_session(sqlite)
+    await say(sqlite, lease, 10)
+    readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
+    await wait_until(readers, lambda: log.reads > 0)
+    await wait_until_all_wait(view, readers)
+    assert log.reads == 1
+    for _ in range(3):
+        await say(sqlite, lease, 1)
+        readers.append(asyncio.create_task(numbers(view, lease.job.id)))
+    assert await sqlite.jobs.finish(lease, completion())
+    async with asyncio.timeout(20):
+        for seen in await asyncio.gather(*readers):
+            assert seen == list(range(1, await sqlite.events.last(lease.job.id) + 1))
 
 
 class BreakingLog(CountingLog):
@@ -246,14 +207,12 @@ class BreakingLog(CountingLog):
             raise OSError("the disk is gone")
 
 
-@in_a_loop
-async def test_readers_learn_that_the_log_cannot_be_read(tmp_path):
-    async with storage_in(tmp_path) as storage:
-        view = follow(with_stores(storage, events=BreakingLog(storage.events)), Partials())
-        lease = await start_session(storage)
-        readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
-        await wait_until_all_wait(view, readers)
-        await say(storage, lease, 1)
-        async with asyncio.timeout(10):
-            ended = await asyncio.gather(*readers, return_exceptions=True)
-        assert [str(error) for error in ended] == ["the disk is gone"] * 3
+async def test_readers_learn_that_the_log_cannot_be_read(sqlite):
+    view = follow(with_stores(sqlite, events=BreakingLog(sqlite.events)), Partials())
+    lease = await start_session(sqlite)
+    readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
+    await wait_until_all_wait(view, readers)
+    await say(sqlite, lease, 1)
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(*readers, return_exceptions=True)
+    assert [str(error) for error in ended] == ["the disk is gone"] * 3

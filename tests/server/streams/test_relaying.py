@@ -12,7 +12,7 @@ from server.storage.ports import Relay
 from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
 from tests.server.postgres import shared_cluster
-from tests.server.storing import in_a_loop, open_at
+from tests.server.storing import open_at
 
 JOB = "job_1"
 
@@ -26,15 +26,16 @@ def url():
 async def start_relay(folder: Path, url: str) -> AsyncIterator[tuple[Partials, Partials, Relay]]:
     """The partials of a node that hears and of one with readers, and the wire of the first, while both run."""
     hears, reads, closing = Partials(), Partials(), asyncio.Event()
-    async with open_at(folder / "hears", url) as one, open_at(folder / "reads", url) as other:
-        assert one.relay is not None
-        assert other.relay is not None
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(PartialRelay(hears, one.relay).run(closing))
-            tasks.create_task(PartialRelay(reads, other.relay).run(closing))
-            with reads.watch(JOB, lambda: None):
-                yield hears, reads, one.relay
-            closing.set()
+    async with (
+        open_at(folder / "hears", url) as one,
+        open_at(folder / "reads", url) as other,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(PartialRelay(hears, one.relay).run(closing))
+        tasks.create_task(PartialRelay(reads, other.relay).run(closing))
+        with reads.watch(JOB, lambda: None):
+            yield hears, reads, one.relay
+        closing.set()
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -47,7 +48,6 @@ def newest_partials(partials: Partials) -> dict[int | None, tuple[bytes, int]]:
     return {partial.channel: (partial.body, partial.after) for partial in partials.newest(JOB)}
 
 
-@in_a_loop
 async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(tmp_path, url):
     async with start_relay(tmp_path, url) as (hears, reads, _):
         hears.show(JOB, b"left", after=3, channel=0)
@@ -60,7 +60,6 @@ async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(t
         await until(lambda: newest_partials(reads) == {})
 
 
-@in_a_loop
 async def test_a_node_of_an_older_program_is_understood(tmp_path, url):
     """It names no channel: it has one partial of a session, or none."""
     async with start_relay(tmp_path, url) as (_, reads, older):

@@ -87,7 +87,6 @@ async def _say(job: Job) -> Response:
 
 
 def callback_body(job: Job, chunks: Any) -> dict[str, Any]:
-    assert job.order.callback is not None
     return {"said": None if chunks is None else f"{job.text}{job.order.callback['mark']}".upper()}
 
 

@@ -322,7 +322,6 @@ def test_bodies_without_a_key_that_stand_still_make_room_for_others(tmp_path, he
 
 
 def test_a_server_raises_its_limit_when_it_starts(server):
-    assert server.process is not None
     limits = Path(f"/proc/{server.process.pid}/limits").read_text()
     found = re.search(r"^Max open files +(\d+) +(\d+)", limits, re.MULTILINE)
     assert found

@@ -6,13 +6,11 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 import pytest
 
 from server.transport import http_protocol
-from tests.server.sockets import HANDSHAKE, serve_url, start_server
-from tests.server.storing import in_a_loop
+from tests.server.sockets import HANDSHAKE, open_wire, serve_url, start_server, wire_to
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
@@ -20,8 +18,7 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"content-le
 
 async def answer_to(url: str, *pieces: bytes) -> bytes:
     """Send the pieces with pauses between them, and return what comes until the server hangs up."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    reader, writer = await open_wire(url)
     for piece in pieces:
         writer.write(piece)
         await asyncio.sleep(0.1)
@@ -30,7 +27,6 @@ async def answer_to(url: str, *pieces: bytes) -> bytes:
     return answer
 
 
-@in_a_loop
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_request_whose_body_breaks_is_over_and_no_error_in_the_log(caplog, begun):
     seen = []
@@ -54,7 +50,6 @@ async def test_a_request_whose_body_breaks_is_over_and_no_error_in_the_log(caplo
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_bytes_that_are_no_http_are_told_so():
     async def app(_scope, _receive, _send):
         raise AssertionError("there is no request")
@@ -72,7 +67,6 @@ async def fine(_scope, _receive, send):
     await send({"type": "http.response.body", "body": b"fine"})
 
 
-@in_a_loop
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -109,7 +103,6 @@ async def test_a_head_that_is_too_long_or_can_be_read_in_two_ways_is_refused(req
     assert not asked
 
 
-@in_a_loop
 @pytest.mark.parametrize(("request_", "status"), [(b"no HTTP\r\n\r\n", 400), (LONG_HANDSHAKE, 431)])
 async def test_an_address_that_sends_too_much_that_is_no_request_gets_429(request_, status):
     async with start_server(fine) as (server, url):
@@ -120,7 +113,6 @@ async def test_an_address_that_sends_too_much_that_is_no_request_gets_429(reques
         assert (await answer_to(url, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
-@in_a_loop
 @pytest.mark.parametrize("endless", [b"5;" + b"x" * 200_000, b"0\r\nX: " + b"y" * 200_000])
 async def test_chunk_extensions_and_trailers_without_end_are_cut(endless):
     over = asyncio.Event()
@@ -142,7 +134,6 @@ async def swallow(_scope, receive, send):
     await fine(_scope, receive, send)
 
 
-@in_a_loop
 @pytest.mark.parametrize(("size", "answer"), [(1, b"HTTP/1.1 400 "), (400, b"HTTP/1.1 200 ")])
 async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
     chunks = (b"%x\r\n" % size + b"a" * size + b"\r\n") * 3000
@@ -150,35 +141,26 @@ async def test_a_body_of_many_tiny_chunks_is_refused(size, answer):
         assert (await answer_to(url, REQUEST + chunks + b"0\r\n\r\n", b"no HTTP\r\n\r\n")).startswith(answer)
 
 
-@in_a_loop
 async def test_chunks_that_arrive_in_pieces_are_charged_as_a_whole():
     chunks = (b"%x\r\n" % 300 + b"a" * 300 + b"\r\n") * 24_000 + b"0\r\n\r\n"
-    async with serve_url(swallow) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(swallow) as (reader, writer):
         writer.write(REQUEST)
         for at in range(0, len(chunks), 14_480):  # ten segments of Ethernet, which divide chunks
             writer.write(chunks[at : at + 14_480])
             await asyncio.sleep(0.0003)
         assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
-        writer.close()
 
 
-@in_a_loop
 async def test_small_bodies_of_many_requests_are_no_tiny_chunks(monkeypatch):
     monkeypatch.setattr(http_protocol, "CHUNKS", 10)
     monkeypatch.setattr(http_protocol, "CHUNKS_PER_S", 1)
     post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-    async with serve_url(swallow) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(swallow) as (reader, writer):
         for _ in range(40):
             writer.write(post)
             assert (await reader.readuntil(b"fine")).startswith(b"HTTP/1.1 200 ")
-        writer.close()
 
 
-@in_a_loop
 async def test_a_trailer_is_no_header():
     seen = []
 
@@ -194,7 +176,6 @@ async def test_a_trailer_is_no_header():
     assert b"authorization" not in seen
 
 
-@in_a_loop
 async def test_requests_sent_together_are_answered_in_order_but_not_any_number_of_them():
     async def app(scope, _receive, send):
         await send(START)
@@ -211,7 +192,6 @@ async def test_requests_sent_together_are_answered_in_order_but_not_any_number_o
     assert many.count(b"HTTP/1.1 ") == 1
 
 
-@in_a_loop
 async def test_requests_sent_together_are_answered_in_order_with_their_bodies():
     seen = []
 
@@ -236,7 +216,6 @@ async def test_requests_sent_together_are_answered_in_order_with_their_bodies():
     assert answer.count(b"HTTP/1.1 200 ") == 15
 
 
-@in_a_loop
 @pytest.mark.parametrize("chunk", [None, 1000, 300_000])
 async def test_large_bodies_sent_together_arrive_as_they_were_sent(chunk):
     bodies, seen = [os.urandom(size) for size in (3_000_001, 10, 131_072)], []
@@ -263,7 +242,6 @@ async def test_large_bodies_sent_together_arrive_as_they_were_sent(chunk):
     assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
-@in_a_loop
 @pytest.mark.parametrize("size", [3, 5000, 300_000])
 async def test_a_wish_for_http_2_is_ignored_and_the_body_is_kept(size):
     """As Java's client sends it with its first request."""
@@ -288,7 +266,6 @@ async def test_a_wish_for_http_2_is_ignored_and_the_body_is_kept(size):
     assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
-@in_a_loop
 async def test_a_request_is_told_that_its_client_left_also_when_another_one_waits_behind_it():
     over = asyncio.Event()
 
@@ -298,16 +275,13 @@ async def test_a_request_is_told_that_its_client_left_also_when_another_one_wait
         assert (await receive())["type"] == "http.disconnect"
         over.set()
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        _, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (_, writer):
         writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n")
         await asyncio.sleep(0.2)
         writer.close()
         await asyncio.wait_for(over.wait(), 5)
 
 
-@in_a_loop
 async def test_a_websocket_is_not_opened_behind_a_request_that_is_not_answered(caplog):
     kinds = []
 
@@ -326,7 +300,6 @@ async def test_a_websocket_is_not_opened_behind_a_request_that_is_not_answered(c
 NONCE = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 
 
-@in_a_loop
 @pytest.mark.parametrize(
     ("part", "other"),
     [
@@ -353,7 +326,6 @@ async def test_a_websocket_is_not_opened_by_what_is_no_handshake(part, other):
     assert b'"code":"upgrade_required"' in answer
 
 
-@in_a_loop
 async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it_is_accepted():
     accepting, messages = asyncio.Event(), []
 
@@ -368,9 +340,7 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
         return b"".join(message.get("bytes") or b"" for message in messages)
 
     long = HANDSHAKE[:-2] + b"X: " + b"y" * 3000 + b"\r\n\r\n"
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (reader, writer):
         writer.write(long)
         await asyncio.sleep(0.2)
         writer.write(b"\x82\x81\0\0\0\0a" * 3)
@@ -381,10 +351,8 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
         async with asyncio.timeout(5):
             while received() != b"aaa":  # noqa: ASYNC110  it ends with the three messages, joined or not
                 await asyncio.sleep(0.01)
-        writer.close()
 
 
-@in_a_loop
 async def test_the_head_of_an_answer_does_not_wait_for_its_body():
     go_on = asyncio.Event()
 
@@ -393,17 +361,13 @@ async def test_the_head_of_an_answer_does_not_wait_for_its_body():
         await go_on.wait()
         await send({"type": "http.response.body", "body": b"fine"})
 
-    async with serve_url(app) as url:
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with wire_to(app) as (reader, writer):
         writer.write(HEAD + b"\r\n")
         assert (await asyncio.wait_for(reader.read(10_000), 5)).endswith(b"\r\n\r\n")
         go_on.set()
         assert await reader.read(10_000) == b"fine"
-        writer.close()
 
 
-@in_a_loop
 @pytest.mark.parametrize("name", [b"x-name", b"x-other\r\ninjected"])
 @pytest.mark.parametrize("value", [b"a\r\ninjected: yes", b"a\ninjected: yes", b"a\0", b"a"])
 async def test_a_header_with_a_line_break_or_another_control_character_is_never_sent(caplog, name, value):

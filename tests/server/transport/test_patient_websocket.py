@@ -2,22 +2,16 @@
 
 import asyncio
 import socket
-import struct
 from contextlib import suppress
 
 import pytest
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from server.http.sockets import Socket
-from server.metrics import Metrics
 from server.transport import websocket
 from tests.server.sockets import PING_S, connect_to, keep, serve_url
-from tests.server.storing import in_a_loop
 
 
-@in_a_loop
 async def test_a_writer_faster_than_its_reader_is_not_taken_for_dead():
     taken = 0
 
@@ -40,7 +34,6 @@ async def test_a_writer_faster_than_its_reader_is_not_taken_for_dead():
     assert taken == 40 * 64 * 1024
 
 
-@in_a_loop
 async def test_little_of_what_a_slow_reader_has_not_read_waits_in_this_machine():
     go_on = asyncio.Event()
 
@@ -61,7 +54,6 @@ async def test_little_of_what_a_slow_reader_has_not_read_waits_in_this_machine()
         go_on.set()
 
 
-@in_a_loop
 async def test_a_peer_that_says_nothing_at_all_is_dead():
     over = asyncio.Event()
 
@@ -79,7 +71,6 @@ async def test_a_peer_that_says_nothing_at_all_is_dead():
         writer.transport.abort()
 
 
-@in_a_loop
 async def test_a_websocket_that_is_refused_in_http_is_no_error_in_the_log(caplog):
     async def app(_scope, _receive, send):
         start = {"type": "websocket.http.response.start", "status": 400, "headers": []}
@@ -92,7 +83,6 @@ async def test_a_websocket_that_is_refused_in_http_is_no_error_in_the_log(caplog
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in_the_log(caplog):
     codes = []
 
@@ -110,7 +100,6 @@ async def test_text_that_is_not_utf8_closes_the_websocket_without_a_traceback_in
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_is_gone(caplog):
     refused = []
 
@@ -134,7 +123,6 @@ async def test_a_route_that_speaks_after_a_broken_frame_is_told_that_its_client_
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@in_a_loop
 async def test_text_in_several_frames_arrives_whole():
     async def app(_scope, receive, send):
         await receive()
@@ -150,7 +138,6 @@ async def test_text_in_several_frames_arrives_whole():
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_going_away(monkeypatch):
     monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
     async with connect_to(keep) as (server, client):
@@ -159,7 +146,6 @@ async def test_a_route_that_does_not_end_its_socket_at_a_stop_is_ended_with_goin
         assert (client.close_code, client.close_reason) == (1001, "shutting_down")
 
 
-@in_a_loop
 async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_gone(monkeypatch, caplog):
     monkeypatch.setattr(websocket, "LEAVE_S", 0.2)
     over = asyncio.Event()
@@ -181,7 +167,6 @@ async def test_a_route_that_still_sends_after_the_stop_learns_that_the_peer_is_g
     assert not caplog.records
 
 
-@in_a_loop
 async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
     stopping = asyncio.Event()
 
@@ -199,55 +184,3 @@ async def test_a_route_that_ends_its_socket_at_a_stop_says_all_it_has_to_say():
         assert await asyncio.wait_for(client.recv(), 5) == "the last words"
         await client.wait_closed()
         assert client.close_code == 4400
-
-
-@in_a_loop
-async def test_what_is_sent_after_the_connection_was_closed_is_no_fault_of_the_route(caplog):
-    """Of two tasks that send, the second may learn from the first one that the peer is gone, or from the server."""
-    seen: list[int] = []
-
-    async def app(scope, receive, send):
-        socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
-        await receive()
-        await send({"type": "websocket.accept"})
-        socket.websocket.application_state = WebSocketState.CONNECTED
-        for _ in range(2):
-            try:
-                while True:
-                    await socket.send(b"{}")
-                    await asyncio.sleep(0.01)
-            except WebSocketDisconnect as left:
-                seen.append(left.code)
-
-    async with serve_url(app) as url:
-        client = await connect(url, proxy=None, ping_interval=None, close_timeout=0.1)
-        client.transport.pause_reading()  # no pong comes, and the server ends the connection
-        while len(seen) < 2:  # noqa: ASYNC110  the app's
-            await asyncio.sleep(0.05)
-        client.transport.abort()
-    assert seen == [1006, 1006]
-    assert not caplog.records
-
-
-@in_a_loop
-async def test_messages_of_one_moment_are_written_together():
-    async def app(scope, receive, send):
-        socket = Socket(WebSocket({**scope, "state": {}}, receive, send), route="/", metrics=Metrics())
-        await receive()
-        await send({"type": "websocket.accept"})
-        socket.websocket.application_state = WebSocketState.CONNECTED
-        await receive()
-        await socket.send(b"1", b"2", b"3")
-        await receive()
-
-    async with connect_to(app) as (_, client):
-        before = _data_segments(client.transport.get_extra_info("socket"))
-        await client.send("now")
-        assert [await asyncio.wait_for(client.recv(), 5) for _ in range(3)] == ["1", "2", "3"]
-        assert _data_segments(client.transport.get_extra_info("socket")) == before + 1
-
-
-def _data_segments(connection: socket.socket) -> int:
-    """How many TCP segments with data have come in (Linux: tcpi_data_segs_in)."""
-    [count] = struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 152)
-    return int(count)

@@ -8,7 +8,6 @@ from websockets.asyncio.client import connect
 
 from server.transport.websocket import MAX_FRAGMENTS
 from tests.server.sockets import HANDSHAKE, keep, serve_url, start_server, stranger
-from tests.server.storing import in_a_loop
 from tests.waiting import eventually
 
 PING = b"\x89\x80\0\0\0\0"
@@ -22,7 +21,6 @@ async def listen_on(_scope, receive, send):
         pass
 
 
-@in_a_loop
 @pytest.mark.parametrize("part", [b"", b"x"])
 async def test_a_message_has_a_bounded_number_of_frames(part):
     async with serve_url(keep) as url, connect(url, proxy=None) as writer:
@@ -32,7 +30,6 @@ async def test_a_message_has_a_bounded_number_of_frames(part):
         assert writer.close_code == 1009
 
 
-@in_a_loop
 async def test_a_peer_that_reads_no_answer_to_its_pings_is_cut():
     over = asyncio.Event()
 
@@ -55,7 +52,6 @@ async def test_a_peer_that_reads_no_answer_to_its_pings_is_cut():
         writer.transport.abort()
 
 
-@in_a_loop
 async def test_a_peer_that_sends_hundreds_of_pings_is_cut():
     async with serve_url(listen_on) as url, stranger(url) as (reader, writer):
         writer.write(PING * 1000)
@@ -64,7 +60,6 @@ async def test_a_peer_that_sends_hundreds_of_pings_is_cut():
     assert b"\x88\x11\x03\xf0too many frames" in said  # 1008
 
 
-@in_a_loop
 async def test_a_peer_that_pings_every_now_and_then_is_not():
     async with start_server(listen_on, ping_s=60) as (_, url), stranger(url) as (reader, writer):
         for _ in range(80):
@@ -73,7 +68,6 @@ async def test_a_peer_that_pings_every_now_and_then_is_not():
         assert (await reader.readexactly(160)).count(b"\x8a\x00") == 80
 
 
-@in_a_loop
 async def test_frames_without_audio_are_taken_slowly_and_none_is_lost():
     taken = []
 
@@ -95,7 +89,6 @@ async def test_frames_without_audio_are_taken_slowly_and_none_is_lost():
     assert 0.6 < taken[-1] - taken[0] < 5  # 1000 at once, and 1000 a second
 
 
-@in_a_loop
 async def test_audio_in_frames_of_64_samples_is_taken_at_the_pace_of_real_time():
     frame, sent, taken = b"\x82\xfe\0\x80\0\0\0\0" + bytes(128), [], []
     clock = asyncio.get_running_loop().time
@@ -119,7 +112,6 @@ async def test_audio_in_frames_of_64_samples_is_taken_at_the_pace_of_real_time()
     assert max(got - gone for gone, got in zip(sent, taken, strict=True)) < 0.4
 
 
-@in_a_loop
 async def test_what_one_peer_sends_at_once_is_parsed_a_little_at_a_time():
     longest = 0.0
 
@@ -139,7 +131,6 @@ async def test_what_one_peer_sends_at_once_is_parsed_a_little_at_a_time():
     assert longest < 0.05  # parsing all of it takes 0.2 s
 
 
-@in_a_loop
 async def test_who_goes_on_sending_after_the_close_is_cut():
     async def app(_scope, receive, send):
         await receive()
@@ -153,7 +144,6 @@ async def test_who_goes_on_sending_after_the_close_is_cut():
             await asyncio.wait_for(reader.read(), 5)  # who sends nothing is cut after 10 s
 
 
-@in_a_loop
 async def test_what_is_sent_before_the_socket_is_open_is_parsed_when_it_is():
     opened, seen = asyncio.Event(), []
 

@@ -4,17 +4,13 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-import pytest
-
 from server.accounts.issuing import open_account
 from server.webhooks import delivery_slots
 from server.webhooks.delivery_slots import MAX_PER_ACCOUNT, MAX_PER_HOST
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, hold_until, peer
-from tests.server.storing import in_a_loop
 from tests.server.webhook_deliveries import MOST_S, deliver, office, wait_for_requests
 
 
-@in_a_loop
 async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
     go = asyncio.Event()
     async with office(tmp_path) as it, peer(hold_until(go)) as dead, peer(answer_in_turn(answer(200))) as alive:
@@ -29,7 +25,6 @@ async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
         assert {(await it.delivery(job_id)).state for job_id in waiting} == {"delivered"}
 
 
-@in_a_loop
 async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path):
     go = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -51,20 +46,17 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path)
             go.set()
 
 
-@in_a_loop
-async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivery_slots, "MAX_AT_ONCE", 2)
-        async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
-            jobs = [await it.end_job(target.url) for _ in range(7)]
-            async with deliver(it):
-                await wait_for_requests(target, 7)
-                for job_id in jobs:
-                    await it.wait_for_attempts(job_id)
-            assert target.most_connections <= 2
+async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(delivery_slots, "MAX_AT_ONCE", 2)
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
+        jobs = [await it.end_job(target.url) for _ in range(7)]
+        async with deliver(it):
+            await wait_for_requests(target, 7)
+            for job_id in jobs:
+                await it.wait_for_attempts(job_id)
+        assert target.most_connections <= 2
 
 
-@in_a_loop
 async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
     arrived, go = asyncio.Event(), asyncio.Event()
 
@@ -85,7 +77,6 @@ async def test_stopping_waits_for_what_is_on_its_way(tmp_path):
         assert (await it.delivery(last)).attempts == ()
 
 
-@in_a_loop
 async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
         gone = await it.end_job(target.url)
@@ -99,7 +90,6 @@ async def test_a_delivery_whose_job_was_deleted_on_the_way_troubles_nobody(tmp_p
             assert (await it.wait_for_attempts(await it.end_job(target.url))).state == "delivered"
 
 
-@in_a_loop
 async def test_attempts_are_counted_by_how_they_ended(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(500), answer(200))) as target, deliver(it):
         for _ in range(2):

@@ -15,13 +15,12 @@ from server.model.deliveries import AddressHealth, Attempt
 from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
 from server.webhooks.sender import Reply, signing_secrets
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
-from tests.server.storing import ManualClock, completion, failure, in_a_loop
+from tests.server.storing import ManualClock, completion, failure
 from tests.server.webhook_deliveries import deliver, office, verify, wait_for_requests
 
 # --- one attempt -------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_the_receivers_library_takes_what_is_sent(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         job_id = await it.end_job(f"{target.url}/hook?who=me", metadata={"order": "17"})
@@ -44,7 +43,6 @@ async def test_the_receivers_library_takes_what_is_sent(tmp_path):
         assert delivery.webhook_id == asked.headers["webhook-id"]
 
 
-@in_a_loop
 async def test_a_long_text_stays_out_of_the_body(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         await it.end_job(target.url, replace(completion(), text="word " * 100_000), metadata={"k": "v" * 500})
@@ -53,7 +51,6 @@ async def test_a_long_text_stays_out_of_the_body(tmp_path):
         assert "text" not in orjson.loads(asked.body)["data"]
 
 
-@in_a_loop
 async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         unwanted = await it.end_job(target.url, webhook_events=("job.failed",))
@@ -66,7 +63,6 @@ async def test_only_the_events_that_were_chosen_are_sent(tmp_path):
         assert await it.storage.outbox.of_job(unwanted) == []
 
 
-@in_a_loop
 async def test_during_a_rotation_old_and_new_secret_both_verify(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
         old, fresh = it.account.webhook_secret, issue_webhook_secret()
@@ -104,20 +100,16 @@ def test_a_previous_secret_no_longer_signs_once_its_overlap_is_over():
         (b"nonsense\r\n\r\n", None, "unreachable", "pending"),
     ],
 )
-def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, state):
-    async def main() -> None:
-        async with office(tmp_path) as it, peer(answer_in_turn(reply)) as target, deliver(it):
-            delivery = await it.wait_for_attempts(await it.end_job(target.url))
-            [attempt] = delivery.attempts
-            assert (delivery.state, attempt.status_code) == (state, status)
-            assert (attempt.error or "").startswith(error or "")
-            assert (attempt.error is None) == (error is None)
-            assert [asked.target for asked in target.asked] == ["/"]  # a redirect is not followed
-
-    asyncio.run(main())
+async def test_a_reply_is_success_retry_or_the_end(tmp_path, reply, status, error, state):
+    async with office(tmp_path) as it, peer(answer_in_turn(reply)) as target, deliver(it):
+        delivery = await it.wait_for_attempts(await it.end_job(target.url))
+        [attempt] = delivery.attempts
+        assert (delivery.state, attempt.status_code) == (state, status)
+        assert (attempt.error or "").startswith(error or "")
+        assert (attempt.error is None) == (error is None)
+        assert [asked.target for asked in target.asked] == ["/"]  # a redirect is not followed
 
 
-@in_a_loop
 async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
     async with office(tmp_path, timeout_s=0.1) as it, peer(silence) as target, deliver(it):
         delivery = await it.wait_for_attempts(await it.end_job(target.url))
@@ -125,7 +117,6 @@ async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(tmp_path):
         assert delivery.attempts[0].duration_ms >= 99  # a timer may be a clock tick early
 
 
-@in_a_loop
 async def test_no_more_of_a_reply_is_read_than_is_useful(tmp_path):
     async def endless(_asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -137,7 +128,6 @@ async def test_no_more_of_a_reply_is_read_than_is_useful(tmp_path):
         assert (await it.wait_for_attempts(await it.end_job(target.url))).state == "delivered"
 
 
-@in_a_loop
 async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_either(tmp_path):
     async with office(tmp_path) as it, deliver(it):
         delivery = await it.wait_for_attempts(await it.end_job("http://10.0.0.1/hook"))
@@ -148,7 +138,6 @@ async def test_an_address_that_may_not_be_called_is_not_called_at_delivery_eithe
 # --- the schedule --------------------------------------------------------------------------------------------------
 
 
-@in_a_loop
 async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_signature(tmp_path):
     clock = ManualClock(now_ms())
     async with office(tmp_path, clock) as it, peer(answer_in_turn(answer(500), answer(200))) as target, deliver(it):
@@ -164,34 +153,27 @@ async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_sign
 
 
 @pytest.mark.parametrize(("status", "heeded"), [(429, True), (503, True), (500, False)])
-def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded):
-    async def main() -> None:
-        async with (
-            office(tmp_path) as it,
-            peer(answer_in_turn(answer(status, Retry_After="3600"))) as target,
-            deliver(it),
-        ):
-            delivery = await it.wait_for_attempts(await it.end_job(target.url))
-            wait_ms = (delivery.next_at or 0) - delivery.attempts[0].at
-            assert (wait_ms >= 3_600_000) is heeded
-
-    asyncio.run(main())
+async def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded):
+    async with (
+        office(tmp_path) as it,
+        peer(answer_in_turn(answer(status, Retry_After="3600"))) as target,
+        deliver(it),
+    ):
+        delivery = await it.wait_for_attempts(await it.end_job(target.url))
+        wait_ms = (delivery.next_at or 0) - delivery.attempts[0].at
+        assert (wait_ms >= 3_600_000) is heeded
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, status):
+async def test_a_retry_after_beyond_all_time_is_an_attempt_like_any_other(tmp_path, status):
     wish = answer(status, Retry_After="Fri, 01 Jan 99999999999999999999 00:00:00 GMT")
 
-    async def main() -> None:
-        async with office(tmp_path) as it, peer(answer_in_turn(wish)) as target, deliver(it):
-            delivery = await it.wait_for_attempts(await it.end_job(target.url))
-            assert (delivery.state, delivery.attempts[0].error) == ("pending", f"status {status}")
-            assert 4_000 <= (delivery.next_at or 0) - delivery.attempts[0].at <= 6_000
-
-    asyncio.run(main())
+    async with office(tmp_path) as it, peer(answer_in_turn(wish)) as target, deliver(it):
+        delivery = await it.wait_for_attempts(await it.end_job(target.url))
+        assert (delivery.state, delivery.attempts[0].error) == ("pending", f"status {status}")
+        assert 4_000 <= (delivery.next_at or 0) - delivery.attempts[0].at <= 6_000
 
 
-@in_a_loop
 async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
     """The account's secret cannot be read, so nothing can be signed."""
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target, deliver(it):
@@ -204,7 +186,6 @@ async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
         assert target.asked == []
 
 
-@in_a_loop
 async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
     clock = ManualClock(now_ms())
     async with (
@@ -218,7 +199,6 @@ async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
         assert (delivery.state, delivery.next_at, delivery.attempts[-1].next_attempt_at) == ("failed", None, None)
 
 
-@in_a_loop
 async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_row(tmp_path):
     async with (
         office(tmp_path, delays_s=(), exhausted_before_disable=3) as it,
@@ -235,7 +215,6 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
         assert len(target.asked) == 3
 
 
-@in_a_loop
 async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tmp_path):
     """But not for an outage of some minutes, however many deliveries fail in it."""
     async with office(tmp_path) as it:
@@ -250,7 +229,6 @@ async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tm
             assert (loop._reason_to_disable(health, at) is not None) is given_up
 
 
-@in_a_loop
 async def test_an_address_without_a_success_for_long_is_disabled_with_all_that_waits_for_it(tmp_path):
     async with office(tmp_path) as it, peer(answer_in_turn(answer(500))) as target:
         jobs = [await it.end_job(target.url) for _ in range(3)]
