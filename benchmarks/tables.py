@@ -38,7 +38,7 @@ IN_SHORT = (
                f"{{latency-choices[{name}][all conditions][wer]:.1%}}" for name in ("low", "balanced", "accurate")),
      "latency-choices"),
     (("wrong words of people on whom nothing was chosen, joined to one file, with nothing set; in parentheses "
-      "`transcribe()` with `base` and the language named, **which is better in all but Italian and Russian**"),
+      "`transcribe()` with `base` and the language named, **which is better in French, Russian, Dutch and Czech**"),
      "; ".join(f"{name} {{languages[{code} joined][found][wer]:.1%}} "
                f"({{languages[{code} joined][transcribe()][wer]:.1%}})" for code, name in NAMES.items()),
      "languages"),

@@ -120,7 +120,9 @@ STARTED = frozenset(
 
 IMPORT = re.compile(r"^(?:from \S+ )?import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
-STARTS = frozenset({"Server", "AppServer", "serve", "shared_cluster", "subprocess", "output_of", "run_command", "BACKENDS"})
+STARTS = frozenset(
+    {"Server", "AppServer", "serve", "shared_cluster", "subprocess", "output_of", "run_command", "BACKENDS"}
+)
 """What the files of tests import that start processes."""
 
 
