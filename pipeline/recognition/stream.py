@@ -118,7 +118,7 @@ class StreamCore:
         steady = min(self._turns.steady, self._checks.next_look(self._turns.last))
         if turn is None or self._in_flight is not None:
             return steady
-        partial = turn.start + self._options.first_step if last is None else last.end + self._step
+        partial = turn.start + self._options.step if last is None else last.end + self._step
         final = steady if last is not None and last.has_all_of(turn) else turn.voiced + self._options.pause
         return min(steady, partial, final, self._segment_start + self._options.longest)
 
@@ -285,8 +285,8 @@ class StreamCore:
         quiet = now - turn.voiced >= options.pause
         if not turn.open or quiet:
             return None if last is not None and last.has_all_of(turn) else final
-        due = last.end + self._step if last else turn.start + options.first_step
-        if now >= due and turn.voiced > max(requested, now - options.hush):
+        due = last.end + self._step if last else turn.start + options.step
+        if now >= due and turn.voiced > requested:
             return WindowRequest(Aim.PARTIAL, now, turn.voiced)
         return None
 

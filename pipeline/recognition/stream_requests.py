@@ -15,7 +15,6 @@ from pipeline.audio import WINDOW
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import missed_speech
 from pipeline.recognition.merging import ends_with
-from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import Turn
 from pipeline.recognition.window import AudioWindow
@@ -117,10 +116,9 @@ class RequestStarts:
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return *words*, which are in order, without those of earlier turns.
 
-        A number that began before the turn is kept. The last word of the turn before is left out even if it is placed
-        where this turn begins.
+        The last word of the turn before is left out even if it is placed where this turn begins.
         """
-        before = sum(word.start + word.end < 2 * self._edge and not _goes_on(word, self._turn) for word in words)
+        before = sum(word.start + word.end < 2 * self._edge for word in words)
         return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
 
     def misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word], *, begun: bool) -> bool:
@@ -149,11 +147,6 @@ class RequestStarts:
         self._alone = self._near or ask.aim is Aim.PARTIAL
         self._near = True
         return self._find(ask) > self.newest or (not self._alone and self.begin_later(ask))
-
-
-def _goes_on(word: Word, turn: Turn) -> bool:
-    """Return whether *word* can have pauses in it and reaches into *turn*."""
-    return word.end > turn.start and may_pause(word.text)
 
 
 def end_of_frame(position: int) -> int:

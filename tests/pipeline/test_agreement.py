@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.agreement import Agreement, AgreementOptions, normalise
+from pipeline.recognition.agreement import Agreement, AgreementOptions
 from pipeline.words import Word
 
 OPTIONS = AgreementOptions(
@@ -130,10 +130,3 @@ def test_nothing_before_a_settled_place_is_committed():
     committed = agreement.conclude(timed_words("a b c d e f g h"), until=position(4))
     assert texts(committed) == "f g h", "e ends at 2.0 s, which is decided"
     assert committed[0].start >= position(2)
-
-
-def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():
-    assert normalise("Don't,") == "dont"
-    assert normalise("¿Dónde?") == "dónde"
-    assert normalise("\uff13pm") == "3pm", "a full-width three"
-    assert normalise("…") == "..."
