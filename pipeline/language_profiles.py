@@ -37,21 +37,6 @@ _TITLES = frozenset({"dr.", "prof.", "st.", "vs."})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpokenForms:
-    """How a language says what may be written otherwise. spoken_form.py uses it to compare two hypotheses."""
-
-    values: Mapping[str, int]  # the words of numbers below a hundred
-    scales: Mapping[str, int]  # hundred, thousand and so on
-    within: frozenset[str]  # between a scale and what follows it, as "and"
-    zeros: frozenset[str]  # also said for 0 among figures
-    signs: Mapping[str, str]  # what a sign is called
-    same: Mapping[str, str]  # a word that is written in two ways
-    sounds: Mapping[str, str]  # one spelling for all figures and words that sound alike
-    unsaid: frozenset[str]  # words that stand for a mark
-    goes_on: frozenset[str]  # after these a number at the end of the audio may go on
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageProfile:
     """What is known of one language."""
 
@@ -69,9 +54,6 @@ class LanguageProfile:
 
     credits: tuple[str, ...] = ()
     """How the credits of subtitles begin that Whisper writes where nobody speaks: letters and figures in lower case."""
-
-    forms: SpokenForms | None = None
-    """None: words are compared as they are written, and only figures are numbers."""
 
 
 PLAIN = LanguageProfile()
@@ -128,37 +110,6 @@ def comparable(text: str) -> str:
     return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
 
 
-_ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_ORDINALS = (
-    "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
-    "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
-)  # fmt: skip
-ENGLISH_FORMS = SpokenForms(
-    values={
-        **{word: value for value, word in enumerate(_ONES)},
-        **{word: 10 * tens for tens, word in enumerate(_TENS, start=2)},
-        **{word: value for value, word in enumerate(_ORDINALS, start=3)},
-        **{f"{word[:-1]}ieth": 10 * tens for tens, word in enumerate(_TENS, start=2)},
-    },
-    scales={"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9},
-    within=frozenset({"and"}),
-    zeros=frozenset({"oh", "o"}),
-    signs={
-        "$": "dollar", "£": "pound", "€": "euro", "%": "percent", "&": "and", "@": "at", "+": "plus", "°": "degree",
-    },
-    same={
-        "dollars": "dollar", "pounds": "pound", "euros": "euro", "cents": "cent", "degrees": "degree", "okay": "ok",
-        "mister": "mr", "doctor": "dr",
-    },
-    sounds={"4": "for", "2": "to", "too": "to", "8": "ate", "1": "won", "0": "oh", "o": "oh"},
-    unsaid=frozenset({"dot"}),  # "silver dot com" is also written "silver.com"
-    goes_on=frozenset({"and", "point", "oh", "o", "dash", "dollar", "dollars"}),
-)  # fmt: skip
-
 _CHINESE = LanguageProfile(
     spaced=False,
     columns=32,
@@ -193,7 +144,6 @@ _PROFILES: Mapping[str, LanguageProfile] = MappingProxyType(
                 "transcription by castingwords",
                 "captions by",
             ),
-            forms=ENGLISH_FORMS,
         ),
         "es": LanguageProfile(
             titles=_TITLES | {"sr.", "sra.", "ud.", "uds."},

@@ -102,7 +102,11 @@ LONG = (
 FIRST = (
     "tests/abuse/",
     "tests/chaos/",
+    "tests/server/commands/",
     "tests/server/contract/",
+    "tests/server/storage/test_storage_processes.py",
+    "tests/server/test_cluster.py",
+    "tests/server/test_faults.py",
     "tests/test_docs.py",
     "tests/test_recipes.py",
     "tests/web/",
@@ -116,7 +120,9 @@ STARTED = frozenset(
 
 IMPORT = re.compile(r"^(?:from \S+ )?import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
-STARTS = frozenset({"Server", "AppServer", "serve", "shared_cluster", "subprocess", "output_of", "BACKENDS"})
+STARTS = frozenset(
+    {"Server", "AppServer", "serve", "shared_cluster", "subprocess", "output_of", "run_command", "BACKENDS"}
+)
 """What the files of tests import that start processes."""
 
 

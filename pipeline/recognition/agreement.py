@@ -4,12 +4,11 @@ stream.py calls this module.
 
 Theory. Each hypothesis is about the audio of the one before it and some more. Words near the end of the audio still
 change, because a word may be cut off there, and because the words after it help the model to choose. So a word is
-committed when two hypotheses in a row have it at the same place (LocalAgreement-2). There are three exceptions:
+committed when two hypotheses in a row have it at the same place (LocalAgreement-2). There are two exceptions:
 
 - A word with a high probability is committed by one hypothesis, if its end is far enough from the end of the audio.
 - A word with a low probability waits for a third hypothesis, or until it is so far from the end that later hypotheses
   no longer improve it.
-- A number at the end of the audio waits, because what follows may change how it is written.
 
 Two words are the same if they are equal without case and punctuation and their times are close. Their index does not
 matter, since a hypothesis may begin with an additional word.
@@ -19,14 +18,12 @@ each repetition is compared at its own place. What a model repeats without havin
 """
 
 import math
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pipeline.audio import position
-from pipeline.recognition.merging import find_new_words
-from pipeline.recognition.spoken_form import is_number, may_go_on, plain
+from pipeline.recognition.merging import are_same, find_new_words
 from pipeline.words import Word
 
 T = TypeVar("T")
@@ -42,9 +39,9 @@ class AgreementOptions:
     sure_guard: int = position(1.0)  # ... that ends this long before the audio does
     edge: int = position(0.2)  # a word that ends this close to the end of the audio is not shown: it may be cut off
     shown: int = 1  # a word is shown when this many hypotheses in a row have it
-    # A word less probable than this is shown when two have it: 0.07 words taken back for each final one, 0.12 without.
-    # At 0.5 words are seen later for little more.
-    shown_sure: float = 0.45
+    # A word less probable than this is shown when two have it: 0.136 words taken back for each final one, 0.156 with
+    # 0.45, of 840 words in three languages.
+    shown_sure: float = 0.55
     # A word less probable than this waits until it is *settled*, or *often* hypotheses in a row have it. With 0.5 the
     # p95 of the delay is a second more.
     doubtful: float = 0.35
@@ -181,8 +178,7 @@ class Agreement:
         floor = self._end
         if until < floor:
             return fresh
-        words = self._without_earlier(words)
-        for word in find_new_words(self._committed, words, self._end)[0]:
+        for word in find_new_words(self._committed, words, self._end):
             backwards = word.end <= floor - self._options.apart
             if backwards or word.start >= until:
                 continue
@@ -191,18 +187,12 @@ class Agreement:
             fresh.append(word if (start, floor) == (word.start, word.end) else replace(word, start=start, end=floor))
         return fresh
 
-    def _without_earlier(self, words: Sequence[Word]) -> Sequence[Word]:
-        """Return *words* without what is said in earlier turns: a number may have begun in one."""
-        earlier_end = self._earlier[-1].end if self._earlier else 0
-        count = _count_leading(words, lambda word: word.start < earlier_end)
-        return [*find_new_words(self._earlier, words[:count], earlier_end)[0], *words[count:]] if count else words
-
     def _with_history(self, word: Word) -> _Candidate:
         """Return *word* with the number of hypotheses in a row that have it at the same place.
 
         If one of them begins the word with a capital, it keeps that: they often differ in where a sentence begins.
         """
-        before = [old for old in self._candidates if _same(word, old.word, self._options.apart)]
+        before = [old for old in self._candidates if are_same(word, old.word, self._options.apart)]
         capital = next((old.word.text[:1] for old in before if old.word.text[:1].isupper()), "")
         if capital.casefold() == word.text[:1].casefold():
             word = replace(word, text=capital + word.text[1:])
@@ -226,8 +216,6 @@ class Agreement:
     def _count_certain(self, fresh: Sequence[_Candidate], until: int, *, paused: bool, doubted: bool) -> int:
         """Return how many of the *fresh* words will not change, given the hypotheses before."""
         options = self._options
-        words = [candidate.word for candidate in fresh]
-        numbers = _count_before_number(words)
         guard, sure_guard = (0, 0) if paused else (options.guard, options.sure_guard)
 
         def certain(candidate: _Candidate) -> bool:
@@ -235,8 +223,6 @@ class Agreement:
             if word.end > until - guard:
                 return False
             settled = word.end <= until - options.settled
-            if not settled and fresh.index(candidate) >= numbers:
-                return False
             if candidate.times > 1:
                 believed = word.probability >= options.doubtful or candidate.times >= options.often
                 return paused or settled or believed
@@ -244,33 +230,6 @@ class Agreement:
             return not doubted and (sure or settled)
 
         return _count_leading(fresh, certain)
-
-
-def normalise(text: str) -> str:
-    """Return the word without case and punctuation, or with punctuation if nothing else is left."""
-    return plain(text) or unicodedata.normalize("NFKC", text).casefold()
-
-
-def _same(one: Word, other: Word, apart: int) -> bool:
-    """Return whether both are the same word, with times at most *apart*."""
-    near = abs(one.start + one.end - other.start - other.end) <= 2 * apart
-    return near and normalise(one.text) == normalise(other.text)
-
-
-def _count_before_number(words: Sequence[Word]) -> int:
-    """Return how many words come before the number at the end of *words*; all if none is there.
-
-    What is said next may change how the number is written: "$12" becomes "$12.99", and "5 2" becomes "526-018".
-    """
-    count = len(words)
-    while count and (_is_number(words[count - 1]) or may_go_on(words[count - 1].text, words[count - 1].language)):
-        count -= 1
-    numbers = (index for index in range(count, len(words)) if _is_number(words[index]))
-    return next(numbers, len(words))
-
-
-def _is_number(word: Word) -> bool:
-    return is_number(word.text, word.language)
 
 
 def _count_leading(items: Sequence[T], holds: Callable[[T], bool]) -> int:

@@ -2,7 +2,7 @@
 
 Whisper may end its answer after the first of several sentences, or leave one out. Nothing in the answer shows that, but
 the voice detector does. Whisper also stretches words over pauses, so each word is first shortened to the longest time
-that it can take, or to the first pause in it if it is even longer. If there is then at least UNHEARD of speech between
+that it can take, and to the first pause in it if it is longer. If there is then at least UNHEARD of speech between
 two words, or after the last one, it was missed.
 
 The voice detector often reports speech for a moment after a word has ended. Less than REST of it is not missed speech.
@@ -17,11 +17,14 @@ partials and finals. with_missed() joins the two answers.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeAlias
 
-from pipeline.audio import RATE, position
-from pipeline.recognition.merging import Span
-from pipeline.recognition.spoken_form import longest_time, plain, usual_time
+from pipeline.audio import position
+from pipeline.recognition.spoken_form import longest_time, plain
 from pipeline.words import Word
+
+Span: TypeAlias = tuple[int, int]
+"""Start and end, as positions."""
 
 UNHEARD = position(0.8)
 """The least speech without a word that is worth recognising again. Less is a drawn-out vowel or a breath.
@@ -35,9 +38,6 @@ PAUSE = position(0.5)
 
 REST = position(0.2)
 """Less speech than this between a word and a pause is the end of that word."""
-
-HASTY = 0.5
-"""The smallest share of its usual time in which a word can be said."""
 
 
 def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
@@ -70,14 +70,13 @@ def _is_apart(stretch: Sequence[int], start: int) -> bool:
 
 
 def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
-    """Return *words*. One that lasts too long ends at its first pause after HASTY of its usual time, if it has any."""
+    """Return *words*. One that lasts too long ends at its first pause, if it has any."""
     pauses = [last for (_, last), (first, _) in pairwise(voiced) if first - last >= PAUSE]
     ended: list[Word] = []
     for word in words:
         end, longest = word.end, word.start + longest_time(word.text)
         if end > longest:
-            enough = word.start + round(HASTY * usual_time(word.text) * RATE)
-            end = next((pause for pause in pauses if enough <= pause < longest), end)
+            end = next((pause for pause in pauses if word.start < pause < longest), end)
         ended.append(replace(word, end=end))
     return ended
 

@@ -38,7 +38,7 @@ from pipeline.recognition.phrases import segment_of, without_end
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
-from pipeline.recognition.turns import Turn, Turns
+from pipeline.recognition.turns import ENTER, LEAVE, Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word, join_words, without_language
@@ -118,7 +118,7 @@ class StreamCore:
         steady = min(self._turns.steady, self._checks.next_look(self._turns.last))
         if turn is None or self._in_flight is not None:
             return steady
-        partial = turn.start + self._options.first_step if last is None else last.end + self._step
+        partial = turn.start + self._options.step if last is None else last.end + self._step
         final = steady if last is not None and last.has_all_of(turn) else turn.voiced + self._options.pause
         return min(steady, partial, final, self._segment_start + self._options.longest)
 
@@ -204,7 +204,7 @@ class StreamCore:
             own_hints=self._options.own_hints,
             prefix="" if final else without_end(decided_text) if self._segment else decided_text,
             final=final,
-            voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
+            voiced=self._window.voiced_spans(start, ask.end, ENTER),
         )
 
     def withdraw(self) -> None:
@@ -285,8 +285,8 @@ class StreamCore:
         quiet = now - turn.voiced >= options.pause
         if not turn.open or quiet:
             return None if last is not None and last.has_all_of(turn) else final
-        due = last.end + self._step if last else turn.start + options.first_step
-        if now >= due and turn.voiced > max(requested, now - options.hush):
+        due = last.end + self._step if last else turn.start + options.step
+        if now >= due and turn.voiced > requested:
             return WindowRequest(Aim.PARTIAL, now, turn.voiced)
         return None
 
@@ -407,7 +407,7 @@ class StreamCore:
         turn = self._turns.first
         if turn is None or not turn.start < at < turn.voiced or at < self._agreement.end:
             return False
-        before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
+        before = self._window.voiced_spans(turn.start, at, LEAVE)
         self._turns.split_first(at, before[-1][1] if before else at)
         self._answered = self._last_words = None
         self._next = language

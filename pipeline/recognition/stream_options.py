@@ -7,6 +7,7 @@ from pipeline.audio import LONGEST_JOB, position
 from pipeline.events import Warned
 from pipeline.recognition.agreement import AgreementOptions
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from pipeline.recognition.languages import MIN_SPEECH_S
 from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
 
@@ -25,12 +26,10 @@ class StreamOptions:
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
-    first_step: int = position(0.3)  # speech before the first partial of a turn is requested
-    # Speech between two partials, unless pace() has set more. With 0.3 s words are final 0.2 s sooner for a third more
-    # CPU, and two hypotheses so close to each other make the same errors more often.
+    # Speech between two partials, unless pace() has set more, and before the first of a turn. 0.3 s makes words final
+    # 0.2 s sooner for a third more CPU, and two hypotheses so close to each other make the same errors more often.
     step: int = position(0.5)
-    pause: int = position(0.2)  # silence after which a final is requested
-    hush: int = position(0.1)  # silence after which no partial is requested any more
+    pause: int = position(0.2)  # silence after which a final is requested, and no partial any more
     lead: int = position(0.4)  # audio kept before the start of speech, because first sounds are soft
     early: int = position(1)  # a turn may begin this long before the start of speech, with a faint frame
     faint: float = 0.15  # the least probability of speech in a faint frame
@@ -40,9 +39,8 @@ class StreamOptions:
     partial: int = position(9)
     final: int = position(14)
     thorough: bool = False  # partials are recognised with the care of finals
-    apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
     known: float = 0.5  # the language is settled with this probability ...
-    known_after: int = position(1.5)  # ... after this much speech or at the end of a turn
+    known_after: int = position(MIN_SPEECH_S)  # ... after this much speech or at the end of a turn
     checks: TurnCheckOptions | None = None  # None: turns end by silence alone
     notes: tuple[Warned, ...] = ()  # for the reader, before anything else
     warn_if_quiet: bool = False  # the reader gets a warning of an input that stays very quiet ...

@@ -15,9 +15,8 @@ from pipeline.audio import WINDOW
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import missed_speech
 from pipeline.recognition.merging import ends_with
-from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.recognition.turns import Turn
+from pipeline.recognition.turns import APART, ENTER, Turn
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word
 
@@ -95,7 +94,7 @@ class RequestStarts:
         if options.translates:  # words that were decided before could not be found in the answer
             return max(begin, self._agreement.end)
         before = [word for word in committed if word.end <= turn.start]
-        alone = self._alone or not before or turn.start - before[-1].end > options.apart
+        alone = self._alone or not before or turn.start - before[-1].end > APART
         earliest = begin if alone else max(before[0].start - options.lead, self._window.start)
         if ask.end - earliest <= length:
             return earliest
@@ -117,10 +116,9 @@ class RequestStarts:
     def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         """Return *words*, which are in order, without those of earlier turns.
 
-        A number that began before the turn is kept. The last word of the turn before is left out even if it is placed
-        where this turn begins.
+        The last word of the turn before is left out even if it is placed where this turn begins.
         """
-        before = sum(word.start + word.end < 2 * self._edge and not _goes_on(word, self._turn) for word in words)
+        before = sum(word.start + word.end < 2 * self._edge for word in words)
         return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
 
     def misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word], *, begun: bool) -> bool:
@@ -134,7 +132,7 @@ class RequestStarts:
         if self.newest >= self._edge:
             return False  # the turn was recognised alone already
         begin = max(self._turn.start, self.newest)
-        voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, options.turns.enter)
+        voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, ENTER)
         if ask.aim is Aim.PARTIAL:
             return bool(missed_speech(words, voiced))
         if agreement.pending and not begun and not agreement.select_fresh(words, ask.end):
@@ -149,11 +147,6 @@ class RequestStarts:
         self._alone = self._near or ask.aim is Aim.PARTIAL
         self._near = True
         return self._find(ask) > self.newest or (not self._alone and self.begin_later(ask))
-
-
-def _goes_on(word: Word, turn: Turn) -> bool:
-    """Return whether *word* can have pauses in it and reaches into *turn*."""
-    return word.end > turn.start and may_pause(word.text)
 
 
 def end_of_frame(position: int) -> int:

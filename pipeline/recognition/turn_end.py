@@ -10,21 +10,21 @@ from functools import partial
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed
+from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, LogMel
 from pipeline.recognition.scheduler import lower_priority
+from pipeline.recognition.turn_checks import LONGEST_CHECK
 from pipeline.weights import TURN_ENDS
 
 WEIGHTS, INSTALL = TURN_ENDS, TURN_ENDS.install
 
-WINDOW_S = 8
+WINDOW_S = LONGEST_CHECK // RATE
 """Seconds of audio that the model takes; a shorter turn is preceded by silence."""
 
 _MELS = 80
-_SPECTRUM = 201  # values from 0 to half of RATE
 
 
 class TurnEndModel:
@@ -38,7 +38,10 @@ class TurnEndModel:
             WEIGHTS.read(), sess_options=options, providers=["CPUExecutionProvider"]
         )
         self._input = self._session.get_inputs()[0].name
-        self._features = LogMel(mel_filters())
+        bootstrap.prepare()
+        from faster_whisper.feature_extractor import FeatureExtractor  # noqa: PLC0415  after prepare(), as in load.py
+
+        self._features = LogMel(FeatureExtractor(feature_size=_MELS).mel_filters)
 
     def __call__(self, turn: Samples) -> float:
         """Return the probability that the *turn*, which ends with a short pause, is over."""
@@ -69,20 +72,3 @@ class TurnEndDetector:
     def close(self) -> None:
         """Wait for the question that is being answered, and answer no more."""
         self._thread.shutdown(cancel_futures=True)
-
-
-def mel_filters() -> NDArray[np.float32]:
-    """Return the filter bank of Whisper's features, of shape (mels, spectrum): triangles on Slaney's mel scale.
-
-    All triangles have the same area. Up to 1000 Hz the scale rises by 3 mels for each 200 Hz. Above that it rises by 27
-    mels each time the frequency grows by a factor of 6.4.
-    """
-    linear_hz, linear_mels, per_mel = 1000.0, 15.0, np.log(6.4) / 27
-    highest = linear_mels + np.log(RATE / 2 / linear_hz) / per_mel
-    mels = np.linspace(0.0, highest, _MELS + 2)
-    corners = np.where(mels < linear_mels, mels * 200 / 3, linear_hz * np.exp(per_mel * (mels - linear_mels)))
-    hz = np.linspace(0.0, RATE / 2, _SPECTRUM)
-    low, peak, high = corners[:-2, None], corners[1:-1, None], corners[2:, None]
-    triangles = np.clip(np.minimum((hz - low) / (peak - low), (high - hz) / (high - peak)), 0.0, None)
-    filters: NDArray[np.float32] = (triangles * 2 / (high - low)).astype(np.float32)
-    return filters

@@ -13,7 +13,6 @@ from functools import lru_cache
 from text_to_num import find_numbers, text2num
 
 from pipeline.audio import position
-from pipeline.recognition.spoken_form import Unit, is_number, units_of
 from pipeline.text.languages import GLUE_SIGNS, Vocabulary, vocabulary_of
 from pipeline.words import Word
 
@@ -149,8 +148,6 @@ class Reader:
     def figures(self, words: Sequence[Word]) -> str:
         """Return the figures that are said in *words*, such as "4242". A word like "for" counts as "4"."""
         plain = [part for word in words for part in self._plain_words(word)]
-        if self.language == "en" or not self.words.spelled:
-            return "".join(self._repeat(plain, [unit for unit in units_of(plain) if unit.is_figure]))
         return "".join(self._read(plain))
 
     def _plain_words(self, word: Word) -> list[Word]:
@@ -161,27 +158,21 @@ class Reader:
             return [replace(word, text=part) for part in _HYPHEN.split(text.casefold()) if part]
         return [word if text == word.text else replace(word, text=text)]
 
-    def _repeat(self, words: Sequence[Word], figures: Sequence[Unit]) -> Iterator[str]:
-        """Yield the figures in *words*, those after "double" twice."""
-        last = -1
-        for unit in figures:
-            before = bare(words[unit.word - 1].text) if unit.word > 0 and unit.word != last else ""
-            yield unit.text * self.words.times.get(before, 1)
-            last = unit.word
-
     def _read(self, words: Sequence[Word]) -> Iterator[str]:
-        """Yield the figures of a language other than English, number by number."""
+        """Yield the figures in *words*, number by number, and those after "double" twice."""
         at = 0
         tokens = tokens_of(words, self.words)
-        spans = {occurrence.start: occurrence for occurrence in find_numbers(tokens, self.language or "", 0)}
+        found = find_numbers(tokens, self.language or "", 0) if self.words.spelled else ()
+        spans = {occurrence.start: occurrence for occurrence in found}
         while at < len(tokens):
             times = self.words.times.get(bare(tokens[at - 1].content), 1) if at else 1
             if at in spans:
-                yield "".join(_FIGURE.findall(str(spans[at].text))) * times
+                said = "".join(_FIGURE.findall(str(spans[at].text)))
+                yield said[0] * times + said[1:] if said.startswith("0") else said * times  # "double oh seven" is 007
                 at = max(at + 1, spans[at].end)
                 continue
             if bare(tokens[at].content) in self.words.zeros:
-                yield "0"
+                yield "0" * times
             yield "".join(_FIGURE.findall(tokens[at].content)) * times
             at += 1
 
@@ -209,8 +200,6 @@ def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
 
 @lru_cache(MAX_CACHED)
 def _is_number_word(plain: str, language: str) -> bool:
-    if language == "en" and is_number(plain):
-        return True
     parts = [part for part in _HYPHEN.split(plain) if part]
     return bool(parts) and (all(_is_cardinal(part, language) for part in parts) or _is_ordinal(parts, language))
 

@@ -169,7 +169,7 @@ class LiveEngine:
         if order.model is not None and self.models is not None:
             recogniser = LanguageRouter(self.models.only(order.model))
         if settled:
-            recogniser = _OffsetRecogniser(recogniser, origin, settled, past.last_units(channel))
+            recogniser = _OffsetRecogniser(recogniser, origin, settled, past.repeated_words(channel))
         rewriter = None
         if order.text.changes_words:
             said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
@@ -209,7 +209,7 @@ class _OffsetRecogniser:
             return None if newest is None else self._place(newest)
 
         result = await self.recogniser.recognise(self._place(request), tenant=tenant, newer=renew)
-        fresh, _ = find_new_words(self.said, [word for word in result.words if self._is_new(word)], self.settled)
+        fresh = find_new_words(self.said, [word for word in result.words if self._is_new(word)], self.settled)
         detected = result.detected and (result.detected[0] - self.by, result.detected[1] - self.by)
         changed = result.changed and (result.changed[0] - self.by, result.changed[1])
         return replace(result, words=tuple(self._move(word) for word in fresh), detected=detected, changed=changed)

@@ -8,13 +8,13 @@ after its own last word, and the stream continues at the earliest of these posit
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
 
 from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import unpack_chunk
-from pipeline.recognition.spoken_form import units_of
 from pipeline.speakers.live import LabelledWord
 from pipeline.words import Chunk, Segment, Word
 from server.live.event_rendering import TURN_ENDED, SessionOffsets
@@ -117,15 +117,18 @@ class SessionPast:
         last = self._last(channel)
         return (None, None) if last is None else (last.language, last.language_probability)
 
-    def last_units(self, channel: int | None = None) -> list[Word]:
-        """The words of a channel that may be recognised again, as the recogniser spelled them.
-
-        Each figure and each spelled letter is a word of its own. See spoken_form.py.
-        """
+    def repeated_words(self, channel: int | None = None) -> list[Word]:
+        """The words of a channel that may be recognised again, as they were heard: "cooper netties" is two."""
         again = self._resume_position(channel)
-        words = self.last_words(channel, REPEATED)
-        units = units_of([replace(word, text=word.heard or word.text) for word in words])
-        return [Word(unit.text, unit.start, unit.end, 1.0) for unit in units if unit.end > again]
+        parts: list[Word] = []
+        for word in self.last_words(channel, REPEATED):
+            texts, length = (word.heard or word.text).split(), word.end - word.start
+            ends = [word.start + length * count // len(texts) for count in range(len(texts) + 1)]
+            parts += [
+                replace(word, text=text, start=at, end=end)
+                for text, (at, end) in zip(texts, pairwise(ends), strict=True)
+            ]
+        return [part for part in parts if part.end > again]
 
     def last_words(self, channel: int | None, count: int) -> list[Word]:
         """The last *count* words of a channel, or fewer if there are fewer."""

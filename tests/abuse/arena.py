@@ -24,6 +24,7 @@ from tests.server.receiving import Receiver, receiver
 from tests.server.running import Server, run_server
 from tests.server.serving import TLS, wav
 from tests.server.talking import script_words, silence
+from tests.waiting import eventually
 
 PARTS = ("file", "webhook", "live", "estimate")
 FILE_S = 30.0
@@ -86,8 +87,7 @@ class Innocent:
         assert record["status"] == "completed", record
         done = time.monotonic()
         seconds["file"] = done - began
-        while not any(record["job_id"].encode() in got.body for got in self.hook.got):  # noqa: ASYNC110  of a thread
-            await asyncio.sleep(0.02)
+        await eventually(lambda: any(record["job_id"].encode() in got.body for got in self.hook.got))
         seconds["webhook"] = time.monotonic() - done
 
     async def _speak(self, client: Client, seconds: dict[str, float]) -> None:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.agreement import Agreement, AgreementOptions, normalise
+from pipeline.recognition.agreement import Agreement, AgreementOptions
 from pipeline.words import Word
 
 OPTIONS = AgreementOptions(
-    guard=position(0.5), sure=0.8, sure_guard=position(1.0), settled=position(3.0), apart=position(0.4)
+    guard=position(0.5), shown_sure=0.45, sure=0.8, sure_guard=position(1.0), settled=position(3.0), apart=position(0.4)
 )
 
 
@@ -130,10 +130,3 @@ def test_nothing_before_a_settled_place_is_committed():
     committed = agreement.conclude(timed_words("a b c d e f g h"), until=position(4))
     assert texts(committed) == "f g h", "e ends at 2.0 s, which is decided"
     assert committed[0].start >= position(2)
-
-
-def test_normalised_keeps_letters_and_digits_of_any_script_and_never_nothing():
-    assert normalise("Don't,") == "dont"
-    assert normalise("¿Dónde?") == "dónde"
-    assert normalise("\uff13pm") == "3pm", "a full-width three"
-    assert normalise("…") == "..."

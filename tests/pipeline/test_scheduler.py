@@ -13,6 +13,7 @@ from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.recognition.call_order import CallOrder, Urgency
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls, window
+from tests.waiting import eventually
 
 
 def admits(scheduler: Scheduler) -> bool:
@@ -141,8 +142,7 @@ async def test_a_call_that_hangs_fails_everyone_until_it_comes_back():
             scheduler.admit()
         scheduler._longest_call_s = 60.0  # later calls may take longer than the one that hangs
         model.gate.release(2)
-        while not admits(scheduler):  # noqa: ASYNC110  no event tells of it
-            await asyncio.sleep(0.01)
+        await eventually(lambda: admits(scheduler))
         assert (await scheduler.recognise(window(3), tenant="a")).avg_logprob == -3
 
 
@@ -187,8 +187,7 @@ async def test_one_call_that_hangs_stops_the_others_from_being_asked():
         await asyncio.sleep(0.05)
         assert not admits(scheduler), "the other one still hangs"
         model.gate.release(2)
-        while not admits(scheduler):  # noqa: ASYNC110  no event tells of it
-            await asyncio.sleep(0.01)
+        await eventually(lambda: admits(scheduler))
         assert (await scheduler.recognise(window(5), tenant="a")).avg_logprob == -5
 
 

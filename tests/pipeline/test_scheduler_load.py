@@ -82,8 +82,7 @@ async def test_partials_that_starve_behind_finals_keep_new_sessions_out():
             finals = await request_windows(scheduler, (number, "b", Urgency.FINAL))
             clock.now += 0.4
             model.gate.release()
-            while len(model.calls) < number:  # noqa: ASYNC110  no event tells of a new call
-                await asyncio.sleep(0.001)
+            await wait_for_calls(model, number)
         with pytest.raises(Overloaded):
             scheduler.admit()
         model.gate.release(2)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from faster_whisper.feature_extractor import FeatureExtractor
 
 from pipeline.audio import RATE, Samples, position, seconds
 from pipeline.errors import EngineFailed
@@ -16,7 +15,7 @@ from pipeline.events import Finalized, SegmentClosed, TurnEnded
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
-from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel, mel_filters
+from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel
 from pipeline.session import Session
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
@@ -185,8 +184,3 @@ def turn_of(name: str, until_s: float | None) -> Samples:
     samples = soundfile.read(SPEECH / "human" / f"{name}.flac", dtype="float32")[0]
     spoken_part = samples if until_s is None else samples[: round(until_s * RATE)]
     return np.concatenate([spoken_part, np.zeros(RATE // 10, np.float32)])
-
-
-def test_the_filters_are_those_that_whisper_was_trained_with():
-    theirs = FeatureExtractor.get_mel_filters(RATE, 400, n_mels=80)
-    np.testing.assert_allclose(mel_filters(), theirs, atol=1e-6)

@@ -13,6 +13,7 @@ from pipeline.recognition.engines.whisper.windows import WindowSizes
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from server import idle_models
 from server.idle_models import IdleModels
+from tests.waiting import eventually
 
 NOTHING = RecognitionResult((), "en", 1.0, 0.0, 0.0)
 
@@ -48,8 +49,7 @@ async def run_until(idle: IdleModels, condition: Callable[[], bool]) -> None:
     closing = asyncio.Event()
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         tasks.create_task(idle.run(closing))
-        while not condition():  # noqa: ASYNC110  a thread changes it
-            await asyncio.sleep(0.01)
+        await eventually(condition)
         closing.set()
 
 

@@ -19,6 +19,7 @@ from server.egress.streams import HEAD_BYTES, PIECE_BYTES
 from server.egress.targets import TargetNotAllowed
 from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, answer_in_turn, peer, silence
+from tests.waiting import eventually
 
 TIMEOUTS = httpx.Timeout(2.0)
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" * 40
@@ -116,8 +117,7 @@ async def test_a_silent_name_server_holds_up_nobody_but_the_account_that_named_i
                 for account in range(40)
                 for number in range(10)
             ]
-            while len(server.asked) < 40 * names_module.MAX_PER_ASKER:  # noqa: ASYNC110  it tells nobody
-                await asyncio.sleep(0.01)
+            await eventually(lambda: len(server.asked) >= 40 * names_module.MAX_PER_ASKER)
             began = time.monotonic()
             await egress.check("http://fine.test/", asker="somebody else")
             assert time.monotonic() - began < 1

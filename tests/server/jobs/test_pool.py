@@ -18,6 +18,7 @@ from tests.server.peers import Peer, answer_in_turn, peer, silence
 from tests.server.peers import answer as http_answer
 from tests.server.serving import chunk, wav
 from tests.server.working import MOST_S, PATIENT, BlobsOfDeletedJob, Shop
+from tests.waiting import eventually
 
 SHORT_S = 1.0  # in which everything that may begin has begun
 
@@ -105,9 +106,7 @@ def from_address(source: Peer) -> dict[str, Any]:
 
 async def wait_for_requests(source: Peer, count: int) -> None:
     """Wait until *count* requests have come; then no more may follow for a while."""
-    async with asyncio.timeout(MOST_S):
-        while len(source.asked) < count:  # noqa: ASYNC110  the peer tells nobody
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(source.asked) >= count, max_s=MOST_S)
     await asyncio.sleep(SHORT_S)
     assert len(source.asked) == count
 
@@ -169,8 +168,6 @@ async def test_nothing_is_left_of_a_job_that_was_deleted_while_a_blob_of_it_was_
     async with peer(answer_in_turn(http_answer(200, wav()))) as source:
         job_id = await shop.submit(**(from_address(source) if kind == "a download" else {}))
         async with shop.run_workers(blobs=BlobsOfDeletedJob(shop.storage)):
-            async with asyncio.timeout(MOST_S):
-                while shop.metric("scribewire_leases_lost_total") == 0:  # noqa: ASYNC110  no event reports it
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: shop.metric("scribewire_leases_lost_total") != 0, max_s=MOST_S)
         assert await shop.storage.jobs.get(job_id) is None
         assert await shop.storage.blobs.prefixes() == []

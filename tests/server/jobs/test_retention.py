@@ -40,7 +40,7 @@ from tests.server.storing import (
     types_of,
 )
 from tests.server.talking import Caller, open_talk, script_words, silence
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 SPOKEN = "Spokenmarker"
 HINT = "writtenmarker of a prompt"
@@ -221,9 +221,11 @@ async def test_a_live_session_hands_over_its_words_and_keeps_none(server, folder
         last = await me.job(record["job_id"], wait=20)
     assert last["text"].startswith("This is the sandbox")
     assert orjson.loads(last["outputs"]["json"])["text"] == last["text"]
-    async with asyncio.timeout(20):
-        while (await me.job(record["job_id"]))["erased_at"] is None:  # noqa: ASYNC110  over HTTP
-            await asyncio.sleep(0.05)
+
+    async def is_erased() -> bool:
+        return (await me.job(record["job_id"]))["erased_at"] is not None
+
+    await eventually(is_erased)
     shown = await me.job(record["job_id"])
     assert (shown["text"], shown["formats"], shown["metadata"]) == (None, {}, {"k": "v"})
     assert not shown.keys() & {"words", "outputs"}

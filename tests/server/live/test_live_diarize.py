@@ -9,6 +9,7 @@ import httpx
 
 from tests.server.serving import wav
 from tests.server.talking import Frame, open_talk, silence
+from tests.waiting import eventually
 
 
 def final_labels(frames: list[Frame]) -> dict[int, str | None]:
@@ -114,9 +115,7 @@ async def test_recordings_of_known_people_are_there_until_the_session_ends(me, l
         await talk.next()
         await talk.send(silence(2))
         await talk.close()
-    async with asyncio.timeout(10):
-        while (folder / "voices").exists():  # noqa: ASYNC110  files tell nobody
-            await asyncio.sleep(0.05)
+    await eventually(lambda: not (folder / "voices").exists(), max_s=10)
     async with me.client() as client:
         refused = await client.post("/v1/live", json={"diarize": True, "prompt": "x" * 70_000})
         assert refused.status_code == 413

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -15,18 +16,17 @@ from pipeline.words import Chunk, Segment, Word
 from server.live.engine import LiveEngine, _OffsetRecogniser
 from server.live.resuming import SessionPast
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.respelling import Respelling, dictations, respell, units_in
-from tests.pipeline.scripted_streams import timed_words
+from tests.pipeline.scripted_streams import perfect, talk, timed_words
 
 
-class HearsOtherwise:
-    """Hears every word of the audio, writes its numbers otherwise each time, and has room for every session."""
+class HearsAll:
+    """Hears every word of the audio, and has room for every session."""
 
     def __init__(self, words: Sequence[Word]) -> None:
-        self._listener = Respelling(words)
+        self._words = tuple(words)
 
     async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
-        return self._listener(request)
+        return perfect(self._words)(request)
 
     def admit(self, growth: float) -> None:
         assert growth >= 0
@@ -66,18 +66,19 @@ def test_the_spans_of_speech_are_where_the_audio_is_and_none_is_in_what_is_silen
 
 
 @settings(max_examples=40)
-@given(words=dictations(), count=st.integers(1, 30), seed=st.integers())
-@example(timed_words(("zero", 0, 0.2), ("one", 0.2, 0.4)), 1, 0)  # one word, whose first figure is final
-@example(
-    timed_words(("five", 0.3, 0.6), ("two", 0.6, 0.9), ("six", 0.9, 1.2), ("one", 1.2, 1.5), ("please", 2, 2.4)), 3, 3
-)
-def test_a_number_over_a_restart_is_told_once_however_it_is_written(words, count, seed):
-    said = respell(words[:count], seed)
+@given(count=st.integers(1, 30), gap=st.floats(0, 1.2))
+@example(count=1, gap=0)  # one word, which is final
+def test_what_is_said_over_a_restart_is_told_once(count, gap):
+    words = (
+        *talk(count),
+        *(replace(word, text=f"v{n}") for n, word in enumerate(talk(9, start=count * 0.4 + 0.6 + gap))),
+    )
+    said = words[:count]
     past = SessionPast(
         (Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)
     )
     rest = np.zeros(words[-1].end + position(1) - past.offsets.position, np.float32)
-    recogniser = HearsOtherwise(words)
+    recogniser = HearsAll(words)
 
     async def final_words() -> list[Word]:
         live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None)
@@ -90,7 +91,7 @@ def test_a_number_over_a_restart_is_told_once_however_it_is_written(words, count
             events = [one.event async for one in session.events()]
         return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
 
-    assert units_in((*said, *asyncio.run(final_words()))) == units_in(words)
+    assert [word.text for word in (*said, *asyncio.run(final_words()))] == [word.text for word in words]
 
 
 class Loudness:
@@ -108,7 +109,7 @@ def test_a_session_that_goes_on_has_an_opening_in_which_a_short_pause_does_not_e
     stream = np.zeros(position(6), np.float32)
     for word in words:
         stream[word.start : word.end] = 0.1
-    recogniser = HearsOtherwise((*said, *words))
+    recogniser = HearsAll((*said, *words))
 
     async def segments() -> list[SegmentClosed]:
         live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=Loudness())

@@ -19,6 +19,7 @@ from server.model import bounds
 from server.model.orders import CONTAINER, LiveOptions
 from tests.server.running import CLIP
 from tests.server.serving import isolation
+from tests.waiting import eventually
 
 RAW = LiveOptions()
 AUDIO = np.random.default_rng(3).integers(-30_000, 30_000, 3 * RATE, dtype=np.int16)
@@ -123,8 +124,7 @@ async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
         await came.wait()
         running.cancel()
         await asyncio.wait({running, taking})
-        while any(thread.name.startswith("live") for thread in threading.enumerate()):  # noqa: ASYNC110  no event tells
-            await asyncio.sleep(0.01)
+        await eventually(lambda: not any(thread.name.startswith("live") for thread in threading.enumerate()))
 
 
 async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it():

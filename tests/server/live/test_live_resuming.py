@@ -200,4 +200,4 @@ def test_the_last_two_words_are_recognised_again_whole_unless_they_are_long_ago_
 def test_a_word_that_was_written_otherwise_may_be_heard_again_as_it_was_said():
     word = Word("Kubernetes", 0, position(0.8), 0.9, heard="cooper netties")
     chunk = Chunk(0, 0, 0, word.end, (Segment((word,), -0.1, 0.0),), "en", 1.0)
-    assert [unit.text for unit in SessionPast((chunk,)).last_units()][-1:] == ["netties"]
+    assert [word.text for word in SessionPast((chunk,)).repeated_words()][-1:] == ["netties"]

@@ -14,6 +14,7 @@ from server.model.jobs import State
 from server.storage.sql.storage import Storage
 from tests.server.session_registries import is_over, order, session_registry
 from tests.server.storing import LEASE_S, submit
+from tests.waiting import eventually
 
 
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
@@ -68,7 +69,6 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
         live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(4 * 20 * RATE))
-            while (live.progress().settled_bytes or 0) < 4 * 12 * RATE:  # noqa: ASYNC110  it is told to writers so
-                await asyncio.sleep(0.02)
+            await eventually(lambda: (live.progress().settled_bytes or 0) >= 4 * 12 * RATE)
             seat.finish()
         assert await is_over(sqlite, job.id) is State.COMPLETED

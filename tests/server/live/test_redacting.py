@@ -190,15 +190,19 @@ def test_lists_may_be_named_as_many_clients_write_them(server):
 
 def test_paragraphs_and_terms_are_in_the_record_and_the_files(server):
     with server.client(server.key(environment="sandbox"), sandbox=True) as client:
-        form = {"paragraphs": "true", "search": '["25 dogs", "wolf"]', "output_formats": '["json", "txt"]'}
+        form = {"paragraphs": "true", "search": '["Twenty five dogs", "wolf"]', "output_formats": '["json", "txt"]'}
         record = client.post("/v1/transcribe", files={"file": wav(ROUND_S)}, data=form).json()
         document = httpx.get(record["formats"]["json"]).json()
         text = httpx.get(record["formats"]["txt"]).text
-    assert record["text_options"] == {"paragraphs": True, "search": ["25 dogs", "wolf"]}
+    assert record["text_options"] == {"paragraphs": True, "search": ["Twenty five dogs", "wolf"]}
     assert record["search"] == document["search"]
     assert record["paragraphs"] == document["paragraphs"]
     [found, missing] = record["search"]
-    assert (found["query"], found["hits"][0]["snippet"], missing["hits"]) == ("25 dogs", "twenty five dogs,", [])
+    assert (found["query"], found["hits"][0]["snippet"], missing["hits"]) == (
+        "Twenty five dogs",
+        "twenty five dogs,",
+        [],
+    )
     [paragraph] = record["paragraphs"]
     assert [one["text"] for one in paragraph["sentences"]] == [
         "My card is 42429371 88881117 thank you.",

@@ -33,6 +33,7 @@ from tests.server.session_registries import RULES, begin_session, is_over, open_
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit, with_stores
 from tests.server.talking import script_words
 from tests.server.working import BlobsOfDeletedJob
+from tests.waiting import eventually
 
 
 class NoAdmission:
@@ -352,8 +353,7 @@ async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(sqlite):
         live._session._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # nobody speaks
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(2 * 65 * RATE))
-            while (live.progress().settled_bytes or 0) < 2 * 29 * RATE:  # noqa: ASYNC110  writers learn it so
-                await asyncio.sleep(0.02)
+            await eventually(lambda: (live.progress().settled_bytes or 0) >= 2 * 29 * RATE)
             assert len(await sqlite.jobs.chunks(live.job.id)) <= 2
             seat.finish()
         assert await is_over(sqlite, live.job.id) is State.COMPLETED

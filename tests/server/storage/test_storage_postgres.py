@@ -32,6 +32,7 @@ from tests.server.storing import (
     submit,
     types_of,
 )
+from tests.waiting import eventually
 
 WINDOW = [("transcriptions", "2026-11")]
 
@@ -59,10 +60,8 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
         ):
             for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
                 between.break_at(word, heard=False)
-                while between.cuts < number:  # noqa: ASYNC110  a thread does it
-                    await asyncio.sleep(0.01)
-            while not storage._database.answers:  # noqa: ASYNC110  a thread finds it out
-                await asyncio.sleep(0.1)
+                await eventually(lambda number=number: between.cuts >= number)
+            await eventually(lambda: storage._database.answers)
             with storage._database.watch("job_a") as watch:
                 await submit(other, "job_a")
                 assert await watch.wait(timeout_s=0.9)
@@ -145,7 +144,7 @@ async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path,
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             between.be_silent()
-            await asyncio.sleep(6)
+            await eventually(lambda: not storage._database.answers)
             began = time.monotonic()
             with pytest.raises(StorageAway):
                 await storage.jobs.get("job_a")
@@ -273,16 +272,14 @@ async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
             await until_one_leads(first, second)
             leader = first if first.leads else second
             leader._database._listener._connection.pgconn.finish()  # as if its line had been cut
-            await asyncio.sleep(1)
+            await eventually(lambda: not leader.leads)
             await until_one_leads(first, second)
             assert first.leads != second.leads
         await until_one_leads(second)
 
 
 async def until_one_leads(*nodes: Storage) -> None:
-    async with asyncio.timeout(20):
-        while not any(node.leads for node in nodes):  # noqa: ASYNC110  it is found out by a thread
-            await asyncio.sleep(0.1)
+    await eventually(lambda: any(node.leads for node in nodes), max_s=20)
 
 
 # --- the embedded form -----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Tests of relaying.py: the partials of a session, as the readers of another node have them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
 from tests.server.postgres import shared_cluster
 from tests.server.storing import open_at
+from tests.waiting import eventually
 
 JOB = "job_1"
 
@@ -38,12 +39,6 @@ async def start_relay(folder: Path, url: str) -> AsyncIterator[tuple[Partials, P
         closing.set()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110  a message from another thread sets it
-            await asyncio.sleep(0.02)
-
-
 def newest_partials(partials: Partials) -> dict[int | None, tuple[bytes, int]]:
     return {partial.channel: (partial.body, partial.after) for partial in partials.newest(JOB)}
 
@@ -52,12 +47,12 @@ async def test_each_channel_has_its_partial_at_the_other_node_until_it_is_over(t
     async with start_relay(tmp_path, url) as (hears, reads, _):
         hears.show(JOB, b"left", after=3, channel=0)
         hears.show(JOB, b"right", after=3, channel=1)
-        await until(lambda: newest_partials(reads) == {0: (b"left", 3), 1: (b"right", 3)})
+        await eventually(lambda: newest_partials(reads) == {0: (b"left", 3), 1: (b"right", 3)})
         hears.clear(JOB, channel=0)
         hears.move(JOB, after=4)
-        await until(lambda: newest_partials(reads) == {1: (b"right", 4)})
+        await eventually(lambda: newest_partials(reads) == {1: (b"right", 4)})
         hears.clear(JOB, channel=1)
-        await until(lambda: newest_partials(reads) == {})
+        await eventually(lambda: newest_partials(reads) == {})
 
 
 async def test_a_node_of_an_older_program_is_understood(tmp_path, url):
@@ -68,4 +63,4 @@ async def test_a_node_of_an_older_program_is_understood(tmp_path, url):
                 await older.send(orjson.dumps({"job": JOB, "after": 7, "body": "so my"}))
                 await asyncio.sleep(0.05)
         await older.send(orjson.dumps({"job": JOB}))
-        await until(lambda: newest_partials(reads) == {})
+        await eventually(lambda: newest_partials(reads) == {})

@@ -11,6 +11,7 @@ import pytest
 
 from server.transport import http_protocol
 from tests.server.sockets import HANDSHAKE, open_wire, serve_url, start_server, wire_to
+from tests.waiting import eventually
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
@@ -348,9 +349,7 @@ async def test_a_websocket_whose_head_has_several_pieces_reads_nothing_before_it
         assert [message["type"] for message in messages] == ["websocket.connect"]
         accepting.set()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-        async with asyncio.timeout(5):
-            while received() != b"aaa":  # noqa: ASYNC110  it ends with the three messages, joined or not
-                await asyncio.sleep(0.01)
+        await eventually(lambda: received() == b"aaa", max_s=5)
 
 
 async def test_the_head_of_an_answer_does_not_wait_for_its_body():

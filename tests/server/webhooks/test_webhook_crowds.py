@@ -9,6 +9,7 @@ from server.webhooks import delivery_slots
 from server.webhooks.delivery_slots import MAX_PER_ACCOUNT, MAX_PER_HOST
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, hold_until, peer
 from tests.server.webhook_deliveries import MOST_S, deliver, office, wait_for_requests
+from tests.waiting import eventually
 
 
 async def test_a_dead_host_holds_up_nobody_and_meets_no_crowd(tmp_path):
@@ -37,9 +38,7 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path)
         await replace(it, account=other).end_job(alive.url)
         async with deliver(it):
             await wait_for_requests(alive)
-            async with asyncio.timeout(MOST_S):
-                while sum(len(host.asked) for host in dead) < MAX_PER_ACCOUNT:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: sum(len(host.asked) for host in dead) >= MAX_PER_ACCOUNT, max_s=MOST_S)
             for _ in range(2):  # the deliveries go on, and the account gets no more
                 await it.wait_for_attempts(await replace(it, account=other).end_job(alive.url))
             assert sum(len(host.asked) for host in dead) == MAX_PER_ACCOUNT
@@ -95,7 +94,5 @@ async def test_attempts_are_counted_by_how_they_ended(tmp_path):
         for _ in range(2):
             await it.wait_for_attempts(await it.end_job(target.url))
         value = it.metrics.registry.get_sample_value
-        async with asyncio.timeout(MOST_S):
-            while value("scribewire_webhook_attempts_total", {"outcome": "ok"}) != 1:  # noqa: ASYNC110  no event tells of it
-                await asyncio.sleep(0.01)
+        await eventually(lambda: value("scribewire_webhook_attempts_total", {"outcome": "ok"}) == 1, max_s=MOST_S)
         assert value("scribewire_webhook_attempts_total", {"outcome": "failed"}) == 1

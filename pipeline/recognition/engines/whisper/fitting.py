@@ -20,8 +20,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.whisper.prompts import PAD_S, WINDOWS_S
 from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, WindowSizes
-from pipeline.recognition.spoken_form import units_of
-from pipeline.words import Word
+from pipeline.recognition.spoken_form import plain
 
 SPEECH = Path(__file__).with_name("windows_speech.npz")
 """People who read English, and espeak-ng in Spanish. tests/speech/tools/make_windows_speech.py makes it."""
@@ -112,12 +111,12 @@ def _known_voices(recognise: Recognise, parts: Sequence[Excerpt]) -> set[str]:
 
 
 def _errors(recognise: Recognise, sizes: WindowSizes, parts: Sequence[Excerpt]) -> int:
-    """Return the number of missing units plus that of wrong ones; a loop counts as a lost excerpt."""
+    """Return the number of missing words plus that of wrong ones; a loop counts as a lost excerpt."""
     errors = 0
     for part in parts:
         request = DecodeRequest(samples=part.samples, start=0, language=part.language, final=True)
-        spoken = [unit.text for unit in units_of([Word(text, 0, 0, 1.0) for text in part.words])]
-        recognised = [unit.text for unit in units_of(recognise(sizes, request).words)]
+        spoken = [plain(text) for text in part.words]
+        recognised = [plain(word.text) for word in recognise(sizes, request).words]
         blocks = SequenceMatcher(None, spoken, recognised, autojunk=False).get_matching_blocks()
         errors += min(len(spoken), len(spoken) + len(recognised) - 2 * sum(block.size for block in blocks))
     return errors
